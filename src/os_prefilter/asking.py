@@ -1,0 +1,67 @@
+"""From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
+
+from collections.abc import Iterable
+
+from os_prefilter.errors import FlavorImageConflict, UnknownValue, shown
+from os_prefilter.options import Options
+from os_prefilter.request import Request
+from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
+from os_prefilter.vocabulary import Row, Term
+
+
+def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
+    """Return what ``request`` asks for by ``rows``.
+
+    A value that is not in the vocabulary, or a ``CUSTOM_`` trait that no host reports, costs that one requirement and
+    no other; it becomes a note.
+
+    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if flavor and image ask for different values of one row.
+    """
+    asked: list[Requirement] = []
+    notes: list[Note] = []
+    for row in rows:
+        found = chosen(request, row, options, notes)
+        if found:
+            value, source = found
+            term = row.values[value]
+            if term.trait is None:
+                continue
+            if _is_unreported(term, options):
+                notes.append(Note(source, f"{term.trait} is not in [prefilter] reported_custom_traits: not asked for"))
+            else:
+                asked.append(Requirement(term.trait, term.required, scope, source))
+    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+
+
+def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> tuple[str, str] | None:
+    """Return the canonical value that image and flavor give to ``row``, and its source; None if they give none."""
+    found: tuple[str, str] | None = None
+    for kind, name, raw in _places(request, row):
+        if raw is None:
+            continue
+        value = row.canonical(raw)
+        source = f"{kind} {name}"
+        if value is None:
+            if options.reject_unknown_values:
+                raise UnknownValue(source, raw, row.values)
+            notes.append(Note(source, f"unknown value {shown(raw)}: not asked for", warn=True))
+            continue
+        source = f"{source}={value}"
+        if found and found[0] != value:
+            raise FlavorImageConflict(found[1], source)
+        found = found or (value, source)
+    return found
+
+
+def _places(request: Request, row: Row) -> Iterable[tuple[str, str, object]]:
+    if row.image_property:
+        yield "image property", row.image_property, request.image_property(row.image_property)
+    if row.extra_spec:
+        yield "flavor extra spec", row.extra_spec, request.extra_spec(row.extra_spec)
+    if row.image_attribute:
+        yield "image field", row.image_attribute, request.image_attribute(row.image_attribute)
+
+
+def _is_unreported(term: Term, options: Options) -> bool:
+    return term.kind == "custom" and not options.reports(str(term.trait))

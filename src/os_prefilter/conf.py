@@ -1,0 +1,152 @@
+"""The options in the group ``[prefilter]`` of oslo.config, and their plain form for the core."""
+
+from typing import Any
+
+import os_traits
+from oslo_config import cfg
+
+from os_prefilter.errors import InvalidOption, listed
+from os_prefilter.extra_specs import is_resource_class
+from os_prefilter.options import Options, matches_any
+from os_prefilter.vocabulary import custom_traits, is_trait_name
+
+GROUP = "prefilter"
+
+# nova/objects/service.py: the first nova-compute that reports OWNER_NOVA is of this service version.
+_OWNER_SERVICE_VERSION = 73
+
+OPTIONS = [
+    cfg.ListOpt(
+        "enabled_filters",
+        default=[],
+        help="""
+The request filters to run, in this order. ``os-prefilter filter list`` shows those that are installed.
+Empty, the default, changes nothing. A name that is not installed, does not load or is offered twice stops the service.
+Since 0.1.0.
+""",
+    ),
+    cfg.StrOpt(
+        "trait_scope",
+        default="root",
+        choices=[
+            ("root", "on the root provider only (root_required), as Nova does it"),
+            ("root_and_unsuffixed", "on the unsuffixed request group as well, where that asks for VCPU, PCPU or MEMORY_MB"),
+        ],
+        help="""
+Where required traits of a host are asked for. Both give the same candidates as long as the root provider of a host has
+its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several times
+faster in a Placement whose hosts have no nested providers. Forbidden traits stay on the root. Since 0.1.0.
+""",
+    ),
+    cfg.StrOpt(
+        "unknown_values",
+        default="skip",
+        choices=[
+            ("skip", "log one warning and keep everything else that the request asks for"),
+            ("reject", "reject the request with an error that lists the values that exist"),
+        ],
+        help="What to do with a property whose value is not in the vocabulary. Since 0.1.0.",
+    ),
+    cfg.ListOpt(
+        "reported_custom_traits",
+        default=[],
+        help="""
+The CUSTOM_ traits of the vocabulary that hosts report, by name or with ``*`` (``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for
+all). Only these are asked for, because a trait that no host reports excludes every host. A pattern that matches nothing
+in ``os-prefilter vocabulary list`` stops the service. The filter ``hpet`` needs no entry: enabling it is the statement.
+Since 0.1.0.
+""",
+    ),
+    cfg.FloatOpt(
+        "facts_interval",
+        default=60.0,
+        min=0.0,
+        help="""
+Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
+asked for again. Since 0.1.0.
+""",
+    ),
+    cfg.StrOpt(
+        "owner_trait",
+        default=os_traits.OWNER_NOVA,
+        help="The trait by which the filter ``owner`` knows the providers of its own service. Since 0.1.0.",
+    ),
+    cfg.ListOpt(
+        "foreign_owner_traits",
+        default=[os_traits.OWNER_CYBORG],
+        help="The traits of other owners, which the filter ``owner`` keeps out of the unsuffixed group. Since 0.1.0.",
+    ),
+    cfg.ListOpt(
+        "owned_resource_classes",
+        default=list(Options().owned_resource_classes),
+        help="""
+Resource classes whose providers the owner creates, by name or with ``*``: the filter ``owner`` requires its trait on a
+flavor's request group that asks for one of them. Add the classes of ``[mdev_*] mdev_class``. Since 0.1.0.
+""",
+    ),
+    cfg.StrOpt(
+        "owner_gate",
+        default="compute_version",
+        choices=[
+            ("compute_version", "wait until the minimum compute service version says that every compute reports the trait"),
+            ("always", "enforce at once: every provider has the trait, or the embedding service is not Nova"),
+        ],
+        help="""
+When the filter ``owner`` begins to enforce. ``compute_version`` needs the fact ``minimum_compute_version``, which the
+service that embeds the pipeline provides. Since 0.1.0.
+""",
+    ),
+    cfg.IntOpt(
+        "owner_compute_version",
+        default=_OWNER_SERVICE_VERSION,
+        min=1,
+        help="The compute service version from which on every provider has the owner trait. Since 0.1.0.",
+    ),
+]
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options for oslo-config-generator (entry point group ``oslo.config.opts``)."""
+    return [(GROUP, list(OPTIONS))]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options; doing so twice is harmless."""
+    conf.register_opts(OPTIONS, group=GROUP)
+
+
+def options_from(conf: cfg.ConfigOpts) -> Options:
+    """Return the registered options as plain values.
+
+    :raises InvalidOption: for a value that oslo.config cannot check by itself.
+    """
+    group: Any = conf[GROUP]
+    options = Options(
+        mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
+        reject_unknown_values=group.unknown_values == "reject",
+        reported_custom_traits=tuple(group.reported_custom_traits),
+        owner_trait=group.owner_trait,
+        foreign_owner_traits=tuple(group.foreign_owner_traits),
+        owned_resource_classes=tuple(group.owned_resource_classes),
+    )
+    _check(options)
+    return options
+
+
+def _check(options: Options) -> None:
+    known = custom_traits()
+    for pattern in options.reported_custom_traits:
+        if not any(matches_any(trait, (pattern,)) for trait in known):
+            raise InvalidOption("reported_custom_traits", f"{pattern!r} matches none of {listed(known)}.")
+    for option, traits in (
+        ("owner_trait", (options.owner_trait,)),
+        ("foreign_owner_traits", options.foreign_owner_traits),
+    ):
+        for trait in traits:
+            if not is_trait_name(trait):
+                raise InvalidOption(option, f"{trait!r} is not a trait name: A-Z, 0-9 and _ only.")
+    if options.owner_trait in options.foreign_owner_traits:
+        raise InvalidOption("foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there.")
+    for pattern in options.owned_resource_classes:
+        if not is_resource_class(pattern.replace("*", "_")):
+            raise InvalidOption("owned_resource_classes", f"{pattern!r} is not a resource class, nor a pattern of one.")

@@ -1,0 +1,61 @@
+"""Facts about the deployment that a filter may declare as a need, each asked at most once per interval.
+
+Asking can mean a query to every cell's database, so it never happens per request; a filter sees the value only.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
+
+Ask = Callable[[Any], Any]
+"""``(context) -> value``; the context is the one that the request came with, None if there was none."""
+
+
+class Fact:
+    """A value that is asked for again after ``interval`` seconds.
+
+    While asking fails, the last known value stays (``unknown`` before the first answer): absence of knowledge is not
+    knowledge of absence. One log line says when a value changes, when asking begins to fail, and when it works again.
+    """
+
+    def __init__(self, name: str, ask: Ask, interval: float, unknown: Any = None) -> None:
+        self.name = name
+        self._ask = ask
+        self._interval = interval
+        self._value = unknown
+        self._next = float("-inf")
+        self._failing = False
+
+    def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
+        """Return the value, at most ``interval`` seconds old."""
+        moment = now()
+        if moment >= self._next:
+            # Set first: other threads go on with the old value meanwhile, and a failure is not asked again at once.
+            self._next = moment + self._interval
+            self._refresh(context)
+        return self._value
+
+    def _refresh(self, context: Any) -> None:
+        try:
+            value = self._ask(context)
+        except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
+            if not self._failing:
+                LOG.warning(
+                    "The deployment fact %s cannot be asked for (%s: %s); it stays %r until that works again.",
+                    self.name,
+                    type(error).__name__,
+                    error,
+                    self._value,
+                )
+            self._failing = True
+            return
+        if self._failing:
+            LOG.info("The deployment fact %s can be asked for again.", self.name)
+            self._failing = False
+        if value != self._value:
+            LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self._value)
+            self._value = value

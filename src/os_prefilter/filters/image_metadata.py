@@ -1,0 +1,14 @@
+"""Device models and guest types that an image asks for, as traits of the host (spec image-metadata-prefiltering)."""
+
+from os_prefilter.asking import ask
+from os_prefilter.options import Options
+from os_prefilter.request import Request
+from os_prefilter.requirements import Requirements
+from os_prefilter.vocabulary import rows_asked_by
+
+_ROWS = rows_asked_by("image_metadata")
+
+
+def image_metadata(request: Request, *, options: Options) -> Requirements:
+    """Require what the host must emulate: VIF, video, disk buses, architecture, vIOMMU, sound, USB, firmware, guest type."""
+    return ask(request, _ROWS, options)

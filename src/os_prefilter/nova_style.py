@@ -1,0 +1,71 @@
+"""Filters written the Nova way: ``f(context, request_spec) -> bool``, which change the request spec themselves.
+
+They run on the real object, because what else they change (aggregates, destinations) must reach the scheduler too. What
+they did to traits and aggregates is found by comparing before and after. Their return value is ignored: in Nova, False
+means disabled, not asked, or failed.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from os_prefilter.errors import RejectedByFilter
+from os_prefilter.request import Request, field_of
+from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
+from os_prefilter.query import stated_requirements
+from os_prefilter.vocabulary import Trait
+
+NovaStyleFilter = Callable[[Any, Any], object]
+
+_SOURCE = "set by the filter itself"
+
+
+def run(function: NovaStyleFilter, context: Any, request_spec: Any) -> Requirements:
+    """Call the filter and return what it changed.
+
+    :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
+    """
+    traits, aggregates = _traits(request_spec), _aggregates(request_spec)
+    try:
+        function(context, request_spec)
+    except Exception as error:
+        # By name: this library does not import Nova.
+        if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
+            raise RejectedByFilter(str(error)) from error
+        raise
+    traits_now, aggregates_now = _traits(request_spec), _aggregates(request_spec)
+    asked = [Requirement(Trait(trait), required, scope, _SOURCE) for scope, trait, required in sorted(traits_now - traits)]
+    notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
+    notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]
+    return Requirements(tuple(asked), tuple(notes))
+
+
+class Snapshot:
+    """The state of a request spec, to go back to when a later filter fails."""
+
+    def __init__(self, request_spec: Any) -> None:
+        self._request_spec = request_spec
+        self._state = vars(copy.deepcopy(request_spec))
+
+    def restore(self) -> None:
+        """Give the request spec the state that it had."""
+        state = vars(self._request_spec)
+        state.clear()
+        state.update(self._state)
+
+
+def _traits(request_spec: Any) -> set[tuple[str, str, bool]]:
+    params = field_of(request_spec, "request_level_params")
+    stated = stated_requirements(Request(request_spec)).asked
+    return (
+        {(ROOT, trait, True) for trait in field_of(params, "root_required", ())}
+        | {(ROOT, trait, False) for trait in field_of(params, "root_forbidden", ())}
+        | {(item.scope, str(item.trait), item.required) for item in stated}
+    )
+
+
+def _aggregates(request_spec: Any) -> set[str]:
+    destination = field_of(request_spec, "requested_destination")
+    return {f"in one of the aggregates {each}" for each in field_of(destination, "aggregates", ())} | {
+        f"not in the aggregate {each}" for each in field_of(destination, "forbidden_aggregates", ())
+    }

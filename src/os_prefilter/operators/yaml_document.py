@@ -1,0 +1,115 @@
+"""Reading of YAML files that people write: strict, and safe against files made to do harm.
+
+Stricter than PyYAML's safe loader, which lets the last of two equal keys win, and recurses as deep as a file nests.
+Explicit tags (``!!int``), more than one document, and merges of several mappings at once (``<<: [*a, *b]``, which can
+grow exponentially) are refused; anchors, aliases and ``<<: *a`` work.
+"""
+
+import os
+from typing import Any
+
+import yaml
+
+from os_prefilter.errors import DocumentError, shown
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 40
+MAX_MERGED_KEYS = 200
+
+_MERGE = "tag:yaml.org,2002:merge"
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(path: str | os.PathLike[str]) -> object:
+    """Return what a YAML file holds, in plain Python types.
+
+    :raises DocumentError: the file is missing, unreadable, larger than 16 MiB, not UTF-8 or not acceptable YAML
+    """
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123: also takes str
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise DocumentError(path, "there is no such file. Check the path.") from None
+    except IsADirectoryError:
+        raise DocumentError(path, "this is a directory; expected a YAML file.") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise DocumentError(shown(os.fspath(path)), f"the file cannot be read: {reason}.") from error
+    if len(data) > MAX_BYTES:
+        raise DocumentError(path, f"the file is larger than {MAX_BYTES} bytes, the most that is read.")
+    return parse_yaml(data, path)
+
+
+def parse_yaml(data: bytes, path: object) -> object:
+    """Return what YAML text holds; ``path`` names it in errors.
+
+    :raises DocumentError: the text is not UTF-8 or not acceptable YAML; the message has the line
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    try:
+        _check_shape(text)
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506: a subclass of the safe loader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise DocumentError(path, f"{line}broken YAML: {error.problem or error.context}.") from error
+    except yaml.YAMLError as error:
+        raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from error
+    except (ValueError, OverflowError) as error:
+        # Dates that do not exist and integers of thousands of digits get past YAML's grammar.
+        raise DocumentError(path, f"a value cannot be read: {error}.") from error
+    except RecursionError as error:
+        raise DocumentError(path, "the YAML is nested too deep.") from error
+
+
+def _check_shape(text: str) -> None:
+    """Refuse deep nesting and tags while the text is still a flat stream of events, before anything recurses."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if getattr(event, "tag", None) is not None:
+            raise yaml.MarkedYAMLError(problem="tags are not supported", problem_mark=event.start_mark)
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH}", problem_mark=event.start_mark)
+
+
+class _StrictLoader(_Base):  # type: ignore[misc]
+    """The safe loader, minus silent loss of duplicate keys and minus merges that explode."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._checked: set[int] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        # Once a node: after a merge, a key that overrides a merged one is rightly there twice.
+        if id(node) in self._checked:
+            return
+        self._checked.add(id(node))
+        merges = _check_keys(node)
+        super().flatten_mapping(node)
+        if merges and len(node.value) > MAX_MERGED_KEYS:
+            raise yaml.MarkedYAMLError(
+                problem=f"a merge of more than {MAX_MERGED_KEYS} keys", problem_mark=node.start_mark
+            )
+
+
+def _check_keys(node: yaml.MappingNode) -> bool:
+    """Refuse duplicate keys and merges of lists; say whether the mapping merges another one."""
+    seen = set()
+    for key, value in node.value:
+        if key.tag == _MERGE and not isinstance(value, yaml.MappingNode):
+            raise yaml.MarkedYAMLError(problem="'<<' merges one mapping, not a list", problem_mark=key.start_mark)
+        if not isinstance(key, yaml.ScalarNode):
+            continue
+        if (key.tag, key.value) in seen:
+            raise yaml.MarkedYAMLError(
+                problem=f"the key {shown(key.value)} is given twice; keep one", problem_mark=key.start_mark
+            )
+        seen.add((key.tag, key.value))
+    return any(tag == _MERGE for tag, _ in seen)

@@ -1,0 +1,31 @@
+"""The options of the library as plain values, for the core; :mod:`os_prefilter.conf` reads them from oslo.config."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import os_traits
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How filters turn what was asked into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
+
+    mirror_to_unsuffixed: bool = False
+    reject_unknown_values: bool = False
+    reported_custom_traits: tuple[str, ...] = ()
+    owner_trait: str = os_traits.OWNER_NOVA
+    foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
+    owned_resource_classes: tuple[str, ...] = ("VCPU", "PCPU", "MEMORY_MB", "MEM_ENCRYPTION_CONTEXT", "VGPU", "CUSTOM_PCI_*")
+
+    def reports(self, custom_trait: str) -> bool:
+        """Whether hosts report this ``CUSTOM_`` trait, so that it may be asked for."""
+        return matches_any(custom_trait, self.reported_custom_traits)
+
+    def owns(self, resource_class: str) -> bool:
+        """Whether the owning service creates the providers of that resource class."""
+        return matches_any(resource_class, self.owned_resource_classes)
+
+
+def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
+    return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,0 +1,176 @@
+"""The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+from time import perf_counter
+from typing import Any, NamedTuple, Self
+
+from oslo_config import cfg
+from oslo_log import log
+
+from os_prefilter import application, nova_style
+from os_prefilter.conf import GROUP, options_from, register_opts
+from os_prefilter.errors import FilterFailed, PrefilterError
+from os_prefilter.facts import Ask, Fact
+from os_prefilter.options import Options
+from os_prefilter.plugins import LoadedFilter, load_filters
+from os_prefilter.query import unsuffixed_resources
+from os_prefilter.request import Request
+from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
+
+LOG = log.getLogger(__name__)
+
+# Resource classes that the root provider of a host has, whatever its virt driver.
+_ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
+
+
+class Run(NamedTuple):
+    """What one filter did for one request."""
+
+    filter: str
+    asked: tuple[Requirement, ...]
+    notes: tuple[Note, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What the filters required of one request, who did, because of what, and how long each took."""
+
+    runs: tuple[Run, ...]
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """All requirements, in the order of the filters."""
+        return tuple(item for run in self.runs for item in run.asked)
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What was asked and did not become a requirement, and why."""
+        return tuple(note for run in self.runs for note in run.notes)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Seconds by filter."""
+        return {run.filter: run.seconds for run in self.runs}
+
+
+class Pipeline:
+    """Request filters in the order in which they run. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        filters: Iterable[LoadedFilter],
+        options: Options | None = None,
+        facts: Mapping[str, Fact] | None = None,
+    ) -> None:
+        self.filters = tuple(filters)
+        self.options = options or Options()
+        self._facts = dict(facts or {})
+        self._changes_in_place = any(each.nova_style for each in self.filters)
+
+    @classmethod
+    def from_conf(cls, conf: cfg.ConfigOpts, facts: Mapping[str, Ask] | None = None) -> Self:
+        """Load the filters that ``conf`` enables.
+
+        :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
+            ``minimum_compute_version`` gives the lowest service version of all compute services; ``owner`` needs it.
+        :raises ConfigurationError: if the service must not start with this configuration.
+        """
+        register_opts(conf)
+        options = options_from(conf)
+        known = facts_from(conf, facts or {})
+        return cls(load_filters(conf[GROUP].enabled_filters, {"options", *known}), options, known)
+
+    def apply(self, request_spec: Any, context: Any = None) -> Decision:
+        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+
+        :param context: handed to filters written the Nova way and to facts.
+        :raises RequestRejected: if the request cannot be scheduled as it was asked.
+        :raises FilterFailed: if a filter raises an error of its own.
+        """
+        before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
+        try:
+            decision = self._run(request_spec, context)
+        except BaseException:
+            if before:
+                before.restore()
+            raise
+        _log(decision)
+        return decision
+
+    def _run(self, request_spec: Any, context: Any) -> Decision:
+        request = Request(request_spec)
+        runs: list[Run] = []
+        # Pure filters are written together at the end, so that nothing is written when a later one fails.
+        pending: list[Requirement] = []
+        for each in self.filters:
+            if each.nova_style:
+                # It may look at what the filters before it required.
+                self._write(pending, request_spec, request)
+                pending = []
+            start = perf_counter()
+            answer = self._call(each, request, request_spec, context)
+            seconds = perf_counter() - start
+            asked = tuple(item._replace(filter=each.name) for item in answer.asked)
+            if each.nova_style:
+                request = Request(request_spec)
+            else:
+                asked += self._mirrored(asked, request_spec, request)
+                pending += asked
+            runs.append(Run(each.name, asked, answer.notes, seconds))
+        self._write(pending, request_spec, request)
+        return Decision(tuple(runs))
+
+    def _call(self, each: LoadedFilter, request: Request, request_spec: Any, context: Any) -> Requirements:
+        try:
+            if each.nova_style:
+                return nova_style.run(each.function, context, request_spec)
+            needs = {need: self._need(need, context) for need in each.needs}
+            answer = each.function(request, **needs)
+        except PrefilterError:
+            raise
+        except Exception as error:
+            raise FilterFailed(each.name, error) from error
+        if not isinstance(answer, Requirements):
+            raise FilterFailed(each.name, TypeError(f"it answered with a {type(answer).__name__}, not Requirements"))
+        return answer
+
+    def _need(self, name: str, context: Any) -> Any:
+        return self.options if name == "options" else self._facts[name].value(context)
+
+    def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
+        """Return the host's required traits once more, for the unsuffixed group, where that gives the same candidates."""
+        on_root = [item for item in asked if item.scope == ROOT and item.required] if self.options.mirror_to_unsuffixed else []
+        if not on_root or _ROOT_CLASSES.isdisjoint(unsuffixed_resources(request_spec, request)):
+            return ()
+        return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
+
+    @staticmethod
+    def _write(requirements: list[Requirement], request_spec: Any, request: Request) -> None:
+        if requirements:
+            application.check(requirements, request_spec, request)
+            application.write(requirements, request_spec, request)
+
+
+def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, Fact]:
+    """Return the facts that filters may declare as needs: those provided, and those derived from them."""
+    group = conf[GROUP]
+    facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
+    if group.owner_gate == "always":
+        facts["owner_is_reported"] = Fact("owner_is_reported", lambda _context: True, inf, unknown=True)
+    elif "minimum_compute_version" in provided:
+        minimum, needed = provided["minimum_compute_version"], group.owner_compute_version
+        facts["owner_is_reported"] = Fact(
+            "owner_is_reported", lambda context: minimum(context) >= needed, group.facts_interval, unknown=False
+        )
+    return facts
+
+
+def _log(decision: Decision) -> None:
+    warnings = [f"{note.source}: {note.reason}" for note in decision.notes if note.warn]
+    if warnings:
+        LOG.warning("Part of a request was not asked for: %s", "; ".join(dict.fromkeys(warnings)))
+    if LOG.isEnabledFor(log.DEBUG):
+        LOG.debug("Request filters required: %s", "; ".join(map(str, decision.requirements)) or "nothing")

@@ -1,0 +1,113 @@
+"""Loading request filters from stevedore entry points.
+
+By itself stevedore skips what does not load and lets the last of two equal names win. Both are wrong here: an operator
+who enabled a filter must not get a scheduler without it. So each of these stops the service with an error.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, NoReturn
+
+from stevedore.named import NamedExtensionManager
+
+from os_prefilter.errors import DuplicateFilter, FilterLoadError, InvalidFilter, InvalidOption, MissingFact, UnknownFilter
+
+NAMESPACE = "os_prefilter.request_filters"
+
+_EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_GENERAL_ADVICE = "Pass it to Pipeline.from_conf(conf, facts={name: callable}), or disable the filter."
+_ADVICE = {
+    "owner_is_reported": (
+        "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version: pass "
+        "Pipeline.from_conf(conf, facts={'minimum_compute_version': callable}). Or set owner_gate = always."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFilter:
+    """A filter that is ready to be called."""
+
+    name: str
+    """The name of its entry point."""
+    function: Callable[..., Any]
+    needs: tuple[str, ...] = ()
+    """The keyword-only parameters that it declares."""
+    nova_style: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+
+def installed_filters() -> dict[str, str]:
+    """Return the names of all installed filters and where each comes from, without importing any."""
+    # A manager of no names loads nothing.
+    entry_points = _manager([]).list_entry_points()
+    return {point.name: point.value for point in sorted(entry_points, key=lambda point: point.name)}
+
+
+def load_filters(names: Sequence[str], provided: Iterable[str] = ()) -> tuple[LoadedFilter, ...]:
+    """Import the filters of these names, in this order.
+
+    :param provided: the needs that can be met: ``options`` and the names of facts.
+    :raises ConfigurationError: if one is missing, offered twice, named twice, does not import, is not a filter, or
+        needs what nobody provides.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
+    provided = frozenset(provided)
+    return tuple(as_filter(name, _import(name), provided) for name in names)
+
+
+def as_filter(name: str, function: object, provided: frozenset[str] = frozenset()) -> LoadedFilter:
+    """Return ``function`` as a filter of that name, after a look at its signature.
+
+    :raises InvalidFilter: if it cannot be called as a filter.
+    :raises MissingFact: if it needs what is not ``provided``.
+    """
+    if not callable(function):
+        raise InvalidFilter(name, _EXPECTED, f"a {type(function).__name__}")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(name, _EXPECTED, f"no signature ({error})") from error
+    positional = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+    needs = tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty)
+    nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
+    if len(positional) != 1 and not nova_style:
+        raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
+    for need in needs:
+        if need not in provided:
+            raise MissingFact(name, need, _ADVICE.get(need, _GENERAL_ADVICE))
+    return LoadedFilter(name, function, needs, nova_style)
+
+
+def _import(name: str) -> object:
+    def fail(_manager: object, point: EntryPoint, error: Exception) -> NoReturn:
+        raise FilterLoadError(name, point.value, error) from error
+
+    found = {point.value for point in _manager([]).list_entry_points() if point.name == name}
+    if not found:
+        raise UnknownFilter(name, installed_filters())
+    if len(found) > 1:
+        raise DuplicateFilter(name, sorted(found))
+    try:
+        return _manager([name], fail).extensions[0].plugin
+    except AssertionError as error:
+        # The one error that stevedore does not hand to the callback.
+        raise FilterLoadError(name, found.pop(), error) from error
+
+
+def _manager(names: list[str], on_failure: Callable[..., NoReturn] | None = None) -> NamedExtensionManager[Any]:
+    return NamedExtensionManager(
+        NAMESPACE,
+        names,
+        on_load_failure_callback=on_failure,
+        on_missing_entrypoints_callback=None,
+    )

@@ -1,0 +1,139 @@
+"""The read-only view of a request that filters get.
+
+It reads Nova's own objects, also with fields unset, and ours (:mod:`os_prefilter.request_spec`) alike, and hides the
+difference. It never writes, and never makes Nova's objects load a field lazily.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from os_prefilter.errors import MalformedRequest
+from os_prefilter.extra_specs import FlavorGroup, flavor_groups
+from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.vocabulary import ROWS, is_trait_name
+
+# Legacy name -> current name of an image property, as Nova's ImageMetaProps has it.
+_LEGACY_NAMES = {legacy: row.image_property for row in ROWS for legacy in row.legacy_names if row.image_property}
+_VMWARE_ADAPTER = "vmware_adaptertype"
+_ALL_LEGACY = frozenset((*_LEGACY_NAMES, _VMWARE_ADAPTER))
+_TRAIT_PREFIX = "trait:"
+
+
+def field_of(owner: Any, name: str, default: Any = None) -> Any:
+    """Return a field of a RequestSpec-like object or of one of its parts; ``default`` if it is unset or None.
+
+    Nova's objects raise when an unset field is read, or go and load it; they answer ``name in object`` instead.
+    """
+    if owner is None:
+        return default
+    if hasattr(owner, "obj_attr_is_set") and name in owner.fields and name not in owner:
+        return default
+    value = getattr(owner, name, None)
+    return default if value is None else value
+
+
+class Request:
+    """What was asked for, as filters may see it. Not to be kept longer than the call."""
+
+    __slots__ = ("_extra_specs", "_flavor_groups", "_image", "_property", "_spec")
+
+    def __init__(self, request_spec: Any) -> None:
+        self._spec = request_spec
+        self._image = field_of(request_spec, "image")
+        self._property = _property_getter(field_of(self._image, "properties"))
+        self._extra_specs: Mapping[str, object] = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
+        self._flavor_groups: dict[str, FlavorGroup] | None = None
+
+    def image_property(self, name: str) -> object:
+        """Return the value of an image property under its current name; None if it is not set."""
+        return self._property(name)
+
+    def image_attribute(self, name: str) -> object:
+        """Return a field of the image itself, for instance ``disk_format``; None if it is not set or there is no image."""
+        return field_of(self._image, name)
+
+    def extra_spec(self, name: str) -> object:
+        """Return the value of a flavor extra spec; None if it is not set."""
+        return self._extra_specs.get(name)
+
+    @property
+    def extra_specs(self) -> Mapping[str, object]:
+        """The flavor's extra specs."""
+        return self._extra_specs
+
+    @property
+    def boots_from_volume(self) -> bool:
+        """Whether the root disk is a volume, so that the host does not read the image."""
+        return bool(field_of(self._spec, "is_bfv", default=False))
+
+    @property
+    def image_traits(self) -> tuple[str, ...]:
+        """The traits that the image itself requires (``trait:X=required``), sorted.
+
+        :raises MalformedRequest: for one that Placement could not have.
+        """
+        properties = field_of(self._image, "properties", {})
+        if isinstance(properties, Mapping):
+            traits = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+        else:
+            traits = field_of(properties, "traits_required", [])
+        for trait in traits:
+            if not is_trait_name(trait):
+                raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
+        return tuple(sorted(set(traits)))
+
+    @property
+    def flavor_groups(self) -> Mapping[str, FlavorGroup]:
+        """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``."""
+        if self._flavor_groups is None:
+            self._flavor_groups = flavor_groups(self._extra_specs)
+            for reserved in {ROOT, UNSUFFIXED} & self._flavor_groups.keys():
+                raise MalformedRequest("flavor extra specs: the group suffix", reserved, "free: the name has a meaning here")
+        return self._flavor_groups
+
+    @property
+    def requested_groups(self) -> Mapping[str, Any]:
+        """The request groups that ports, device profiles and PCI devices brought, by suffix. Read only."""
+        return {group.requester_id: group for group in field_of(self._spec, "requested_resources", ())}
+
+    @property
+    def pci_request_ids(self) -> frozenset[str]:
+        """The PCI requests of the flavor; their groups are named ``<id>-<number>``. Those of Neutron's ports are not in it."""
+        own = field_of(self._spec, "pci_request_ids")
+        if own is not None:
+            return frozenset(own)
+        requests = field_of(field_of(self._spec, "pci_requests"), "requests", ())
+        return frozenset(
+            request_id
+            for request in requests
+            # 1 is InstancePCIRequest.NEUTRON_PORT; the others are flavor aliases.
+            if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != 1
+        )
+
+
+def _property_getter(properties: Any) -> Callable[[str], object]:
+    if properties is None:
+        return _no_property
+    if isinstance(properties, Mapping):
+        if not _ALL_LEGACY.isdisjoint(properties):
+            properties = _with_current_names(properties)
+        return properties.get
+    # Nova's ImageMetaProps has translated the legacy names already.
+    fields, get = properties.fields, properties.get
+    return lambda name: get(name) if name in fields else None
+
+
+def _no_property(_name: str) -> None:
+    return None
+
+
+def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
+    current = {_LEGACY_NAMES[key]: value for key, value in properties.items() if key in _LEGACY_NAMES}
+    adapter = properties.get(_VMWARE_ADAPTER)
+    if adapter:
+        current["hw_disk_bus"] = "ide" if adapter == "ide" else "scsi"
+    return current | dict(properties)
+
+
+def _requires_trait(key: object, value: object) -> bool:
+    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"

@@ -1,0 +1,64 @@
+"""What a filter answers: requirements, each with its source; or that nothing was asked."""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from os_prefilter.vocabulary import Trait
+
+ROOT: Final = "root"
+"""Scope: the root provider of a tree, the compute node (``root_required``, Placement 1.35)."""
+
+UNSUFFIXED: Final = "unsuffixed"
+"""Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
+
+
+class Requirement(NamedTuple):
+    """One trait that a host must have, or must not have, and why."""
+
+    trait: Trait
+    required: bool
+    """True: required. False: forbidden."""
+    scope: str
+    """:data:`ROOT`, :data:`UNSUFFIXED`, or the suffix of a request group."""
+    source: str
+    """What asked for it: ``image property hw_vif_model=e1000e``."""
+    filter: str = ""
+    """Who turned it into a trait: the filter's configured name, or ``request`` for what the request says itself."""
+
+    def __str__(self) -> str:
+        sign = "" if self.required else "!"
+        return f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})"
+
+
+class Note(NamedTuple):
+    """Something that was asked and did not become a requirement, and why."""
+
+    source: str
+    reason: str
+    warn: bool = False
+    """Whether the operator should see it in the log: a value that nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """The answer of one filter to one request."""
+
+    asked: tuple[Requirement, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    def __add__(self, other: "Requirements") -> "Requirements":
+        return Requirements(self.asked + other.asked, self.notes + other.notes)
+
+
+NOTHING: Final = Requirements()
+"""Nothing asked."""
+
+
+def require(trait: str, source: str, scope: str = ROOT) -> Requirements:
+    """Return the answer "hosts need ``trait``"."""
+    return Requirements((Requirement(Trait(trait), True, scope, source),))
+
+
+def forbid(trait: str, source: str, scope: str = ROOT) -> Requirements:
+    """Return the answer "hosts with ``trait`` are out"."""
+    return Requirements((Requirement(Trait(trait), False, scope, source),))

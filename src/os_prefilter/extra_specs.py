@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import os_resource_classes
-from oslo_log import log
+import logging
 
 from os_prefilter.errors import MalformedRequest, shown
 from os_prefilter.vocabulary import is_trait_name
 
-LOG = log.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from oslo_log import log
+import logging
 
-LOG = log.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 Ask = Callable[[Any], Any]
 """``(context) -> value``; the context is the one that the request came with, None if there was none."""

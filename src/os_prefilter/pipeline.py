@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 from oslo_config import cfg
-from oslo_log import log
+import logging
 
 from os_prefilter import application, nova_style
 from os_prefilter.conf import GROUP, options_from, register_opts
@@ -19,7 +19,7 @@ from os_prefilter.query import unsuffixed_resources
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
 
-LOG = log.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 # Resource classes that the root provider of a host has, whatever its virt driver.
 _ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
@@ -172,5 +172,5 @@ def _log(decision: Decision) -> None:
     warnings = [f"{note.source}: {note.reason}" for note in decision.notes if note.warn]
     if warnings:
         LOG.warning("Part of a request was not asked for: %s", "; ".join(dict.fromkeys(warnings)))
-    if LOG.isEnabledFor(log.DEBUG):
+    if LOG.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, decision.requirements)) or "nothing")

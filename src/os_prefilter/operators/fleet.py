@@ -109,7 +109,7 @@ def load_fleet(path: str | os.PathLike[str]) -> Fleet:
 
 def example_fleet() -> Fleet:
     """Return the fleet that comes with the library, for demonstrations and tests."""
-    data = resources.files("os_prefilter").joinpath("data", "fleet.yaml").read_bytes()
+    data = (resources.files("os_prefilter") / "data" / "fleet.yaml").read_bytes()
     return _Reader("data/fleet.yaml").fleet(parse_yaml(data, "data/fleet.yaml"))
 
 

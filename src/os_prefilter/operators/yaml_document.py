@@ -26,7 +26,7 @@ def read_yaml(path: str | os.PathLike[str]) -> object:
     :raises DocumentError: the file is missing, unreadable, larger than 16 MiB, not UTF-8 or not acceptable YAML
     """
     try:
-        with open(path, "rb") as file:  # noqa: PTH123: also takes str
+        with open(path, "rb") as file:  # noqa: PTH123 - a str is welcome too
             data = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise DocumentError(path, "there is no such file. Check the path.") from None
@@ -51,7 +51,7 @@ def parse_yaml(data: bytes, path: object) -> object:
         raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
     try:
         _check_shape(text)
-        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506: a subclass of the safe loader
+        return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - it is a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -70,13 +70,13 @@ def _check_shape(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, Loader=_Base):
         if getattr(event, "tag", None) is not None:
-            raise yaml.MarkedYAMLError(problem="tags are not supported", problem_mark=event.start_mark)
+            raise _refusal("tags are not supported", event.start_mark)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if depth > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(problem=f"nested deeper than {MAX_DEPTH}", problem_mark=event.start_mark)
+            raise _refusal(f"nested deeper than {MAX_DEPTH}", event.start_mark)
 
 
 class _StrictLoader(_Base):  # type: ignore[misc]
@@ -94,9 +94,7 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         merges = _check_keys(node)
         super().flatten_mapping(node)
         if merges and len(node.value) > MAX_MERGED_KEYS:
-            raise yaml.MarkedYAMLError(
-                problem=f"a merge of more than {MAX_MERGED_KEYS} keys", problem_mark=node.start_mark
-            )
+            raise _refusal(f"a merge of more than {MAX_MERGED_KEYS} keys", node.start_mark)
 
 
 def _check_keys(node: yaml.MappingNode) -> bool:
@@ -104,12 +102,14 @@ def _check_keys(node: yaml.MappingNode) -> bool:
     seen = set()
     for key, value in node.value:
         if key.tag == _MERGE and not isinstance(value, yaml.MappingNode):
-            raise yaml.MarkedYAMLError(problem="'<<' merges one mapping, not a list", problem_mark=key.start_mark)
+            raise _refusal("'<<' merges one mapping, not a list", key.start_mark)
         if not isinstance(key, yaml.ScalarNode):
             continue
         if (key.tag, key.value) in seen:
-            raise yaml.MarkedYAMLError(
-                problem=f"the key {shown(key.value)} is given twice; keep one", problem_mark=key.start_mark
-            )
+            raise _refusal(f"the key {shown(key.value)} is given twice; keep one", key.start_mark)
         seen.add((key.tag, key.value))
     return any(tag == _MERGE for tag, _ in seen)
+
+
+def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)

@@ -1,0 +1,1 @@
+"""The only I/O: one file for each outside system."""

@@ -1,0 +1,234 @@
+"""The real Placement service inside this process: its WSGI application on an SQLite database in memory.
+
+No socket, no file, no configuration of the machine is touched. The schema is created from Placement's models, not by
+its migrations: the outcome is the same tables, in 0.04 s instead of 0.25 s, and nobody will ever migrate the result.
+"""
+
+import io
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self, TypeAlias
+
+from os_prefilter.errors import ConfigurationError, PlacementRefused, PrefilterError, shown
+
+try:
+    import requests
+    from keystoneauth1.adapter import Adapter
+    from keystoneauth1.session import Session
+    from keystoneauth1.token_endpoint import Token
+    from oslo_config import cfg
+    from oslo_db.exception import DBDuplicateEntry
+    from oslo_db.sqlalchemy import enginefacade
+    from placement import conf as placement_conf
+    from placement import db_api, deploy, policy
+    from placement.db.sqlalchemy import migration, models
+    from placement.objects import resource_class, trait
+    from sqlalchemy import select
+    from webob import Request
+
+    from os_prefilter.adapters.placement import PlacementClient
+    from os_prefilter.operators.fleet import Fleet, Provider
+except ModuleNotFoundError as error:
+    raise ConfigurationError(
+        f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."
+    ) from error
+
+# A provider, and those above it from the root down.
+_Placed: TypeAlias = tuple[Provider, tuple[Provider, ...]]
+
+_URL = "http://embedded.invalid"
+# Beneath a file, so that no such file can exist: Placement's policy is that of its code.
+_NO_FILE = os.path.join(os.devnull, "none")
+_PROVIDERS = models.ResourceProvider.__table__
+_INVENTORIES = models.Inventory.__table__
+_CLASSES = models.ResourceClass.__table__
+_TRAITS = models.Trait.__table__
+_PROVIDER_TRAITS = models.ResourceProviderTrait.__table__
+_AGGREGATES = models.PlacementAggregate.__table__
+_PROVIDER_AGGREGATES = models.ResourceProviderAggregate.__table__
+# Placement keeps its database, policy and caches in module globals: one service a process.
+_ONE_A_PROCESS = threading.Lock()
+
+
+class EmbeddedPlacement:
+    """A context manager; while open, :attr:`client` talks to an own, empty Placement, or one that has ``fleet``.
+
+    May be opened any number of times, one after the other, each time empty again.
+
+    :raises PrefilterError: on entry, when another one is open in this process
+    """
+
+    client: PlacementClient
+
+    def __init__(self, fleet: Fleet | None = None) -> None:
+        self._fleet = fleet
+        self._cleanup = ExitStack()
+        # The database in memory is one connection.
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        if not _ONE_A_PROCESS.acquire(blocking=False):
+            raise PrefilterError(
+                "An embedded Placement is open in this process already, and Placement cannot run twice in one. "
+                "Close the other one first, or use another process."
+            )
+        with ExitStack() as cleanup:
+            cleanup.callback(_ONE_A_PROCESS.release)
+            application, self._engine = _start(cleanup)
+            transport = _Transport(application, self._lock)
+            self.client = PlacementClient(_adapter(transport, cleanup))
+            if self._fleet is not None:
+                self.load(self._fleet)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def load(self, fleet: Fleet) -> None:
+        """Create the providers of a fleet with their inventories, traits and aggregates, and what these need.
+
+        :raises PlacementError: it lacks a standard trait or resource class, or has a provider of that name already
+        """
+        known = {row["name"] for row in self.client.request("GET", "/resource_classes")["resource_classes"]}
+        for name in sorted(fleet.resource_classes - known):
+            if not name.startswith("CUSTOM_"):
+                raise PlacementRefused("the fleet", 400, f"no such resource class {shown(name)}")
+            self.client.request("PUT", f"/resource_classes/{name}")
+        self.client.ensure_traits(fleet.traits)
+        try:
+            with self._lock, self._engine.begin() as connection:
+                _insert(connection, list(_with_parents(fleet.hosts)))
+        except DBDuplicateEntry as error:
+            raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
+
+
+def _with_parents(providers: Iterable[Provider], *above: Provider) -> Iterator[_Placed]:
+    """Yield each provider with those above it, from the root down; parents come first."""
+    for provider in providers:
+        yield provider, above
+        yield from _with_parents(provider.providers, *above, provider)
+
+
+def _insert(connection: Any, placed: Sequence[_Placed]) -> None:
+    """Write a fleet into Placement's tables at once.
+
+    The API would take four requests of 30 ms a provider: 13 s for 100 hosts, and this takes 0.1 s. The tests read the
+    result back through the API.
+    """
+
+    def ids(table: Any, key: str) -> dict[str, int]:
+        return {row[0]: row[1] for row in connection.execute(select(table.c[key], table.c.id))}
+
+    def write(table: Any, rows: list[dict[str, Any]]) -> None:
+        if rows:
+            connection.execute(table.insert(), rows)
+
+    aggregates = {name for provider, _ in placed for name in provider.aggregates} - ids(_AGGREGATES, "uuid").keys()
+    write(_AGGREGATES, [{"uuid": name} for name in sorted(aggregates)])
+    first = 1 + max(ids(_PROVIDERS, "uuid").values(), default=0)
+    number = {provider.uuid: first + index for index, (provider, _) in enumerate(placed)}
+    write(_PROVIDERS, [_provider_row(provider, above, number) for provider, above in placed])
+    for table, field, other, known in (
+        (_INVENTORIES, "resources", "resource_class_id", ids(_CLASSES, "name")),
+        (_PROVIDER_TRAITS, "traits", "trait_id", ids(_TRAITS, "name")),
+        (_PROVIDER_AGGREGATES, "aggregates", "aggregate_id", ids(_AGGREGATES, "uuid")),
+    ):
+        rows = [
+            {"resource_provider_id": number[provider.uuid], other: known[name], **_amounts(provider, field, name)}
+            for provider, _ in placed
+            for name in sorted(getattr(provider, field))
+        ]
+        write(table, rows)
+
+
+def _provider_row(provider: Provider, above: tuple[Provider, ...], number: Mapping[str, int]) -> dict[str, Any]:
+    tree = [number[p.uuid] for p in (*above, provider)]
+    parent = tree[-2] if above else None
+    row = {"uuid": provider.uuid, "name": provider.name, "generation": 0}
+    return {**row, "id": tree[-1], "parent_provider_id": parent, "root_provider_id": tree[0]}
+
+
+def _amounts(provider: Provider, field: str, name: str) -> dict[str, Any]:
+    return asdict(provider.resources[name]) if field == "resources" else {}
+
+
+def _start(cleanup: ExitStack) -> tuple[Callable[..., Any], Any]:
+    """Return the application and its database engine; what it changes in Placement's globals is put back by ``cleanup``."""
+    conf = _configuration()
+    database = enginefacade.transaction_context()
+    database.configure(connection=conf.placement_database.connection, sqlite_synchronous=False)
+    cleanup.callback(database.dispose_pool)
+    cleanup.callback(db_api.placement_context_manager.patch_factory(database))
+    fresh = ((trait, "_TRAITS_SYNCED", False), (resource_class, "_RESOURCE_CLASSES_SYNCED", False))
+    for module, name, value in (*fresh, (policy, "_ENFORCER", None)):
+        cleanup.callback(setattr, module, name, getattr(module, name))
+        setattr(module, name, value)
+    migration.create_schema()
+    return deploy.loadapp(conf), database.writer.get_engine()
+
+
+def _configuration() -> Any:
+    """Return a configuration of its own that reads no file and no environment variable."""
+    conf = cfg.ConfigOpts()
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+    placement_conf.register_opts(conf)
+    # oslo.log has put a handler on the root logger of a process that had none.
+    root.handlers[:] = handlers
+    conf.set_override("connection", "sqlite://", group="placement_database")
+    conf.set_override("auth_strategy", "noauth2", group="api")
+    conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
+    conf.set_override("policy_dirs", [], group="oslo_policy")
+    conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
+    return conf
+
+
+def _adapter(transport: "_Transport", cleanup: ExitStack) -> Adapter:
+    http = requests.Session()
+    # Else requests reads proxies and passwords from the environment and ~/.netrc.
+    http.trust_env = False
+    http.mount(_URL, transport)
+    cleanup.callback(http.close)
+    # noauth2 makes the user "admin" an administrator.
+    return Adapter(Session(auth=Token(_URL, "admin"), session=http), service_type="placement")
+
+
+class _Transport(requests.adapters.BaseAdapter):
+    """Hands what requests would send to a WSGI application."""
+
+    def __init__(self, application: Callable[..., Any], lock: threading.Lock) -> None:
+        super().__init__()
+        self._application = application
+        self._lock = lock
+
+    def send(
+        self, request: requests.PreparedRequest, *_args: object, **_options: object
+    ) -> requests.Response:
+        incoming = Request.blank(
+            str(request.url), method=str(request.method), headers=dict(request.headers), body=_bytes(request.body)
+        )
+        with self._lock:
+            outgoing = incoming.get_response(self._application)
+        response = requests.Response()
+        response.status_code = outgoing.status_code
+        response.headers = requests.structures.CaseInsensitiveDict(outgoing.headers)
+        response.encoding = "utf-8"
+        response.raw = io.BytesIO(outgoing.body)
+        response.url = str(request.url)
+        response.request = request
+        return response
+
+    def close(self) -> None:
+        """Nothing stays open between two requests."""
+
+
+def _bytes(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else body or b""

@@ -1,0 +1,193 @@
+"""A thin client of the Placement API: one method a question, no retries, no state but a cache of provider names.
+
+It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod:`os_prefilter.adapters.embedded`.
+Source of what is sent and expected: the Placement API reference.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from keystoneauth1 import exceptions
+from keystoneauth1.adapter import Adapter
+
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits, shown
+
+# Many allocation_candidates features, last of all "in:" in required (1.39).
+MICROVERSION = "1.39"
+TIMEOUT = 60.0
+# uWSGI refuses requests above 4,096 bytes; the endpoint's own path and the headers need room too.
+MAX_QUERY = 2_500
+
+_SHARING = "MISC_SHARES_VIA_AGGREGATE"
+_NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What Placement answered to one query.
+
+    ``hosts`` are the names of root providers, sorted; a provider that only shares its resources with others is no host.
+    ``providers`` has, for each host, the sorted names of all providers that some candidate takes resources from.
+    ``count`` is the number of allocation requests, the combinations that Placement found.
+    """
+
+    hosts: tuple[str, ...]
+    providers: Mapping[str, tuple[str, ...]]
+    count: int
+
+
+class PlacementClient:
+    """Questions and answers in plain values; each failure is a :class:`os_prefilter.errors.PlacementError`.
+
+    :param adapter: knows the endpoint and how to authenticate
+    :param microversion: sent with each request
+    :param timeout: seconds to wait for the connection, and for each part of the answer
+    """
+
+    def __init__(self, adapter: Adapter, *, microversion: str = MICROVERSION, timeout: float = TIMEOUT) -> None:
+        self._adapter = adapter
+        self._microversion = microversion
+        self._timeout = timeout
+        self._names: dict[str, str] = {}
+
+    def allocation_candidates(self, query: str) -> Candidates:
+        """Ask which hosts could serve a request.
+
+        :param query: the urlencoded query string, without the question mark
+        :raises UnknownTraits: the query names traits that this Placement does not have
+        :raises PlacementRefused: the query is malformed
+        :raises PlacementUnavailable: no answer, or not the answer of a Placement
+        """
+        what = "GET /allocation_candidates"
+        answer = self.request("GET", f"/allocation_candidates?{query}")
+        try:
+            used = [frozenset(request["allocations"]) for request in answer["allocation_requests"]]
+            summaries = answer["provider_summaries"]
+            roots = {rp: s["root_provider_uuid"] for rp, s in summaries.items() if _SHARING not in s["traits"]}
+            by_root: dict[str, set[str]] = {}
+            for providers in used:
+                for root in {roots[rp] for rp in providers if rp in roots}:
+                    by_root.setdefault(root, set()).update(rp for rp in providers if roots.get(rp, root) == root)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PlacementUnavailable(what, _unexpected(error)) from error
+        names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
+        found = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
+        hosts = tuple(sorted(found))
+        return Candidates(hosts, {host: found[host] for host in hosts}, len(used))
+
+    def traits(self) -> frozenset[str]:
+        """Return each trait that this Placement has, standard or custom."""
+        return frozenset(self._trait_names("/traits"))
+
+    def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Create those of the ``CUSTOM_`` traits that Placement does not have yet.
+
+        Nothing is created when a standard trait is missing.
+
+        :return: the traits that were created, sorted
+        :raises UnknownTraits: a standard trait is missing; only a newer os-traits beside Placement brings it
+        """
+        missing = set(names)
+        for chunk in _chunks(sorted(missing)):
+            missing.difference_update(self._trait_names(f"/traits?name=in:{chunk}"))
+        standard = {name for name in missing if not name.startswith("CUSTOM_")}
+        if standard:
+            raise UnknownTraits(standard)
+        for name in sorted(missing):
+            self.request("PUT", f"/traits/{name}")
+        return tuple(sorted(missing))
+
+    def request(self, method: str, url: str, body: object = None) -> Any:
+        """Send one request; return the JSON object that came back, or None if nothing did.
+
+        :raises UnknownTraits: status 400, and the answer names traits that do not exist
+        :raises PlacementRefused: any other status from 300 to 499
+        :raises PlacementUnavailable: no answer in time, status 500 and above, or an answer that is no JSON object
+        """
+        what = f"{method} {url.partition('?')[0]}"
+        extra = {} if body is None else {"json": body}
+        try:
+            response = self._adapter.request(
+                url,
+                method,
+                headers={"Accept": "application/json"},
+                microversion=self._microversion,
+                microversion_service_type="placement",
+                raise_exc=False,
+                timeout=self._timeout,
+                **extra,
+            )
+        except exceptions.ClientException as error:
+            raise PlacementUnavailable(what, " ".join(str(error).split()).rstrip(".") or type(error).__name__) from error
+        status, content = response.status_code, response.content
+        if status >= 500:  # noqa: PLR2004
+            raise PlacementUnavailable(what, f"status {status}, {shown(_detail(response))}")
+        if status >= 300:  # noqa: PLR2004
+            raise _refusal(what, status, _detail(response))
+        return _object(what, response) if content else None
+
+    def _trait_names(self, url: str) -> list[str]:
+        answer = self.request("GET", url)
+        try:
+            return [str(name) for name in answer["traits"]]
+        except (KeyError, TypeError) as error:
+            raise PlacementUnavailable("GET /traits", _unexpected(error)) from error
+
+    def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
+        """Return uuid -> name. One request for the whole fleet, and again only when a provider is new.
+
+        The alternatives cost one request a host.
+        """
+        if not uuids <= self._names.keys():
+            answer = self.request("GET", "/resource_providers")
+            try:
+                self._names = {rp["uuid"]: rp["name"] for rp in answer["resource_providers"]}
+            except (KeyError, TypeError) as error:
+                raise PlacementUnavailable("GET /resource_providers", _unexpected(error)) from error
+        # A provider deleted between the two requests has no name any more.
+        return {rp: self._names.get(rp, rp) for rp in uuids}
+
+
+def _refusal(what: str, status: int, detail: str) -> UnknownTraits | PlacementRefused:
+    match = _NO_SUCH_TRAIT.search(detail) if status == 400 else None  # noqa: PLR2004
+    if match:
+        return UnknownTraits(name.strip() for name in match[1].split(",") if name.strip())
+    return PlacementRefused(what, status, detail)
+
+
+def _detail(response: Any) -> str:
+    """Return what an error answer says: its JSON errors' details, or the start of its text, on one line."""
+    try:
+        text = "; ".join(str(error["detail"]) for error in response.json()["errors"])
+    except (ValueError, KeyError, TypeError):
+        text = response.text
+    text = "".join(c if c.isprintable() else " " for c in text[:10_000])
+    return " ".join(text.split()) or "no explanation"
+
+
+def _object(what: str, response: Any) -> Any:
+    try:
+        answer = response.json()
+    except ValueError as error:
+        raise PlacementUnavailable(what, f"the answer is not JSON but {shown(response.text)}") from error
+    if not isinstance(answer, dict):
+        raise PlacementUnavailable(what, f"the answer is not a JSON object but {shown(answer)}")
+    return answer
+
+
+def _unexpected(error: Exception) -> str:
+    return f"the answer is not that of a Placement ({type(error).__name__} {error})"
+
+
+def _chunks(names: Iterable[str]) -> Iterator[str]:
+    """Join names with commas into pieces that fit into a URL."""
+    piece = ""
+    for name in names:
+        if piece and len(piece) + len(name) >= MAX_QUERY:
+            yield piece
+            piece = ""
+        piece += f",{name}" if piece else name
+    if piece:
+        yield piece

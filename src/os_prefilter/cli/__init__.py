@@ -1,0 +1,1 @@
+"""The command ``os-prefilter``: argument parsing and printing only."""

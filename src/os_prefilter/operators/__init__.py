@@ -1,0 +1,1 @@
+"""What operators ask: pure functions over requests, decisions and fleets."""

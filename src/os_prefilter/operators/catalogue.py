@@ -1,0 +1,37 @@
+"""The vocabulary and the installed filters as tables, for the commands and the documentation."""
+
+from os_prefilter.plugins import installed_filters, load_filters
+from os_prefilter.vocabulary import ROWS
+
+VOCABULARY_COLUMNS = ("Image property", "Flavor extra spec", "Value", "Also spelt", "Rule", "Trait", "Kind", "Asked by", "Why none")
+FILTER_COLUMNS = ("Name", "What it does", "From")
+
+
+def vocabulary() -> list[tuple[str, ...]]:
+    """Return one line for each value of each row of the vocabulary."""
+    lines = []
+    for row in ROWS:
+        place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
+        for value, term in row.values.items():
+            also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
+            rule = "" if term.trait is None else "required" if term.required else "forbidden"
+            asked_by = ", ".join(row.asked_by)
+            lines.append((place, row.extra_spec or "", value, also, rule, term.trait or "", term.kind, asked_by, term.reason))
+    return lines
+
+
+def filters() -> list[tuple[str, str, str]]:
+    """Return the installed filters: name, what it does, and where it comes from.
+
+    One that does not load is listed with the reason; only enabling it is an error.
+    """
+    return [(name, _summary(name), target) for name, target in installed_filters().items()]
+
+
+def _summary(name: str) -> str:
+    from os_prefilter.errors import ConfigurationError  # noqa: PLC0415
+
+    try:
+        return load_filters([name], ("options", "owner_is_reported"))[0].summary
+    except ConfigurationError as error:
+        return f"does not load: {error}"

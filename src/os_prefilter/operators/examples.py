@@ -1,0 +1,44 @@
+"""The bundled requests, which tell the story of the library on the example fleet."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from os_prefilter.documents import request_spec_from
+from os_prefilter.operators.yaml_document import parse_yaml
+from os_prefilter.request_spec import RequestSpec
+
+_FILE = "requests.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request somebody could make."""
+
+    name: str
+    title: str
+    document: Mapping[str, Any]
+
+    def request_spec(self) -> RequestSpec:
+        """Return the request, fresh at each call, because filters change it."""
+        return request_spec_from(dict(self.document), f"{_FILE}: {self.name}")
+
+    def asked(self) -> list[str]:
+        """Return the properties and extra specs in it, ``key=value``, and the disk format."""
+        spec = self.request_spec()
+        asked = [f"{key}={value}" for key, value in (spec.image.properties if spec.image else {}).items()]
+        asked += [f"{key}={value}" for key, value in spec.flavor.extra_specs.items()]
+        if spec.image and spec.image.disk_format:
+            asked.append(f"disk_format={spec.image.disk_format}")
+        return asked
+
+
+def example_requests() -> dict[str, Example]:
+    """Return the bundled requests by name, in the order of their file."""
+    data = resources.files("os_prefilter.data").joinpath(_FILE).read_bytes()
+    document: Any = parse_yaml(data, _FILE)
+    return {
+        name: Example(name, each["title"], {key: value for key, value in each.items() if key != "title"})
+        for name, each in document["requests"].items()
+    }

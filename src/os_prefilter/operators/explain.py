@@ -1,0 +1,51 @@
+"""Who required what of a request, and why."""
+
+from typing import Any, NamedTuple
+
+from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.query import BY_REQUEST, stated_requirements
+from os_prefilter.request import Request
+from os_prefilter.requirements import Note, Requirement
+
+
+class Line(NamedTuple):
+    """One line of an explanation."""
+
+    trait: str
+    """Empty where nothing was asked."""
+    rule: str
+    """``required``, ``forbidden`` or ``not asked``."""
+    scope: str
+    by: str
+    """The filter, or ``request`` for what the request states itself."""
+    because: str
+
+
+def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple[Line, ...]:
+    """Apply ``pipeline`` to the request spec and return what was required, by whom and because of what.
+
+    What the request states itself comes first, then the filters in their order; what was not asked for is said too.
+
+    :raises PrefilterError: as :meth:`os_prefilter.Pipeline.apply` does.
+    """
+    stated = stated_requirements(Request(request_spec))
+    decision = pipeline.apply(request_spec, context)
+    lines = [_required(item) for item in stated.asked] + [_not_asked(note, BY_REQUEST) for note in stated.notes]
+    return (*lines, *lines_of(decision))
+
+
+def lines_of(decision: Decision) -> tuple[Line, ...]:
+    """Return the lines of the filters alone."""
+    lines: list[Line] = []
+    for run in decision.runs:
+        lines += map(_required, run.asked)
+        lines += (_not_asked(note, run.filter) for note in run.notes)
+    return tuple(lines)
+
+
+def _required(item: Requirement) -> Line:
+    return Line(item.trait, "required" if item.required else "forbidden", item.scope, item.filter, item.source)
+
+
+def _not_asked(note: Note, by: str) -> Line:
+    return Line("", "not asked", "", by, f"{note.source}: {note.reason}")

@@ -1,0 +1,257 @@
+"""A real Placement in this process: the client, the loading of fleets, and the facts the library is built on."""
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import Candidates
+from os_prefilter.errors import PlacementRefused, PrefilterError, UnknownTraits
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
+
+ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
+VGPU = {"VGPU": Inventory(4)}
+NOVA, CYBORG = frozenset({"OWNER_NOVA"}), frozenset({"OWNER_CYBORG"})
+
+
+def provider(
+    name: str,
+    resources: dict[str, Inventory],
+    traits: frozenset[str] = frozenset(),
+    children: tuple[Provider, ...] = (),
+    aggregates: tuple[str, ...] = (),
+) -> Provider:
+    return Provider(name, provider_uuid(name), resources, traits, tuple(map(aggregate_uuid, aggregates)), children)
+
+
+OWNERS = Fleet(
+    (
+        provider("A", ROOT, NOVA, (provider("A_gpu", VGPU, CYBORG),)),
+        provider("B", ROOT, NOVA, (provider("B_gpu", VGPU, NOVA),)),
+        provider("C", {**ROOT, **VGPU}, CYBORG),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def owners() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(OWNERS) as placement:
+        yield placement
+
+
+class TestOwnership:
+    """Which trees answer VCPU:1, MEMORY_MB:512, VGPU:1: A's GPU is Cyborg's, B's is Nova's, C is all Cyborg's."""
+
+    @pytest.mark.parametrize(
+        ("query", "hosts"),
+        [
+            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1", ("A", "B", "C")),
+            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1&root_required=OWNER_NOVA", ("A", "B")),
+            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1&root_required=OWNER_NOVA&required=!OWNER_CYBORG", ("B",)),
+            (
+                "resources=VCPU:1,MEMORY_MB:512&resources_vgpu=VGPU:1&root_required=OWNER_NOVA"
+                "&required_vgpu=OWNER_NOVA&group_policy=none",
+                ("B",),
+            ),
+            (
+                "resources=VCPU:1,MEMORY_MB:512&resources_device_profile_0=VGPU:1&root_required=OWNER_NOVA"
+                "&required_device_profile_0=OWNER_CYBORG&group_policy=none",
+                ("A",),
+            ),
+        ],
+    )
+    def test_owner_traits_select_these_trees(
+        self, owners: EmbeddedPlacement, query: str, hosts: tuple[str, ...]
+    ) -> None:
+        """The owner of the root says nothing about the owner of a GPU below it."""
+        assert owners.client.allocation_candidates(query).hosts == hosts
+
+    def test_candidates_name_the_providers_used(self, owners: EmbeddedPlacement) -> None:
+        """For each host all providers that give resources, by name; the count is of combinations."""
+        found = owners.client.allocation_candidates("resources=VCPU:1,VGPU:1")
+        assert found == Candidates(("A", "B", "C"), {"A": ("A", "A_gpu"), "B": ("B", "B_gpu"), "C": ("C",)}, 3)
+        assert owners.client.allocation_candidates("resources=VGPU:1").providers["A"] == ("A_gpu",)
+        assert owners.client.allocation_candidates("resources=VCPU:99") == Candidates((), {}, 0)
+
+
+class TestTraits:
+    """Traits must exist before anyone asks for them."""
+
+    def test_an_unknown_trait_in_a_query_is_named(self, owners: EmbeddedPlacement) -> None:
+        """Required, forbidden or one of several, in any group: UnknownTraits has exactly the missing names."""
+        for part in ("root_required=CUSTOM_NONE", "required=!CUSTOM_NONE", "required=in:CUSTOM_NONE,OWNER_NOVA"):
+            with pytest.raises(UnknownTraits) as raised:
+                owners.client.allocation_candidates(f"resources=VCPU:1&{part}")
+            assert raised.value.traits == ["CUSTOM_NONE"]
+
+    def test_custom_traits_are_created_once(self, owners: EmbeddedPlacement) -> None:
+        """A missing CUSTOM_ trait exists afterwards; a second call has nothing to do."""
+        assert owners.client.ensure_traits(["CUSTOM_NEW_B", "OWNER_NOVA", "CUSTOM_NEW_A"]) == (
+            "CUSTOM_NEW_A",
+            "CUSTOM_NEW_B",
+        )
+        assert owners.client.ensure_traits(["CUSTOM_NEW_A", "CUSTOM_NEW_B"]) == ()
+        assert owners.client.traits() >= {"CUSTOM_NEW_A", "CUSTOM_NEW_B", "OWNER_NOVA"}
+        assert owners.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NEW_A").count == 0
+
+    def test_a_missing_standard_trait_creates_nothing(self, owners: EmbeddedPlacement) -> None:
+        """A standard trait cannot be created; the CUSTOM_ ones beside it are not created either."""
+        with pytest.raises(UnknownTraits) as raised:
+            owners.client.ensure_traits(["HW_FROM_THE_FUTURE", "CUSTOM_NOT_MADE"])
+        assert raised.value.traits == ["HW_FROM_THE_FUTURE"]
+        assert "CUSTOM_NOT_MADE" not in owners.client.traits()
+
+    def test_a_malformed_query_is_refused(self, owners: EmbeddedPlacement) -> None:
+        """What Placement answers with 400 for any other reason is PlacementRefused."""
+        for query in ("nonsense=1", "resources=NO_SUCH:1", "resources=VCPU:1&required=OWNER_NOVA,!OWNER_NOVA"):
+            with pytest.raises(PlacementRefused) as raised:
+                owners.client.allocation_candidates(query)
+            assert raised.value.status == 400
+
+
+def test_a_loaded_fleet_reads_back_through_the_api() -> None:
+    """Placement's API says of each provider what the fleet says: name, tree, inventories, traits, aggregates."""
+    amounts = Inventory(100, reserved=3, min_unit=2, max_unit=50, step_size=4, allocation_ratio=1.5)
+    leaf = provider("leaf", {"CUSTOM_FPGA": Inventory(1)})
+    odd = provider("odd", {"DISK_GB": amounts}, children=(provider("mid", {}, CYBORG, (leaf,)),), aggregates=("r", "s"))
+    fleet = Fleet((*example_fleet().hosts, odd))
+    with EmbeddedPlacement(fleet) as placement:
+        read = placement.client.request
+        rows = {row["uuid"]: row for row in read("GET", "/resource_providers")["resource_providers"]}
+        assert len(rows) == len(list(fleet.walk()))
+        for expected in fleet.walk():
+            url = f"/resource_providers/{expected.uuid}"
+            inventories = read("GET", f"{url}/inventories")["inventories"]
+            assert rows[expected.uuid]["name"] == expected.name
+            assert {name: Inventory(**amount) for name, amount in inventories.items()} == expected.resources
+            assert set(read("GET", f"{url}/traits")["traits"]) == expected.traits
+            assert set(read("GET", f"{url}/aggregates")["aggregates"]) == set(expected.aggregates)
+        for root in fleet.hosts:
+            for parent in root.walk():
+                assert rows[parent.uuid]["root_provider_uuid"] == root.uuid
+                assert all(rows[child.uuid]["parent_provider_uuid"] == parent.uuid for child in parent.providers)
+            assert rows[root.uuid]["parent_provider_uuid"] is None
+
+
+def test_what_was_loaded_can_be_written_through_the_api() -> None:
+    """Providers of a fleet are Placement's own: their generation counts, and traits can be replaced."""
+    with EmbeddedPlacement(OWNERS) as placement:
+        body = {"traits": ["OWNER_CYBORG"], "resource_provider_generation": 0}
+        url = f"/resource_providers/{provider_uuid('B')}/traits"
+        assert placement.client.request("PUT", url, body)["resource_provider_generation"] == 1
+        assert placement.client.allocation_candidates("resources=VCPU:1&root_required=OWNER_NOVA").hosts == ("A",)
+        with pytest.raises(PlacementRefused, match="409"):
+            placement.client.request("PUT", url, body)
+
+
+def test_fleets_add_up_and_a_second_load_of_the_same_is_refused_whole() -> None:
+    """Loading again adds hosts; a provider that exists already refuses the fleet, and nothing of it stays."""
+    more = provider("D", ROOT, NOVA, aggregates=("rack",))
+    with EmbeddedPlacement(OWNERS) as placement:
+        placement.load(Fleet((more,)))
+        assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C", "D")
+        with pytest.raises(PlacementRefused, match="exists already"):
+            placement.load(Fleet((provider("E", ROOT, aggregates=("rack",)), more)))
+        assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C", "D")
+        with pytest.raises(PlacementRefused, match="no such resource class"):
+            placement.load(Fleet((provider("F", {"NO_SUCH": Inventory(1)}),)))
+
+
+def test_a_sharing_provider_is_not_a_host() -> None:
+    """Storage shared through an aggregate is used by the hosts, and listed with each, but is none itself."""
+    sharing = frozenset({"MISC_SHARES_VIA_AGGREGATE"})
+    fleet = Fleet(
+        (
+            provider("h1", ROOT, aggregates=("rack",)),
+            provider("h2", ROOT, aggregates=("rack",)),
+            provider("nfs", {"DISK_GB": Inventory(1000)}, sharing, aggregates=("rack",)),
+        )
+    )
+    with EmbeddedPlacement(fleet) as placement:
+        found = placement.client.allocation_candidates("resources=VCPU:1,DISK_GB:10")
+        assert (found.hosts, found.providers) == (("h1", "h2"), {"h1": ("h1", "nfs"), "h2": ("h2", "nfs")})
+
+
+def test_several_in_a_row_know_nothing_of_each_other() -> None:
+    """Each one starts empty, with all standard traits, also after one that ended with an exception."""
+    for name in ("first", "second"):
+        with pytest.raises(ZeroDivisionError), EmbeddedPlacement() as placement:
+            assert placement.client.allocation_candidates("resources=VCPU:1").count == 0
+            placement.load(Fleet((provider(name, ROOT, frozenset({f"CUSTOM_{name.upper()}"})),)))
+            assert placement.client.allocation_candidates("resources=VCPU:1").hosts == (name,)
+            customs = {trait for trait in placement.client.traits() if trait.startswith("CUSTOM_")}
+            assert customs == {f"CUSTOM_{name.upper()}"}
+            assert "OWNER_NOVA" in placement.client.traits()
+            raise ZeroDivisionError
+
+
+def test_two_at_a_time_are_refused_and_a_failed_start_leaves_none() -> None:
+    """A second one in the process is a clear error; one whose fleet cannot be loaded does not count as open."""
+    with EmbeddedPlacement() as placement:
+        with pytest.raises(PrefilterError, match="open in this process already"), EmbeddedPlacement():
+            pass
+        assert placement.client.traits()
+    with pytest.raises(UnknownTraits), EmbeddedPlacement(Fleet((provider("x", ROOT, frozenset({"NO_SUCH"})),))):
+        pass
+    with EmbeddedPlacement():
+        pass
+
+
+def test_neither_files_nor_environment_nor_global_state_matter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No configuration file, policy file, variable or proxy of the machine is used; CONF and logging stay alone."""
+    directory = tmp_path / ".placement"
+    directory.mkdir()
+    (directory / "placement.conf").write_text("[api]\nauth_strategy = keystone\n")
+    (directory / "policy.yaml").write_text('"placement:allocation_candidates:list": "!"\n')
+    for name, value in {
+        "HOME": str(tmp_path),
+        "OS_PLACEMENT_CONFIG_DIR": str(directory),
+        "OS_PLACEMENT_DATABASE__CONNECTION": "mysql+pymysql://nobody@127.0.0.1:1/none",
+        "OS_API__AUTH_STRATEGY": "keystone",
+        "HTTP_PROXY": "http://127.0.0.1:1",
+        "http_proxy": "http://127.0.0.1:1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    before = (root.level, cfg.CONF._namespace, cfg.CONF._args)  # noqa: SLF001 - CONF has no public way to ask
+    with EmbeddedPlacement(OWNERS) as placement:
+        assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C")
+    assert (root.level, cfg.CONF._namespace, cfg.CONF._args, root.handlers) == (*before, [])  # noqa: SLF001
+
+
+@pytest.mark.parametrize(
+    ("before", "out", "err"),
+    [
+        ("", "('A',)", ""),
+        ("sys.modules['placement'] = None", "", "pip install 'os-prefilter[embedded]'"),
+        ("sys.modules['keystoneauth1'] = None", "", "pip install 'os-prefilter[embedded]'"),
+        ("sys.modules['yaml'] = None", "", "pip install 'os-prefilter[embedded]'"),
+    ],
+)
+def test_a_fresh_process_prints_nothing_and_a_missing_package_says_what_to_install(
+    before: str, out: str, err: str
+) -> None:
+    """Standard error stays empty, also when Placement refuses; without the extra the error names it."""
+    script = f"""
+import sys
+{before}
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.errors import UnknownTraits
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Inventory(1)}}),))) as placement:
+    try:
+        placement.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NONE")
+    except UnknownTraits:
+        print(placement.client.allocation_candidates("resources=VCPU:1").hosts)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    assert (run.stdout.strip(), run.returncode == 0) == (out, not err)
+    assert err in run.stderr if err else run.stderr == ""

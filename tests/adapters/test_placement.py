@@ -1,0 +1,165 @@
+"""The client alone, against answers made up here: what each kind of failure becomes. The real one: test_embedded."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+import requests
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
+
+from os_prefilter.adapters.placement import MAX_QUERY, PlacementClient
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+
+Answer = tuple[int, object] | Exception
+
+
+class Recorded(requests.adapters.BaseAdapter):
+    """Answers from a function, and remembers what was sent."""
+
+    def __init__(self, answer: Callable[[str, str], Answer]) -> None:
+        super().__init__()
+        self.answer = answer
+        self.sent: list[tuple[str, str]] = []
+        self.timeouts: set[object] = set()
+        self.headers: Mapping[str, Any] = {}
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:  # type: ignore[override]
+        self.sent.append((str(request.method), request.path_url))
+        self.timeouts.add(options["timeout"])
+        self.headers = request.headers
+        answer = self.answer(*self.sent[-1])
+        if isinstance(answer, Exception):
+            raise answer
+        response = requests.Response()
+        response.status_code = answer[0]
+        body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
+        response.raw = io.BytesIO(body)
+        response.encoding = "utf-8"
+        response.url = str(request.url)
+        response.request = request
+        return response
+
+    def close(self) -> None:
+        pass
+
+
+def client_of(answer: Callable[[str, str], Answer] | Answer, **options: Any) -> tuple[PlacementClient, Recorded]:
+    transport = Recorded(answer if callable(answer) else lambda _method, _url: answer)
+    http = requests.Session()
+    http.mount("http://", transport)
+    session = Session(auth=Token("http://placement.invalid/placement", "t"), session=http)
+    return PlacementClient(Adapter(session, service_type="placement"), **options), transport
+
+
+def errors(*details: str) -> dict[str, object]:
+    return {"errors": [{"detail": detail} for detail in details]}
+
+
+UNAVAILABLE: list[tuple[Answer, str]] = [
+    (requests.exceptions.ConnectionError("no route\nto host"), "no route to host"),
+    (requests.exceptions.Timeout("slow"), "timed out"),
+    (requests.exceptions.SSLError("bad certificate"), "bad certificate"),
+    ((500, errors("database gone")), "status 500, 'database gone'"),
+    ((503, b"<html>Service\x1b[2J Unavailable</html>"), "status 503"),
+    ((200, b"<html>Welcome</html>"), "not JSON but '<html>Welcome"),
+    ((200, b"\xff\xfe"), "not JSON"),
+    ((200, b""), "not that of a Placement"),
+    ((200, [1]), "not a JSON object but a list"),
+    ((200, {"versions": []}), "not that of a Placement"),
+    ((200, {"allocation_requests": 3, "provider_summaries": {}}), "not that of a Placement"),
+    ((200, {"allocation_requests": [{"allocations": {"a": {}}}], "provider_summaries": {"a": 1}}), "not that of a"),
+]
+
+
+@pytest.mark.parametrize(("answer", "says"), UNAVAILABLE)
+def test_no_usable_answer_is_placement_unavailable(answer: Answer, says: str) -> None:
+    """Transport failures, timeouts, server errors and answers of something else are PlacementUnavailable."""
+    client, _ = client_of(answer)
+    with pytest.raises(PlacementUnavailable) as raised:
+        client.allocation_candidates("resources=VCPU:1")
+    assert says in str(raised.value)
+    assert "GET /allocation_candidates" in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("detail", "names"),
+    [
+        ("Invalid: No such trait(s): CUSTOM_B, CUSTOM_A.", ["CUSTOM_A", "CUSTOM_B"]),
+        ("No such trait HW_X", ["HW_X"]),
+    ],
+)
+def test_a_400_about_traits_is_unknown_traits(detail: str, names: list[str]) -> None:
+    """A client error that says which traits do not exist becomes UnknownTraits with their names."""
+    client, _ = client_of((400, errors(detail)))
+    with pytest.raises(UnknownTraits) as raised:
+        client.allocation_candidates("resources=VCPU:1")
+    assert raised.value.traits == names
+
+
+@pytest.mark.parametrize(
+    ("answer", "detail"),
+    [
+        ((400, errors("bad query")), "bad query"),
+        ((403, b"go\naway"), "go away"),
+        ((404, b""), "no explanation"),
+        ((406, errors("Unacceptable version header: 1.39")), "Unacceptable version header: 1.39"),
+        ((409, errors("No such trait(s): CUSTOM_A.")), "No such trait(s): CUSTOM_A."),
+    ],
+)
+def test_other_client_errors_are_placement_refused(answer: tuple[int, object], detail: str) -> None:
+    """Any other client error becomes PlacementRefused, with the status and Placement's own words on one line."""
+    client, _ = client_of(answer)
+    with pytest.raises(PlacementRefused) as raised:
+        client.allocation_candidates("resources=VCPU:1")
+    assert (raised.value.status, raised.value.detail) == (answer[0], detail)
+
+
+def test_microversion_and_timeout_are_sent() -> None:
+    """Each request names its microversion and gives up after the timeout."""
+    client, transport = client_of((200, {"traits": ["A"]}), timeout=7)
+    assert client.traits() == {"A"}
+    assert transport.headers["OpenStack-API-Version"] == "placement 1.39"
+    assert transport.timeouts == {7}
+
+
+def test_ensure_traits_creates_only_what_is_missing_with_short_urls() -> None:
+    """No URL is near 4,096 bytes, a trait that exists is not written, and none is asked for twice."""
+    names = [f"CUSTOM_{index:03}_{'X' * 200}" for index in range(50)]
+
+    def answer(method: str, url: str) -> Answer:
+        return (200, {"traits": names[:49]}) if method == "GET" else (201, b"")
+
+    client, transport = client_of(answer)
+    assert client.ensure_traits(reversed(names)) == (names[49],)
+    assert [url for method, url in transport.sent if method == "PUT"] == [f"/placement/traits/{names[49]}"]
+    gets = [url.partition("in:")[2].split(",") for method, url in transport.sent if method == "GET"]
+    assert sorted(name for chunk in gets for name in chunk) == names
+    assert max(len(url) for _, url in transport.sent) < MAX_QUERY + 500 < 4096
+    assert client_of((500, b""))[0].ensure_traits([]) == ()
+
+
+def test_names_cost_one_request_until_a_provider_is_new() -> None:
+    """Provider names are read once for the whole fleet; an unknown provider causes one more read."""
+    roots = ["a"]
+    listed = ["a", "b"]
+
+    def answer(_method: str, url: str) -> Answer:
+        if "resource_providers" in url:
+            return 200, {"resource_providers": [{"uuid": rp, "name": f"host-{rp}"} for rp in listed]}
+        summaries = {rp: {"root_provider_uuid": rp, "traits": []} for rp in roots}
+        requests_ = [{"allocations": {rp: {}}} for rp in roots]
+        return 200, {"allocation_requests": requests_, "provider_summaries": summaries}
+
+    client, transport = client_of(answer)
+    for now, hosts, reads in ((["a"], ("host-a",), 1), (["b", "a"], ("host-a", "host-b"), 1), (["c"], ("c",), 2)):
+        roots[:] = now
+        assert client.allocation_candidates("").hosts == hosts
+        assert sum("resource_providers" in url for _, url in transport.sent) == reads
+    listed.append("d")
+    roots[:] = ["d"]
+    assert client.allocation_candidates("").hosts == ("host-d",)

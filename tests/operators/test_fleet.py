@@ -1,0 +1,232 @@
+"""Fleet files: what is accepted, and that everything else is refused with its place."""
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import os_traits
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter.errors import DocumentError
+from os_prefilter.operators.fleet import (
+    Fleet,
+    Inventory,
+    aggregate_uuid,
+    example_fleet,
+    load_fleet,
+    provider_uuid,
+)
+
+HOST = "hosts:\n  kvm-1:\n    "
+
+
+def load(tmp_path: Path, text: str | bytes) -> Fleet:
+    path = tmp_path / "fleet.yaml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return load_fleet(path)
+
+
+def test_each_field_of_the_format_arrives(tmp_path: Path) -> None:
+    """A complete file gives the providers, inventories, traits and aggregates that it says."""
+    fleet = load(
+        tmp_path,
+        """
+x-common: &common [COMPUTE_NODE, CUSTOM_COMMON]
+hosts:
+  kvm-1:
+    description: "QEMU 8.2, libvirt 10.4"
+    resources: {VCPU: 32, MEMORY_MB: {total: 131072, reserved: 512, allocation_ratio: 1.5}, CUSTOM_FPGA: 1}
+    traits: [*common, HW_CPU_HYPERTHREADING]
+    aggregates: [rack-1, 9D6B2A0E-7A0F-4C11-8A0C-0F6B5B1F3C55, rack-1]
+    providers:
+      gpu:
+        resources: {VGPU: 4}
+        traits: [OWNER_NOVA, CUSTOM_GPU]
+        providers: {deep: {}}
+  kvm-2: {}
+""",
+    )
+    host, empty = fleet.hosts
+    assert (host.name, host.uuid, host.description) == ("kvm-1", provider_uuid("kvm-1"), "QEMU 8.2, libvirt 10.4")
+    assert host.resources == {
+        "VCPU": Inventory(32),
+        "MEMORY_MB": Inventory(131072, reserved=512, allocation_ratio=1.5),
+        "CUSTOM_FPGA": Inventory(1),
+    }
+    assert host.traits == {"COMPUTE_NODE", "CUSTOM_COMMON", "HW_CPU_HYPERTHREADING"}
+    assert host.aggregates == (aggregate_uuid("rack-1"), "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c55")
+    assert [provider.name for provider in fleet.walk()] == ["kvm-1", "gpu", "deep", "kvm-2"]
+    assert fleet.custom_traits == {"CUSTOM_COMMON", "CUSTOM_GPU"}
+    assert fleet.traits == fleet.custom_traits | {"COMPUTE_NODE", "HW_CPU_HYPERTHREADING", "OWNER_NOVA"}
+    assert fleet.resource_classes == {"VCPU", "MEMORY_MB", "CUSTOM_FPGA", "VGPU"}
+    assert not empty.resources
+
+
+def test_a_host_may_merge_another_mapping(tmp_path: Path) -> None:
+    """``<<: *anchor`` works, and a key of the host's own overrides a merged one without being a duplicate."""
+    text = "x-a: &a {resources: {VCPU: 1}, traits: [COMPUTE_NODE]}\nhosts:\n  a: {<<: *a}\n  b: {<<: *a, traits: []}\n"
+    a, b = load(tmp_path, text).hosts
+    assert (a.resources, a.traits, b.resources, b.traits) == (b.resources, {"COMPUTE_NODE"}, a.resources, frozenset())
+
+
+def test_the_uuid_of_a_name_never_changes() -> None:
+    """A fleet loaded by another version addresses the same providers."""
+    assert provider_uuid("kvm-1") == "a7cb8c74-f8c7-5598-8169-2460845c17af"
+    assert provider_uuid("rack-1") != aggregate_uuid("rack-1")
+
+
+BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
+    ("empty", "", ("the file", "None", "a mapping")),
+    ("list", "[1]", ("the file", "a list", "a mapping")),
+    ("no hosts", "x-a: 1", ("hosts", "None", "a mapping")),
+    ("empty hosts", "hosts: {}", ("hosts", "at least one host")),
+    ("unknown top key", "hosts: {a: {}}\nextra: 1", ("'extra'", "x-")),
+    ("not UTF-8", b"hosts: \xff", ("byte 7", "UTF-8")),
+    ("broken", "hosts:\n  a: b: c", ("line 2", "broken YAML")),
+    ("control character", "hosts: \x01", ("broken YAML",)),
+    ("two documents", "hosts: {a: {}}\n---\nhosts: {b: {}}", ("broken YAML", "line 2")),
+    ("duplicate key", "hosts:\n  a: {}\n  a: {}\n", ("line 3", "'a'", "twice")),
+    ("duplicate resource", HOST + "resources: {VCPU: 1, VCPU: 2}", ("'VCPU'", "twice")),
+    ("tag", "hosts: !!python/object:os.system {}", ("line 1", "tags")),
+    ("deep", "hosts: " + "[" * 100_000, ("nested deeper",)),
+    ("impossible date", "hosts: {a: 2024-13-45}", ("cannot be read",)),
+    ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("cannot be read",)),
+    ("merge of a list", "x-a: &a {}\nhosts: {b: {<<: [*a, *a]}}", ("line 2", "<<")),
+    ("host not a mapping", "hosts: {kvm-1: 3}", ("hosts.kvm-1", "3", "a mapping")),
+    ("host nothing", "hosts: {kvm-1: }", ("hosts.kvm-1", "None", "a mapping")),
+    ("host name a number", "hosts: {1: {}}", ("hosts", "the key 1", "quote it")),
+    ("host name empty", "hosts: {'': {}}", ("hosts", "''", "1 to 200")),
+    ("host name long", f"hosts: {{{'n' * 201}: {{}}}}", ("hosts", "1 to 200")),
+    ("host name unprintable", 'hosts: {"a\\nb": {}}', ("'a\\nb'", "printable")),
+    ("unknown field", HOST + "trait: []", ("hosts.kvm-1", "'trait'", "traits")),
+    ("description", HOST + "description: 1", ("hosts.kvm-1.description", "text")),
+    ("resources list", HOST + "resources: [VCPU]", ("hosts.kvm-1.resources", "a list", "a mapping")),
+    ("total text", HOST + "resources: {VCPU: many}", ("hosts.kvm-1.resources.VCPU", "'many'", "integer from 1")),
+    ("total bool", HOST + "resources: {VCPU: true}", ("hosts.kvm-1.resources.VCPU", "True", "integer")),
+    ("total float", HOST + "resources: {VCPU: 1.0}", ("resources.VCPU", "1.0", "integer")),
+    ("total zero", HOST + "resources: {VCPU: 0}", ("resources.VCPU", "0", "integer from 1")),
+    ("total negative", HOST + "resources: {VCPU: -1}", ("resources.VCPU", "-1", "integer from 1")),
+    ("total huge", HOST + "resources: {VCPU: 2147483648}", ("resources.VCPU", "2147483648", "2147483647")),
+    ("no total", HOST + "resources: {VCPU: {reserved: 1}}", ("resources.VCPU", "'total'")),
+    ("unknown amount", HOST + "resources: {VCPU: {total: 1, min: 1}}", ("resources.VCPU", "'min'", "min_unit")),
+    ("reserved bool", HOST + "resources: {VCPU: {total: 1, reserved: no}}", ("VCPU.reserved", "False", "from 0")),
+    ("reserved above", HOST + "resources: {VCPU: {total: 1, reserved: 2}}", ("VCPU", "reserved 2", "total")),
+    ("min above max", HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}", ("min_unit 3", "max_unit")),
+    ("ratio text", HOST + "resources: {VCPU: {total: 1, allocation_ratio: x}}", ("allocation_ratio", "'x'")),
+    ("ratio nan", HOST + "resources: {VCPU: {total: 1, allocation_ratio: .nan}}", ("allocation_ratio", "nan")),
+    ("ratio infinite", HOST + "resources: {VCPU: {total: 1, allocation_ratio: .inf}}", ("allocation_ratio", "inf")),
+    ("ratio bool", HOST + "resources: {VCPU: {total: 1, allocation_ratio: on}}", ("allocation_ratio", "True")),
+    ("class malformed", HOST + "resources: {vcpu: 1}", ("hosts.kvm-1.resources", "'vcpu'", "A-Z")),
+    ("class unknown", HOST + "resources: {VCPUS: 1}", ("'VCPUS'", "resource class", "CUSTOM_")),
+    ("traits text", HOST + "traits: COMPUTE_NODE", ("hosts.kvm-1.traits", "'COMPUTE_NODE'", "a list")),
+    ("trait malformed", HOST + "traits: [COMPUTE_NODE, hw-x]", ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z")),
+    ("trait number", HOST + "traits: [1]", ("hosts.kvm-1.traits[0]", "1")),
+    ("trait long", HOST + f"traits: [CUSTOM_{'A' * 249}]", ("255",)),
+    ("trait bare prefix", HOST + "traits: [CUSTOM_]", ("'CUSTOM_'",)),
+    ("trait unknown", HOST + "traits: [HW_NO_SUCH_TRAIT]", ("hosts.kvm-1.traits[0]", "'HW_NO_SUCH_TRAIT'", "os-traits")),
+    ("trait two levels", HOST + "traits: [[[COMPUTE_NODE]]]", ("hosts.kvm-1.traits[0][0]", "a list")),
+    ("traits many", f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]", ("1800 entries", "1000")),
+    ("aggregate number", HOST + "aggregates: [7]", ("hosts.kvm-1.aggregates[0]", "7")),
+    ("providers list", HOST + "providers: [a]", ("hosts.kvm-1.providers", "a list")),
+    ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
+    ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
+    ("recursive", "hosts: &h\n  a: {providers: *h}", ("hosts.a.providers.a", "unique")),
+    ("nested deep", "hosts: " + "{p%d: {providers: " * 12 % tuple(range(12)) + "{}" + "}}" * 12, ("10 levels",)),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+def test_bad_input_is_refused_with_place_finding_and_expectation(
+    tmp_path: Path, text: str | bytes, says: tuple[str, ...]
+) -> None:
+    """Each mistake is a DocumentError on one line that names the file, the place and what is wrong there."""
+    with pytest.raises(DocumentError) as raised:
+        load(tmp_path, text)
+    message = str(raised.value)
+    assert message.startswith(f"{tmp_path / 'fleet.yaml'}: ")
+    assert [part for part in says if part not in message] == []
+    assert message.isprintable()
+    assert len(message) < 600
+
+
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+    """A missing file, a directory, a path with a NUL byte and an unreadable file are DocumentErrors."""
+    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), ("a\0b", "cannot be read")):
+        with pytest.raises(DocumentError, match=says):
+            load_fleet(path)
+    secret = tmp_path / "secret"
+    secret.touch(mode=0)
+    if os.geteuid() != 0:
+        with pytest.raises(DocumentError, match="cannot be read"):
+            load_fleet(secret)
+
+
+def bombs() -> list[str]:
+    lists = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30))
+    chain = "x-0: &a0 {k0: 1}\n" + "".join(f"x-{i}: &a{i} {{<<: *a{i - 1}, k{i}: 1}}\n" for i in range(1, 3000))
+    return ["x-" + lists.replace("\na", "\nx-a") + HOST + "traits: *a29", chain + "hosts: *a2999"]
+
+
+@pytest.mark.parametrize("text", [*bombs(), "[" * 1_000_000, "{a: " * 100_000, "? " * 100_000])
+def test_bombs_fail_fast(tmp_path: Path, text: str) -> None:
+    """Nesting, exponential aliases and long merges are refused at once."""
+    start = time.monotonic()
+    with pytest.raises(DocumentError):
+        load(tmp_path, text)
+    assert time.monotonic() - start < 10
+
+
+KEYS = st.sampled_from(["hosts", "x-a", "a", "resources", "traits", "aggregates", "providers", "VCPU", "total", "<<"])
+SCALARS = st.sampled_from(["1", "-1", "true", "null", "VCPU", "COMPUTE_NODE", "2024-01-32", "=", "1e999", "*a", "''"])
+FLOW = st.recursive(
+    SCALARS | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(KEYS, inner), max_size=3).map(lambda p: "{%s}" % ", ".join(f"{k}: {v}" for k, v in p))
+        | inner.map(lambda item: f"&a {item}")
+    ),
+    max_leaves=12,
+)
+TEXTS = st.binary() | st.text().map(str.encode) | FLOW.map(lambda t: t.encode(errors="replace"))
+TEXTS |= FLOW.map(lambda t: f"hosts: {{a: {t}}}".encode(errors="replace"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+def test_any_text_is_a_fleet_or_a_document_error(data: bytes) -> None:
+    """Whatever a file holds, reading it gives a Fleet or a DocumentError, nothing else."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        try:
+            assert isinstance(load_fleet(file.name), Fleet)
+        except DocumentError as error:
+            assert str(error).isprintable()  # noqa: PT017 - both outcomes are right
+
+
+def test_the_example_fleet_is_what_its_description_says() -> None:
+    """The bundled fleet has hosts of each kind; its traits are standard ones of os-traits or CUSTOM_."""
+    fleet = example_fleet()
+    hosts = {host.name: host for host in fleet.hosts}
+    assert set(hosts) == {
+        *("kvm-new-1", "kvm-new-2", "kvm-old-1", "kvm-old-2", "kvm-old-3", "arm-1", "vmware-1"),
+        *("metal-ht-1", "metal-1", "gpu-nova-1", "gpu-cyborg-1"),
+    }
+    assert fleet.traits - fleet.custom_traits <= set(os_traits.get_traits())
+
+    def having(trait: str) -> set[str]:
+        return {name for name, host in hosts.items() if trait in host.traits}
+
+    assert having("COMPUTE_STATUS_DISABLED") == {"kvm-old-3"}
+    assert having("COMPUTE_NET_VIF_MODEL_IGB") == {"kvm-new-1", "kvm-new-2", "arm-1", "gpu-nova-1", "gpu-cyborg-1"}
+    assert having("COMPUTE_EPHEMERAL_ENCRYPTION") == {"kvm-new-1"}
+    assert having("CUSTOM_HYPERVISOR_TYPE_IRONIC") == {"metal-ht-1", "metal-1"}
+    assert having("OWNER_NOVA") == set(hosts)
+    assert not having("CUSTOM_COMPUTE_TIME_HPET") & {"arm-1", "vmware-1", "metal-1", "metal-ht-1"}
+    assert [p.traits for name in ("gpu-nova-1", "gpu-cyborg-1") for p in hosts[name].providers] == [
+        {"OWNER_NOVA"},
+        {"OWNER_CYBORG"},
+    ]

@@ -1,4 +1,4 @@
-"""Ask Placement only for hosts that can: image properties and flavor extra specs as traits, before the query is built."""
+"""Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
 from os_prefilter.default import process_reqspec
 from os_prefilter.pipeline import Decision, Pipeline

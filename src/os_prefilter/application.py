@@ -26,10 +26,16 @@ def check(requirements: Iterable[Requirement], request_spec: Any, request: Reque
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known = {(item.scope, str(item.trait), item.required): item.source for item in stated_requirements(request).asked}
+        known = {
+            (item.scope, str(item.trait), item.required): item.source for item in stated_requirements(request).asked
+        }
     params = field_of(request_spec, "request_level_params")
-    known |= {(ROOT, trait, True): "the request spec's root_required" for trait in field_of(params, "root_required", ())}
-    known |= {(ROOT, trait, False): "the request spec's root_forbidden" for trait in field_of(params, "root_forbidden", ())}
+    known |= {
+        (ROOT, trait, True): "the request spec's root_required" for trait in field_of(params, "root_required", ())
+    }
+    known |= {
+        (ROOT, trait, False): "the request spec's root_forbidden" for trait in field_of(params, "root_forbidden", ())
+    }
     for item in requirements:
         if not is_trait_name(item.trait):
             raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))

@@ -30,7 +30,10 @@ Since 0.1.0.
         default="root",
         choices=[
             ("root", "on the root provider only (root_required), as Nova does it"),
-            ("root_and_unsuffixed", "on the unsuffixed request group as well, where that asks for VCPU, PCPU or MEMORY_MB"),
+            (
+                "root_and_unsuffixed",
+                "on the unsuffixed request group as well, where that asks for VCPU, PCPU or MEMORY_MB",
+            ),
         ],
         help="""
 Where required traits of a host are asked for. Both give the same candidates as long as the root provider of a host has
@@ -88,7 +91,10 @@ flavor's request group that asks for one of them. Add the classes of ``[mdev_*] 
         "owner_gate",
         default="compute_version",
         choices=[
-            ("compute_version", "wait until the minimum compute service version says that every compute reports the trait"),
+            (
+                "compute_version",
+                "wait until the minimum compute service version says that every compute reports the trait",
+            ),
             ("always", "enforce at once: every provider has the trait, or the embedding service is not Nova"),
         ],
         help="""
@@ -146,7 +152,9 @@ def _check(options: Options) -> None:
             if not is_trait_name(trait):
                 raise InvalidOption(option, f"{trait!r} is not a trait name: A-Z, 0-9 and _ only.")
     if options.owner_trait in options.foreign_owner_traits:
-        raise InvalidOption("foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there.")
+        raise InvalidOption(
+            "foreign_owner_traits", f"it names {options.owner_trait}, the own owner_trait. Remove it there."
+        )
     for pattern in options.owned_resource_classes:
         if not is_resource_class(pattern.replace("*", "_")):
             raise InvalidOption("owned_resource_classes", f"{pattern!r} is not a resource class, nor a pattern of one.")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter.errors import DocumentError, shown
+from os_prefilter.files import read_bytes
 from os_prefilter.request_spec import Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 
-_LARGEST_FILE = 64 * 1024 * 1024
 _NOVA_DATA = "nova_object.data"
 
 
@@ -20,34 +20,17 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
     :raises DocumentError: if there is no such file, it cannot be read, or holds no JSON object.
     """
-    text = read_text(path)
+    data = read_bytes(path)
     try:
-        document = json.loads(text)
+        document = json.loads(data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except (RecursionError, ValueError) as error:
         # Nested too deeply, or a number of more than 4,300 digits.
         raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
     return _mapping(document, path, "the document")
-
-
-def read_text(path: str | Path) -> str:
-    """Return the text of a file of at most 64 MiB in UTF-8.
-
-    :raises DocumentError: if that cannot be done.
-    """
-    try:
-        # isfile, not exists: a pipe or a device may never end.
-        if not Path(path).is_file():
-            problem = "is a directory" if Path(path).is_dir() else "no such file"
-            raise DocumentError(path, f"{problem}. Give the path of a file.")
-        if Path(path).stat().st_size > _LARGEST_FILE:
-            raise DocumentError(path, "larger than 64 MiB, which no such document is.")
-        return Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"not UTF-8 at byte {error.start}.") from error
-    except (OSError, ValueError) as error:
-        raise DocumentError(path, f"cannot be read: {error}") from error
 
 
 def image_from(document: object, path: str | Path, where: str = "image") -> Image:
@@ -135,10 +118,14 @@ def _level_from(document: object, path: str | Path) -> RequestLevelParams:
 
 
 def _pci_request_ids(data: Mapping[str, Any], path: str | Path) -> frozenset[str]:
-    requests = _list(_mapping(data.get("pci_requests") or {}, path, "pci_requests").get("requests") or [], path, "pci_requests")
+    requests = _list(
+        _mapping(data.get("pci_requests") or {}, path, "pci_requests").get("requests") or [], path, "pci_requests"
+    )
     found = (_mapping(each, path, "pci_requests.requests") for each in requests)
     # Those without an alias are ports of Neutron's: nova/objects/instance_pci_requests.py.
-    return frozenset(each["request_id"] for each in found if each.get("alias_name") and isinstance(each.get("request_id"), str))
+    return frozenset(
+        each["request_id"] for each in found if each.get("alias_name") and isinstance(each.get("request_id"), str)
+    )
 
 
 def _unwrapped(document: object, path: str | Path, where: str) -> dict[str, Any]:

@@ -108,7 +108,9 @@ class MissingFact(ConfigurationError):
     def __init__(self, name: str, fact: str, advice: str) -> None:
         self.name = name
         self.fact = fact
-        super().__init__(f"The request filter {name!r} needs the deployment fact {fact!r}, which nobody provides. {advice}")
+        super().__init__(
+            f"The request filter {name!r} needs the deployment fact {fact!r}, which nobody provides. {advice}"
+        )
 
 
 class InvalidOption(ConfigurationError):
@@ -148,8 +150,8 @@ class ContradictingRequirements(RequestRejected):
         self.trait = trait
         self.scope = scope
         super().__init__(
-            f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no host can "
-            "satisfy that. Change one of the two."
+            f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
+            "host can satisfy that. Change one of the two."
         )
 
 
@@ -184,7 +186,8 @@ class DocumentError(PrefilterError):
     """A file cannot be read, or does not say what it should."""
 
     def __init__(self, path: object, problem: str) -> None:
-        self.path = str(path)
+        # A path may contain what breaks a line or a terminal, too.
+        self.path = str(path) if str(path).isprintable() else ascii(str(path))
         self.problem = problem
         super().__init__(f"{self.path}: {problem}")
 
@@ -197,7 +200,9 @@ class PlacementUnavailable(PlacementError):
     """Placement did not answer, or answered with a server error."""
 
     def __init__(self, what: str, reason: object) -> None:
-        super().__init__(f"Placement did not answer {what}: {reason}. Check that the service runs and is reachable, then try again.")
+        super().__init__(
+            f"Placement did not answer {what}: {reason}. Check that the service runs and is reachable, then try again."
+        )
 
 
 class PlacementRefused(PlacementError):
@@ -215,6 +220,6 @@ class UnknownTraits(PlacementError):
     def __init__(self, traits: Iterable[str]) -> None:
         self.traits = sorted(traits)
         super().__init__(
-            f"Placement does not know: {', '.join(self.traits)}. A standard trait needs a newer os-traits beside Placement "
-            "(then restart it); a CUSTOM_ trait is created with 'openstack trait create NAME'."
+            f"Placement does not know: {', '.join(self.traits)}. A standard trait needs a newer os-traits "
+            "beside Placement (then restart it); a CUSTOM_ trait is created with 'openstack trait create NAME'."
         )

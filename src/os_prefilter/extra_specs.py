@@ -4,12 +4,12 @@ Parsed as Nova does it (``nova/scheduler/utils.py``, ``ResourceRequest``): what 
 warning, except that a malformed trait name is an error, because it could smuggle other parameters into the query.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import os_resource_classes
-import logging
 
 from os_prefilter.errors import MalformedRequest, shown
 from os_prefilter.vocabulary import is_trait_name
@@ -92,7 +92,9 @@ def _add_trait(group: FlavorGroup, key: str, name: str, value: object) -> None:
         group.forbidden.add(name)
     else:
         LOG.warning(
-            "The extra spec %s=%s is left out, as Nova does: it must be required or forbidden.", shown(key), shown(value)
+            "The extra spec %s=%s is left out, as Nova does: it must be required or forbidden.",
+            shown(key),
+            shown(value),
         )
 
 

@@ -3,11 +3,10 @@
 Asking can mean a query to every cell's database, so it never happens per request; a filter sees the value only.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
-
-import logging
 
 LOG = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from os_prefilter.errors import RejectedByFilter
+from os_prefilter.query import stated_requirements
 from os_prefilter.request import Request, field_of
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.query import stated_requirements
 from os_prefilter.vocabulary import Trait
 
 NovaStyleFilter = Callable[[Any, Any], object]
@@ -34,7 +34,9 @@ def run(function: NovaStyleFilter, context: Any, request_spec: Any) -> Requireme
             raise RejectedByFilter(str(error)) from error
         raise
     traits_now, aggregates_now = _traits(request_spec), _aggregates(request_spec)
-    asked = [Requirement(Trait(trait), required, scope, _SOURCE) for scope, trait, required in sorted(traits_now - traits)]
+    asked = [
+        Requirement(Trait(trait), required, scope, _SOURCE) for scope, trait, required in sorted(traits_now - traits)
+    ]
     notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
     notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]
     return Requirements(tuple(asked), tuple(notes))

@@ -15,7 +15,14 @@ class Options:
     reported_custom_traits: tuple[str, ...] = ()
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
-    owned_resource_classes: tuple[str, ...] = ("VCPU", "PCPU", "MEMORY_MB", "MEM_ENCRYPTION_CONTEXT", "VGPU", "CUSTOM_PCI_*")
+    owned_resource_classes: tuple[str, ...] = (
+        "VCPU",
+        "PCPU",
+        "MEMORY_MB",
+        "MEM_ENCRYPTION_CONTEXT",
+        "VGPU",
+        "CUSTOM_PCI_*",
+    )
 
     def reports(self, custom_trait: str) -> bool:
         """Whether hosts report this ``CUSTOM_`` trait, so that it may be asked for."""

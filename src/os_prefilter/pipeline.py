@@ -1,5 +1,6 @@
 """The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
@@ -7,7 +8,6 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 from oslo_config import cfg
-import logging
 
 from os_prefilter import application, nova_style
 from os_prefilter.conf import GROUP, options_from, register_opts
@@ -141,8 +141,10 @@ class Pipeline:
         return self.options if name == "options" else self._facts[name].value(context)
 
     def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
-        """Return the host's required traits once more, for the unsuffixed group, where that gives the same candidates."""
-        on_root = [item for item in asked if item.scope == ROOT and item.required] if self.options.mirror_to_unsuffixed else []
+        """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
+        if not self.options.mirror_to_unsuffixed:
+            return ()
+        on_root = [item for item in asked if item.scope == ROOT and item.required]
         if not on_root or _ROOT_CLASSES.isdisjoint(unsuffixed_resources(request_spec, request)):
             return ()
         return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)

@@ -12,7 +12,14 @@ from typing import Any, NoReturn
 
 from stevedore.named import NamedExtensionManager
 
-from os_prefilter.errors import DuplicateFilter, FilterLoadError, InvalidFilter, InvalidOption, MissingFact, UnknownFilter
+from os_prefilter.errors import (
+    DuplicateFilter,
+    FilterLoadError,
+    InvalidFilter,
+    InvalidOption,
+    MissingFact,
+    UnknownFilter,
+)
 
 NAMESPACE = "os_prefilter.request_filters"
 

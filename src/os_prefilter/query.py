@@ -113,7 +113,9 @@ def _groups(request: Request, request_spec: Any) -> dict[str, _Group]:
     groups = {suffix: _Group(resources=dict(group.resources)) for suffix, group in request.flavor_groups.items()}
     for suffix, requested in request.requested_groups.items():
         if suffix in groups or not _is_suffix(suffix):
-            raise MalformedRequest("requested_resources: the requester_id", suffix, "a unique suffix of 1 to 64 of a-z A-Z 0-9 _ -")
+            raise MalformedRequest(
+                "requested_resources: the requester_id", suffix, "a unique suffix of 1 to 64 of a-z A-Z 0-9 _ -"
+            )
         groups[suffix] = _requested_group(requested)
     unsuffixed = groups.setdefault("", _Group())
     unsuffixed.resources = unsuffixed_resources(request_spec, request)
@@ -155,7 +157,8 @@ def _request_level(request_spec: Any) -> list[tuple[str, str]]:
     if root:
         parameters.append(("root_required", root))
     parameters += [
-        ("same_subtree", _joined(suffixes, _is_suffix, "a group suffix")) for suffixes in field_of(params, "same_subtree", ())
+        ("same_subtree", _joined(suffixes, _is_suffix, "a group suffix"))
+        for suffixes in field_of(params, "same_subtree", ())
     ]
     return parameters
 

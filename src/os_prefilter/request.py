@@ -5,7 +5,7 @@ difference. It never writes, and never makes Nova's objects load a field lazily.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.extra_specs import FlavorGroup, flavor_groups
@@ -49,7 +49,7 @@ class Request:
         return self._property(name)
 
     def image_attribute(self, name: str) -> object:
-        """Return a field of the image itself, for instance ``disk_format``; None if it is not set or there is no image."""
+        """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
         return field_of(self._image, name)
 
     def extra_spec(self, name: str) -> object:
@@ -88,7 +88,9 @@ class Request:
         if self._flavor_groups is None:
             self._flavor_groups = flavor_groups(self._extra_specs)
             for reserved in {ROOT, UNSUFFIXED} & self._flavor_groups.keys():
-                raise MalformedRequest("flavor extra specs: the group suffix", reserved, "free: the name has a meaning here")
+                raise MalformedRequest(
+                    "flavor extra specs: the group suffix", reserved, "free: the name has a meaning here"
+                )
         return self._flavor_groups
 
     @property
@@ -98,7 +100,7 @@ class Request:
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
-        """The PCI requests of the flavor; their groups are named ``<id>-<number>``. Those of Neutron's ports are not in it."""
+        """The PCI requests of the flavor, not those of Neutron's ports; their groups are named ``<id>-<number>``."""
         own = field_of(self._spec, "pci_request_ids")
         if own is not None:
             return frozenset(own)
@@ -117,7 +119,7 @@ def _property_getter(properties: Any) -> Callable[[str], object]:
     if isinstance(properties, Mapping):
         if not _ALL_LEGACY.isdisjoint(properties):
             properties = _with_current_names(properties)
-        return properties.get
+        return cast("Callable[[str], object]", properties.get)
     # Nova's ImageMetaProps has translated the legacy names already.
     fields, get = properties.fields, properties.get
     return lambda name: get(name) if name in fields else None

@@ -134,8 +134,8 @@ def _switch(trait: str, reason: str = "not having a device is possible everywher
 _BUSES = _terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
 _ARCHITECTURES = (
     "aarch64 alpha armv6 armv7b armv7l cris i686 ia64 lm32 m68k microblaze microblazeel mips mips64 mips64el mipsel "
-    "openrisc parisc parisc64 ppc ppc64 ppc64le ppcemb ppcle s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 xtensa "
-    "xtensaeb"
+    "openrisc parisc parisc64 ppc ppc64 ppc64le ppcemb ppcle s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 "
+    "xtensa xtensaeb"
 )
 _ARCHITECTURE_ALIASES = {
     "amd64": "x86_64",

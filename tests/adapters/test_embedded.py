@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import Candidates
-from os_prefilter.errors import PlacementRefused, PrefilterError, UnknownTraits
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
@@ -190,21 +191,30 @@ def test_several_in_a_row_know_nothing_of_each_other() -> None:
             raise ZeroDivisionError
 
 
-def test_two_at_a_time_are_refused_and_a_failed_start_leaves_none() -> None:
-    """A second one in the process is a clear error; one whose fleet cannot be loaded does not count as open."""
-    with EmbeddedPlacement() as placement:
-        with pytest.raises(PrefilterError, match="open in this process already"), EmbeddedPlacement():
+def test_several_at_a_time_keep_apart() -> None:
+    """Each open one has its own data, also after another was opened, failed to load its fleet, or was closed."""
+    query = "resources=VCPU:1"
+    with EmbeddedPlacement(Fleet((provider("x", ROOT),))) as first:
+        with EmbeddedPlacement(Fleet((provider("y", ROOT),))) as second:
+            assert first.client.allocation_candidates(query).hosts == ("x",)
+            assert second.client.allocation_candidates(query).hosts == ("y",)
+        with pytest.raises(UnknownTraits), EmbeddedPlacement(Fleet((provider("z", ROOT, frozenset({"NO_SUCH"})),))):
             pass
-        assert placement.client.traits()
-    with pytest.raises(UnknownTraits), EmbeddedPlacement(Fleet((provider("x", ROOT, frozenset({"NO_SUCH"})),))):
-        pass
-    with EmbeddedPlacement():
-        pass
+        assert first.client.allocation_candidates(query).hosts == ("x",)
+    for closed in (first, second):
+        with pytest.raises(PlacementUnavailable, match="closed"):
+            closed.client.allocation_candidates(query)
 
 
-def test_neither_files_nor_environment_nor_global_state_matter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_may_share_one() -> None:
+    """Requests of several threads are served, one after the other, from the same data."""
+    with EmbeddedPlacement(OWNERS) as placement, ThreadPoolExecutor(4) as threads:
+        queries = ["resources=VCPU:1", "resources=VCPU:1&root_required=OWNER_NOVA"] * 8
+        hosts = [found.hosts for found in threads.map(placement.client.allocation_candidates, queries)]
+    assert hosts == [("A", "B", "C"), ("A", "B")] * 8
+
+
+def test_neither_files_nor_environment_nor_global_state_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No configuration file, policy file, variable or proxy of the machine is used; CONF and logging stay alone."""
     directory = tmp_path / ".placement"
     directory.mkdir()
@@ -221,10 +231,10 @@ def test_neither_files_nor_environment_nor_global_state_matter(
         monkeypatch.setenv(name, value)
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
-    before = (root.level, cfg.CONF._namespace, cfg.CONF._args)  # noqa: SLF001 - CONF has no public way to ask
+    before = (root.level, cfg.CONF._namespace, cfg.CONF._args)
     with EmbeddedPlacement(OWNERS) as placement:
         assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C")
-    assert (root.level, cfg.CONF._namespace, cfg.CONF._args, root.handlers) == (*before, [])  # noqa: SLF001
+    assert (root.level, cfg.CONF._namespace, cfg.CONF._args, root.handlers) == (*before, [])
 
 
 @pytest.mark.parametrize(
@@ -252,6 +262,6 @@ with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Invent
     except UnknownTraits:
         print(placement.client.allocation_candidates("resources=VCPU:1").hosts)
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)  # noqa: S603
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (run.stdout.strip(), run.returncode == 0) == (out, not err)
     assert err in run.stderr if err else run.stderr == ""

@@ -131,7 +131,7 @@ def test_ensure_traits_creates_only_what_is_missing_with_short_urls() -> None:
     """No URL is near 4,096 bytes, a trait that exists is not written, and none is asked for twice."""
     names = [f"CUSTOM_{index:03}_{'X' * 200}" for index in range(50)]
 
-    def answer(method: str, url: str) -> Answer:
+    def answer(method: str, _url: str) -> Answer:
         return (200, {"traits": names[:49]}) if method == "GET" else (201, b"")
 
     client, transport = client_of(answer)
@@ -152,8 +152,8 @@ def test_names_cost_one_request_until_a_provider_is_new() -> None:
         if "resource_providers" in url:
             return 200, {"resource_providers": [{"uuid": rp, "name": f"host-{rp}"} for rp in listed]}
         summaries = {rp: {"root_provider_uuid": rp, "traits": []} for rp in roots}
-        requests_ = [{"allocations": {rp: {}}} for rp in roots]
-        return 200, {"allocation_requests": requests_, "provider_summaries": summaries}
+        candidates = [{"allocations": dict.fromkeys([rp], "resources")} for rp in roots]
+        return 200, {"allocation_requests": candidates, "provider_summaries": summaries}
 
     client, transport = client_of(answer)
     for now, hosts, reads in ((["a"], ("host-a",), 1), (["b", "a"], ("host-a", "host-b"), 1), (["c"], ("c",), 2)):

@@ -8,13 +8,13 @@ import io
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from os_prefilter.errors import ConfigurationError, PlacementRefused, PrefilterError, shown
+from os_prefilter.errors import ConfigurationError, PlacementRefused, shown
 
 try:
     import requests
@@ -41,9 +41,10 @@ except ModuleNotFoundError as error:
 # A provider, and those above it from the root down.
 _Placed: TypeAlias = tuple[Provider, tuple[Provider, ...]]
 
+_DATABASE = "sqlite://"
 _URL = "http://embedded.invalid"
 # Beneath a file, so that no such file can exist: Placement's policy is that of its code.
-_NO_FILE = os.path.join(os.devnull, "none")
+_NO_FILE = f"{os.devnull}/none"
 _PROVIDERS = models.ResourceProvider.__table__
 _INVENTORIES = models.Inventory.__table__
 _CLASSES = models.ResourceClass.__table__
@@ -51,16 +52,14 @@ _TRAITS = models.Trait.__table__
 _PROVIDER_TRAITS = models.ResourceProviderTrait.__table__
 _AGGREGATES = models.PlacementAggregate.__table__
 _PROVIDER_AGGREGATES = models.ResourceProviderAggregate.__table__
-# Placement keeps its database, policy and caches in module globals: one service a process.
-_ONE_A_PROCESS = threading.Lock()
+# Placement keeps its database and policy in module globals; whoever holds this may exchange them.
+_GLOBALS = threading.RLock()
 
 
 class EmbeddedPlacement:
     """A context manager; while open, :attr:`client` talks to an own, empty Placement, or one that has ``fleet``.
 
-    May be opened any number of times, one after the other, each time empty again.
-
-    :raises PrefilterError: on entry, when another one is open in this process
+    Several may be open at a time: each has its own data, and their requests are served one after the other.
     """
 
     client: PlacementClient
@@ -68,19 +67,14 @@ class EmbeddedPlacement:
     def __init__(self, fleet: Fleet | None = None) -> None:
         self._fleet = fleet
         self._cleanup = ExitStack()
-        # The database in memory is one connection.
-        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
-        if not _ONE_A_PROCESS.acquire(blocking=False):
-            raise PrefilterError(
-                "An embedded Placement is open in this process already, and Placement cannot run twice in one. "
-                "Close the other one first, or use another process."
-            )
         with ExitStack() as cleanup:
-            cleanup.callback(_ONE_A_PROCESS.release)
-            application, self._engine = _start(cleanup)
-            transport = _Transport(application, self._lock)
+            database = enginefacade.transaction_context()
+            database.configure(connection=_DATABASE, sqlite_synchronous=False)
+            cleanup.callback(database.dispose_pool)
+            transport = _Transport(database)
+            self._engine = database.writer.get_engine()
             self.client = PlacementClient(_adapter(transport, cleanup))
             if self._fleet is not None:
                 self.load(self._fleet)
@@ -104,7 +98,7 @@ class EmbeddedPlacement:
             self.client.request("PUT", f"/resource_classes/{name}")
         self.client.ensure_traits(fleet.traits)
         try:
-            with self._lock, self._engine.begin() as connection:
+            with _GLOBALS, self._engine.begin() as connection:
                 _insert(connection, list(_with_parents(fleet.hosts)))
         except DBDuplicateEntry as error:
             raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
@@ -160,19 +154,20 @@ def _amounts(provider: Provider, field: str, name: str) -> dict[str, Any]:
     return asdict(provider.resources[name]) if field == "resources" else {}
 
 
-def _start(cleanup: ExitStack) -> tuple[Callable[..., Any], Any]:
-    """Return the application and its database engine; what it changes in Placement's globals is put back by ``cleanup``."""
-    conf = _configuration()
-    database = enginefacade.transaction_context()
-    database.configure(connection=conf.placement_database.connection, sqlite_synchronous=False)
-    cleanup.callback(database.dispose_pool)
-    cleanup.callback(db_api.placement_context_manager.patch_factory(database))
-    fresh = ((trait, "_TRAITS_SYNCED", False), (resource_class, "_RESOURCE_CLASSES_SYNCED", False))
-    for module, name, value in (*fresh, (policy, "_ENFORCER", None)):
-        cleanup.callback(setattr, module, name, getattr(module, name))
-        setattr(module, name, value)
-    migration.create_schema()
-    return deploy.loadapp(conf), database.writer.get_engine()
+@contextmanager
+def _globals_of(database: Any, enforcer: Any) -> Iterator[None]:
+    """Give Placement's module globals the values of one service, and put the old ones back."""
+    values = (
+        (trait, "_TRAITS_SYNCED", False),
+        (resource_class, "_RESOURCE_CLASSES_SYNCED", False),
+        (policy, "_ENFORCER", enforcer),
+    )
+    with _GLOBALS, ExitStack() as cleanup:
+        cleanup.callback(db_api.placement_context_manager.patch_factory(database))
+        for module, name, value in values:
+            cleanup.callback(setattr, module, name, getattr(module, name))
+            setattr(module, name, value)
+        yield
 
 
 def _configuration() -> Any:
@@ -183,7 +178,7 @@ def _configuration() -> Any:
     placement_conf.register_opts(conf)
     # oslo.log has put a handler on the root logger of a process that had none.
     root.handlers[:] = handlers
-    conf.set_override("connection", "sqlite://", group="placement_database")
+    conf.set_override("connection", _DATABASE, group="placement_database")
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
@@ -202,32 +197,36 @@ def _adapter(transport: "_Transport", cleanup: ExitStack) -> Adapter:
 
 
 class _Transport(requests.adapters.BaseAdapter):
-    """Hands what requests would send to a WSGI application."""
+    """A Placement application, and how requests reaches it: by a function call."""
 
-    def __init__(self, application: Callable[..., Any], lock: threading.Lock) -> None:
+    def __init__(self, database: Any) -> None:
         super().__init__()
-        self._application = application
-        self._lock = lock
+        self._database = database
+        self._closed = False
+        with _globals_of(database, None):
+            migration.create_schema()
+            self._application = deploy.loadapp(_configuration())
+            self._enforcer = policy._ENFORCER  # noqa: SLF001 - it has no other name
 
-    def send(
-        self, request: requests.PreparedRequest, *_args: object, **_options: object
-    ) -> requests.Response:
+    def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
+        if self._closed:
+            raise requests.exceptions.ConnectionError("the embedded Placement is closed")
         incoming = Request.blank(
             str(request.url), method=str(request.method), headers=dict(request.headers), body=_bytes(request.body)
         )
-        with self._lock:
-            outgoing = incoming.get_response(self._application)
         response = requests.Response()
+        with _globals_of(self._database, self._enforcer):
+            outgoing = incoming.get_response(self._application)
+            response.raw = io.BytesIO(outgoing.body)
         response.status_code = outgoing.status_code
         response.headers = requests.structures.CaseInsensitiveDict(outgoing.headers)
         response.encoding = "utf-8"
-        response.raw = io.BytesIO(outgoing.body)
         response.url = str(request.url)
         response.request = request
         return response
 
     def close(self) -> None:
-        """Nothing stays open between two requests."""
+        self._closed = True
 
 
 def _bytes(body: Any) -> bytes:

@@ -14,7 +14,7 @@ from keystoneauth1.adapter import Adapter
 
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits, shown
 
-# Many allocation_candidates features, last of all "in:" in required (1.39).
+# The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"
 TIMEOUT = 60.0
 # uWSGI refuses requests above 4,096 bytes; the endpoint's own path and the headers need room too.
@@ -120,13 +120,14 @@ class PlacementClient:
                 **extra,
             )
         except exceptions.ClientException as error:
-            raise PlacementUnavailable(what, " ".join(str(error).split()).rstrip(".") or type(error).__name__) from error
-        status, content = response.status_code, response.content
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise PlacementUnavailable(what, reason or type(error).__name__) from error
+        status = response.status_code
         if status >= 500:  # noqa: PLR2004
             raise PlacementUnavailable(what, f"status {status}, {shown(_detail(response))}")
         if status >= 300:  # noqa: PLR2004
             raise _refusal(what, status, _detail(response))
-        return _object(what, response) if content else None
+        return _object(what, response) if response.content else None
 
     def _trait_names(self, url: str) -> list[str]:
         answer = self.request("GET", url)

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,8 @@ from os_prefilter.request_spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import custom_traits
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from os_prefilter.adapters.embedded import EmbeddedPlacement
 
 # noop asks for nothing, and image_metadata asks for the sound model too.
@@ -51,7 +52,9 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
         help="a request filter to run (repeatable, in this order); default: those that --config-file enables, "
         "else all that come with the library",
     )
-    group.add_argument("--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf")
+    group.add_argument(
+        "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
+    )
     group.add_argument("--hosts", metavar="FILE", help="a fleet file in YAML; default: the bundled example fleet")
 
 
@@ -68,7 +71,9 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
         spec = replace(spec, flavor=flavor_from(read_json(arguments.flavor), arguments.flavor))
     if arguments.property:
         image = spec.image or Image()
-        spec = replace(spec, image=replace(image, properties={**image.properties, **_pairs(arguments.property, "--property")}))
+        spec = replace(
+            spec, image=replace(image, properties={**image.properties, **_pairs(arguments.property, "--property")})
+        )
     if arguments.extra_spec:
         extra_specs = {**spec.flavor.extra_specs, **_pairs(arguments.extra_spec, "--extra-spec")}
         spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
@@ -86,7 +91,9 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
             raise DocumentError("--example", f"there is no {arguments.example!r}. Names: {listed(examples)}.")
         return examples[arguments.example].request_spec()
     if not (arguments.image or arguments.flavor or arguments.property or arguments.extra_spec):
-        raise DocumentError("no request", "give --image, --flavor, --request-spec, --example, --property or --extra-spec.")
+        raise DocumentError(
+            "no request", "give --image, --flavor, --request-spec, --example, --property or --extra-spec."
+        )
     # Placement wants to be asked for something; a flavor file replaces it.
     return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))
 
@@ -140,5 +147,3 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     if not configured:
         conf.set_override("reported_custom_traits", sorted(fleet.custom_traits & custom_traits()), GROUP)
     return Pipeline.from_conf(conf, {"minimum_compute_version": lambda _context: conf[GROUP].owner_compute_version})
-
-

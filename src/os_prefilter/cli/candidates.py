@@ -20,7 +20,7 @@ NO_HOST = 2
 """The exit code where no host remains."""
 
 
-class Candidates(Lister):  # type: ignore[misc]
+class Candidates(Lister):
     """Ask a real Placement, embedded in this process, which hosts remain for a request."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

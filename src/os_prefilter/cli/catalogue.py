@@ -8,7 +8,7 @@ from cliff.lister import Lister
 from os_prefilter.operators.catalogue import FILTER_COLUMNS, VOCABULARY_COLUMNS, filters, vocabulary
 
 
-class VocabularyList(Lister):  # type: ignore[misc]
+class VocabularyList(Lister):
     """List what a request may ask for, and the trait by which a host says that it can."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
@@ -16,7 +16,7 @@ class VocabularyList(Lister):  # type: ignore[misc]
         return VOCABULARY_COLUMNS, vocabulary()
 
 
-class FilterList(Lister):  # type: ignore[misc]
+class FilterList(Lister):
     """List the installed request filters."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002

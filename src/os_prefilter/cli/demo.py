@@ -17,7 +17,7 @@ _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filter
 _WIDTH = 38
 
 
-class Demo(Lister):  # type: ignore[misc]
+class Demo(Lister):
     """Tell, for each bundled request, what was asked, what was required and by whom, and which hosts remain."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -39,7 +39,7 @@ class Demo(Lister):  # type: ignore[misc]
         return _COLUMNS, rows
 
 
-class _Asked(FormattableColumn):  # type: ignore[misc]
+class _Asked(FormattableColumn[Any]):
     """A request: its title and what it asks for, one below the other."""
 
     def human_readable(self) -> str:
@@ -53,7 +53,7 @@ class _Asked(FormattableColumn):  # type: ignore[misc]
         return {"name": example.name, "title": example.title, "asked": example.asked()}
 
 
-class _Required(FormattableColumn):  # type: ignore[misc]
+class _Required(FormattableColumn[Any]):
     """Lines of an explanation."""
 
     def human_readable(self) -> str:
@@ -63,7 +63,7 @@ class _Required(FormattableColumn):  # type: ignore[misc]
         return [line._asdict() for line in self._value]
 
 
-class _Hosts(FormattableColumn):  # type: ignore[misc]
+class _Hosts(FormattableColumn[Any]):
     """Names of hosts."""
 
     def human_readable(self) -> str:
@@ -73,7 +73,7 @@ class _Hosts(FormattableColumn):  # type: ignore[misc]
         return list(self._value)
 
 
-def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[FormattableColumn, ...]:
+def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[FormattableColumn[Any], ...]:
     found = find_candidates(example.request_spec(), pipeline, placement)
     without = find_candidates(example.request_spec(), Pipeline(()), placement).candidates.hosts
     hosts = found.candidates.hosts

@@ -15,7 +15,7 @@ from os_prefilter.cli.arguments import (
 from os_prefilter.operators.explain import explain
 
 
-class Explain(Lister):  # type: ignore[misc]
+class Explain(Lister):
     """Show what a request requires of a host, who asked for it and because of what."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -24,6 +24,8 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     unknown = [key for key in request.extra_specs if key.startswith(_PREFIX) and key not in _TYPES]
     if unknown and options.reject_unknown_values:
         raise UnknownValue("flavor extra spec", unknown[0], (str(key) for key in sorted(filter(None, _TYPES))))
-    notes = tuple(Note("flavor extra specs", f"unknown configuration {shown(key)}: not asked for", warn=True) for key in unknown)
+    notes = tuple(
+        Note("flavor extra specs", f"unknown configuration {shown(key)}: not asked for", warn=True) for key in unknown
+    )
     answer = ask(request, _ROWS, options)
     return answer + Requirements(notes=notes) if notes else answer

@@ -10,5 +10,5 @@ _ROWS = rows_asked_by("image_metadata")
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:
-    """Require what the host must emulate: VIF, video, disk buses, architecture, vIOMMU, sound, USB, firmware, guest type."""
+    """Require what the host must emulate: VIF, video, buses, architecture, vIOMMU, sound, USB, firmware, guest type."""
     return ask(request, _ROWS, options)

@@ -50,10 +50,12 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
     for suffix, group in request.flavor_groups.items():
         if not suffix:
             asked += _on_unsuffixed(group, options)
-        elif owned := sorted(name for name in group.resources if options.owns(name)):
-            # A group that names an owner itself means it.
-            if not _names_owner(group, options):
-                asked.append(Requirement(trait, True, suffix, f"flavor extra spec resources{suffix}:{owned[0]}"))
+        # A group that names another owner itself means it.
+        elif group.required.isdisjoint(options.foreign_owner_traits):
+            owned = sorted(name for name in group.resources if options.owns(name))
+            asked += [
+                Requirement(trait, True, suffix, f"flavor extra spec resources{suffix}:{name}") for name in owned[:1]
+            ]
     return asked
 
 
@@ -64,7 +66,3 @@ def _on_unsuffixed(group: FlavorGroup, options: Options) -> list[Requirement]:
     source = f"flavor extra spec resources:{nested[0]}"
     foreign = (other for other in options.foreign_owner_traits if other not in group.required)
     return [Requirement(Trait(other), False, UNSUFFIXED, source) for other in foreign]
-
-
-def _names_owner(group: FlavorGroup, options: Options) -> bool:
-    return not group.required.isdisjoint((options.owner_trait, *options.foreign_owner_traits))

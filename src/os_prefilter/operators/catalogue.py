@@ -3,20 +3,32 @@
 from os_prefilter.plugins import installed_filters, load_filters
 from os_prefilter.vocabulary import ROWS
 
-VOCABULARY_COLUMNS = ("Image property", "Flavor extra spec", "Value", "Also spelt", "Rule", "Trait", "Kind", "Asked by", "Why none")
+VOCABULARY_COLUMNS = (
+    "Image property",
+    "Flavor extra spec",
+    "Value",
+    "Also spelt",
+    "Rule",
+    "Trait",
+    "Kind",
+    "Asked by",
+    "Why none",
+)
 FILTER_COLUMNS = ("Name", "What it does", "From")
 
 
 def vocabulary() -> list[tuple[str, ...]]:
     """Return one line for each value of each row of the vocabulary."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for row in ROWS:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         for value, term in row.values.items():
             also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
             rule = "" if term.trait is None else "required" if term.required else "forbidden"
             asked_by = ", ".join(row.asked_by)
-            lines.append((place, row.extra_spec or "", value, also, rule, term.trait or "", term.kind, asked_by, term.reason))
+            lines.append(
+                (place, row.extra_spec or "", value, also, rule, term.trait or "", term.kind, asked_by, term.reason)
+            )
     return lines
 
 

@@ -15,13 +15,13 @@
 The meaning and the limits of each field are Placement's (its API reference, "Update resource provider inventories").
 """
 
-import os
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import os_resource_classes
@@ -99,7 +99,7 @@ class Fleet:
         return frozenset().union(*(provider.resources for provider in self.walk()))
 
 
-def load_fleet(path: str | os.PathLike[str]) -> Fleet:
+def load_fleet(path: str | Path) -> Fleet:
     """Read a fleet file.
 
     :raises DocumentError: with the place in the file, what was found there and what is expected

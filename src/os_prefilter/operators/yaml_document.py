@@ -5,14 +5,14 @@ Explicit tags (``!!int``), more than one document, and merges of several mapping
 grow exponentially) are refused; anchors, aliases and ``<<: *a`` work.
 """
 
-import os
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from os_prefilter.errors import DocumentError, shown
+from os_prefilter.files import read_bytes
 
-MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 40
 MAX_MERGED_KEYS = 200
 
@@ -20,24 +20,12 @@ _MERGE = "tag:yaml.org,2002:merge"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_yaml(path: str | os.PathLike[str]) -> object:
+def read_yaml(path: str | Path) -> object:
     """Return what a YAML file holds, in plain Python types.
 
-    :raises DocumentError: the file is missing, unreadable, larger than 16 MiB, not UTF-8 or not acceptable YAML
+    :raises DocumentError: the file is missing, unreadable, too large, not UTF-8 or not acceptable YAML
     """
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a str is welcome too
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise DocumentError(path, "there is no such file. Check the path.") from None
-    except IsADirectoryError:
-        raise DocumentError(path, "this is a directory; expected a YAML file.") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise DocumentError(shown(os.fspath(path)), f"the file cannot be read: {reason}.") from error
-    if len(data) > MAX_BYTES:
-        raise DocumentError(path, f"the file is larger than {MAX_BYTES} bytes, the most that is read.")
-    return parse_yaml(data, path)
+    return parse_yaml(read_bytes(path), path)
 
 
 def parse_yaml(data: bytes, path: object) -> object:

@@ -1,0 +1,38 @@
+"""Configuration of Sphinx; build with ``sphinx-build -W -n -b html docs docs/_build/html``."""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+_HERE = Path(__file__).parent
+sys.path.insert(0, str(_HERE / "_ext"))
+
+project = "os-prefilter"
+author = "the os-prefilter authors"
+copyright = "the os-prefilter authors, Apache License 2.0"  # noqa: A001 - the name is Sphinx's
+release = version = installed_version("os-prefilter")
+
+extensions = ["sphinx.ext.autodoc", "from_code"]
+if (_HERE.parent / ".git").exists():
+    # reno reads the history of the repository. Without one, from_code gives the directive.
+    extensions.append("reno.sphinxext")
+
+exclude_patterns = ["_build", "releasenotes"]
+html_theme = "furo"
+html_title = f"os-prefilter {release}"
+pygments_style = "sphinx"
+highlight_language = "none"
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+
+# Types of other projects: the build needs no network, so their documentation is not there to refer to.
+nitpick_ignore_regex = [
+    ("py:.*", r"(abc|argparse|collections|logging|pathlib|typing|types|importlib)(\..*)?"),
+    ("py:.*", r"(cfg|oslo_config|keystoneauth1|os_traits|stevedore)(\..*)?"),
+    # Annotations that are strings come in pieces.
+    ("py:class", r"(dict|tuple)\[.*"),
+    # Names beside the one that is documented: fields without a docstring of their own, and constants of the module.
+    ("py:(attr|data)", r"(client|values|ROOT|UNSUFFIXED)"),
+    ("py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)"),
+]

@@ -1,0 +1,159 @@
+"""The commands: what is printed, in which format, with which exit code, for right and wrong input."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from os_prefilter.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
+    assert main([*argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_explain_says_who_and_why(capsys: Capture) -> None:
+    lines = _json(capsys, "explain", "--example", "telco-hpet", "--filter", "hpet", "--filter", "image_type")
+    columns = ("Trait", "Rule", "On", "By", "Because of")
+    hpet = ("CUSTOM_COMPUTE_TIME_HPET", "required", "root", "hpet", "image property hw_time_hpet=true")
+    image = ("COMPUTE_IMAGE_TYPE_QCOW2", "required", "root", "image_type", "image field disk_format=qcow2")
+    assert lines == [dict(zip(columns, each, strict=True)) for each in (hpet, image)]
+
+
+def test_explain_says_what_the_request_states_itself(capsys: Capture) -> None:
+    asked = ["--property", "trait:HW_CPU_X86_AVX2=required", "--extra-spec", "hw:tpm_version=2.0"]
+    lines = _json(capsys, "explain", *asked, "--filter", "noop")
+    assert [(line["Trait"], line["By"]) for line in lines] == [
+        ("HW_CPU_X86_AVX2", "request"),
+        ("COMPUTE_SECURITY_TPM_2_0", "request"),
+        ("COMPUTE_SECURITY_TPM_TIS", "request"),
+    ]
+
+
+def test_explain_says_what_was_not_asked(capsys: Capture) -> None:
+    lines = _json(capsys, "explain", "--property", "hw_vif_model=a\nb", "--filter", "image_metadata")
+    (line,) = lines
+    assert (line["Trait"], line["Rule"]) == ("", "not asked")
+    assert line["Because of"] == r"image property hw_vif_model: unknown value 'a\nb': not asked for"
+
+
+def test_image_and_flavor_files(capsys: Capture, tmp_path: Path) -> None:
+    image, flavor = tmp_path / "image.json", tmp_path / "flavor.json"
+    image.write_text(json.dumps({"disk_format": "raw", "properties": {"hw_vif_model": "igb"}}))
+    flavor.write_text(json.dumps({"vcpus": 4, "ram": 1024, "disk": 1, "properties": {"resources:VGPU": "1"}}))
+    hosts = _json(capsys, "candidates", "--image", str(image), "--flavor", str(flavor))
+    assert hosts == [{"Host": "gpu-nova-1", "Providers": "gpu-nova-1, gpu-nova-1_pci_0000_84_00_0"}]
+
+
+def test_candidates_shows_the_query_and_the_count(capsys: Capture) -> None:
+    assert (
+        main(["candidates", "--example", "arm-server", "--filter", "image_metadata", "-f", "value", "-c", "Host"]) == 0
+    )
+    out, err = capsys.readouterr()
+    assert out == "arm-1\n"
+    assert err == (
+        "GET /allocation_candidates?limit=1000&resources=DISK_GB:20,MEMORY_MB:2048,VCPU:2"
+        "&root_required=COMPUTE_FIRMWARE_UEFI,HW_ARCH_AARCH64\n"
+        "1 of 11 hosts remain.\n"
+    )
+
+
+def test_no_candidate_is_exit_code_2(capsys: Capture) -> None:
+    assert _json(capsys, "candidates", "--example", "impossible", code=2) == []
+
+
+def test_demo_tells_the_story(capsys: Capture) -> None:
+    rows = {row["Request"]["name"]: row for row in _json(capsys, "demo")}
+    assert rows["nova-vgpu"]["Hosts that remain"] == ["gpu-nova-1"]
+    assert rows["nova-vgpu"]["Without filters, also"] == ["gpu-cyborg-1"]
+    assert rows["metal-threads"]["Hosts that remain"] == ["metal-ht-1"]
+    assert rows["from-vsphere"]["Hosts that remain"] == ["vmware-1"]
+    assert rows["impossible"]["Hosts that remain"] == []
+    assert {line["trait"] for line in rows["misspelt"]["Required, by whom"]} >= {"", "COMPUTE_SOUND_MODEL_VIRTIO"}
+    for row in rows.values():
+        assert not set(row["Hosts that remain"]) & set(row["Without filters, also"])
+
+
+def test_demo_as_a_table_fits_a_wide_terminal(capsys: Capture) -> None:
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+    assert max(map(len, out.splitlines())) <= 140
+    assert "telco-hpet: A network function that" in out
+    assert "11 hosts in a real Placement on SQLite" in err
+
+
+@pytest.mark.parametrize(
+    "command", ["vocabulary list", "filter list", "explain --example intel-nic", "candidates --example intel-nic"]
+)
+@pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
+def test_every_listing_has_every_format(command: str, form: str, capsys: Capture) -> None:
+    assert main([*command.split(), "-f", form]) == 0
+    out = capsys.readouterr().out
+    assert len(out.splitlines()) > 2
+    if form in ("json", "yaml"):
+        assert isinstance(yaml.safe_load(out), list)
+
+
+def test_vocabulary_list_has_every_value(capsys: Capture) -> None:
+    rows = _json(capsys, "vocabulary", "list")
+    assert {"hw_vif_model", "architecture", "hw_time_hpet"} <= {
+        name for row in rows for name in row["Image property"].split(", ")
+    }
+    assert all(row["Trait"] or row["Why none"] for row in rows)
+
+
+def test_a_configuration_file_decides(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(
+        "[DEFAULT]\nx = 1\n[prefilter]\nenabled_filters = compute_status, owner\nowner_trait = CUSTOM_OWNER_US\n"
+    )
+    lines = _json(capsys, "explain", "--example", "intel-nic", "--config-file", str(path))
+    assert [line["Trait"] for line in lines] == ["COMPUTE_STATUS_DISABLED", "CUSTOM_OWNER_US"]
+
+
+_WRONG = [
+    ("explain", "no request: give --image"),
+    ("explain --example nosuch", "there is no 'nosuch'. Names: arm-server"),
+    ("explain --example intel-nic --request-spec x", "cannot go with --request-spec"),
+    ("explain --property x", "--property: 'x' is not KEY=VALUE"),
+    ("explain --extra-spec =1", "is not KEY=VALUE"),
+    ("explain --image {tmp}/none", "none: there is no such file"),
+    ("explain --flavor {tmp}", "this is a directory"),
+    ("explain --flavor {tmp}/broken", "broken: line 1, column 2: not JSON"),
+    ("explain --request-spec {tmp}/empty", "empty: no flavor in it"),
+    ("explain --example intel-nic --filter nosuch", "names 'nosuch', which no installed package offers"),
+    ("explain --example intel-nic --filter hpet --filter hpet", "'hpet' is named twice"),
+    ("explain --example intel-nic --config-file {tmp}/none", "none"),
+    ("explain --example intel-nic --config-file {tmp}/broken", "broken"),
+    ("explain --example intel-nic --config-file {tmp}/wrong", "unknown_values"),
+    ("candidates --example intel-nic --hosts {tmp}/none", "none: there is no such file"),
+    ("candidates --example intel-nic --hosts {tmp}/broken", "broken"),
+    ("demo --hosts {tmp}/empty", "empty"),
+    ("candidates --property trait:NO_SUCH_TRAIT=required", "Placement does not know: NO_SUCH_TRAIT"),
+    ("explain --property hw_time_hpet=no --property trait:CUSTOM_COMPUTE_TIME_HPET=required", "contradict each other"),
+    ("candidates --property trait:a,b=required", "'trait:a,b' is not trait:NAME"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), _WRONG)
+def test_wrong_input_is_one_sentence_and_exit_code_1(
+    command: str, message: str, capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "broken").write_text("{x")
+    (tmp_path / "empty").write_text("{}")
+    (tmp_path / "wrong").write_text("[prefilter]\nunknown_values = perhaps\n")
+    assert main(command.replace("{tmp}", str(tmp_path)).split()) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_no_argument_prints_the_help(capsys: Capture) -> None:
+    assert main([]) == 0
+    assert "Commands:" in capsys.readouterr().out

@@ -1,0 +1,68 @@
+"""What tests share: requests in one line, pipelines from names, and a real Placement that holds the example fleet."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.operators.fleet import example_fleet
+
+Asked = list[tuple[str, bool, str]]
+"""(trait, required, scope) of each requirement."""
+
+
+def spec_of(
+    properties: Mapping[str, object] | None = None,
+    extra_specs: Mapping[str, str] | None = None,
+    **fields: Any,
+) -> RequestSpec:
+    """Return a small request with an image of these properties and a flavor of these extra specs."""
+    disk_format = fields.pop("disk_format", None)
+    flavor = Flavor(vcpus=1, memory_mb=512, root_gb=1, extra_specs=extra_specs or {})
+    return RequestSpec(flavor=flavor, image=Image(properties or {}, disk_format=disk_format), **fields)
+
+
+def conf_with(**options: Any) -> cfg.ConfigOpts:
+    """Return a configuration with these options of [prefilter]."""
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[])
+    register_opts(conf)
+    for name, value in options.items():
+        conf.set_override(name, value, GROUP)
+    return conf
+
+
+def pipeline_of(*names: str, **options: Any) -> Pipeline:
+    """Return the pipeline of these filters; the gate of ``owner`` is open unless said otherwise."""
+    options = {"owner_gate": "always", "reported_custom_traits": ["*"], **options}
+    return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options))
+
+
+def asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
+    """Return what the filter ``name`` requires of a request."""
+    decision = pipeline_of(name, **options).apply(request_spec)
+    return [(item.trait, item.required, item.scope) for item in decision.requirements]
+
+
+@pytest.fixture(scope="session")
+def placement() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement with the example fleet in it."""
+    with EmbeddedPlacement(example_fleet()) as embedded:
+        yield embedded.client
+
+
+@pytest.fixture
+def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
+    """Return a function: the hosts that Placement offers for a request, after these filters."""
+
+    def hosts_for(request_spec: RequestSpec, *names: str, **options: Any) -> tuple[str, ...]:
+        decision = pipeline_of(*names, **options).apply(request_spec)
+        placement.ensure_traits({item.trait for item in decision.requirements if item.trait.startswith("CUSTOM_")})
+        return tuple(placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts)
+
+    return hosts_for

@@ -1,0 +1,72 @@
+"""hpet: the timer by property, or by the explicit trait; never both ways at once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.vocabulary import HPET
+from tests.conftest import asked_by, pipeline_of, spec_of
+
+_ASKED = [(HPET, True, "root")]
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "expected"),
+    [
+        ({}, {}, []),
+        ({"hw_time_hpet": "true"}, {}, _ASKED),
+        ({"hw_time_hpet": True}, {}, _ASKED),
+        ({"hw_time_hpet": "YES"}, {}, _ASKED),
+        ({"hw_time_hpet": 1}, {}, _ASKED),
+        ({"hw_time_hpet": "false"}, {}, []),
+        ({"hw_time_hpet": False}, {}, []),
+        ({"hw_time_hpet": "perhaps"}, {}, []),
+        ({f"trait:{HPET}": "required"}, {}, _ASKED),
+        ({}, {f"trait:{HPET}": "required"}, _ASKED),
+        ({}, {"resources1:VGPU": "1", f"trait1:{HPET}": "required"}, _ASKED),
+        ({}, {f"trait:{HPET}": "forbidden"}, []),
+        ({"hw_time_hpet": "on"}, {f"trait:{HPET}": "required"}, _ASKED),
+        ({"hw_time_hpet": "off"}, {f"trait:{HPET}": "forbidden"}, []),
+    ],
+)
+def test_what_asks_for_the_timer(
+    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
+) -> None:
+    """Also without the trait in reported_custom_traits: enabling the filter is the statement."""
+    assert asked_by("hpet", spec_of(properties, extra_specs), reported_custom_traits=[]) == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs"),
+    [
+        ({"hw_time_hpet": "true"}, {f"trait:{HPET}": "forbidden"}),
+        ({"hw_time_hpet": "false"}, {f"trait:{HPET}": "required"}),
+        ({"hw_time_hpet": "false"}, {f"trait_a:{HPET}": "required"}),
+        ({"hw_time_hpet": "false", f"trait:{HPET}": "required"}, {}),
+        ({f"trait:{HPET}": "required"}, {f"trait:{HPET}": "forbidden"}),
+    ],
+)
+def test_for_and_against_at_once_is_an_error(properties: dict[str, object], extra_specs: dict[str, str]) -> None:
+    spec = spec_of(properties, extra_specs)
+    with pytest.raises(FlavorImageConflict, match="contradict each other"):
+        pipeline_of("hpet").apply(spec)
+    assert spec == spec_of(properties, extra_specs)
+
+
+def test_all_sources_are_named() -> None:
+    spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{HPET}": "required"})
+    (item,) = pipeline_of("hpet").apply(spec).requirements
+    assert item.source == f"flavor extra spec trait:{HPET}=required and image property hw_time_hpet=true"
+
+
+def test_a_misspelt_boolean_is_rejected_if_wanted() -> None:
+    with pytest.raises(UnknownValue, match="true, false"):
+        pipeline_of("hpet", unknown_values="reject").apply(spec_of({"hw_time_hpet": "perhaps"}))
+
+
+def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+    spec = {"hw_time_hpet": "true"}
+    before, after = hosts(spec_of(spec)), hosts(spec_of(spec), "hpet")
+    assert {"arm-1", "vmware-1"} <= set(before) - set(after)
+    assert "kvm-old-1" in after

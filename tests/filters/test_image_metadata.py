@@ -1,0 +1,151 @@
+"""image_metadata: every image property of the vocabulary becomes the trait that a host reports for it."""
+
+from collections.abc import Callable
+
+import pytest
+
+from os_prefilter import RequestSpec
+from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.vocabulary import Row, rows_asked_by
+from tests.conftest import asked_by, pipeline_of, spec_of
+
+_ROWS = rows_asked_by("image_metadata")
+
+
+@pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=str)
+def test_each_value_alone_asks_for_its_trait(row: Row, value: str) -> None:
+    """By enumeration: image property and flavor extra spec alike, and nothing else."""
+    trait = row.values[value].trait
+    expected = [(trait, True, "root")] if trait else []
+    if row.image_property:
+        assert asked_by("image_metadata", spec_of({row.image_property: value})) == expected
+    if row.extra_spec:
+        assert asked_by("image_metadata", spec_of(extra_specs={row.extra_spec: value})) == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, []),
+        ({"os_distro": "debian", "hw_time_hpet": "true"}, []),
+        ({"architecture": "x86_64"}, ["HW_ARCH_X86_64"]),
+        ({"architecture": "aarch64", "hw_architecture": "x86_64"}, ["HW_ARCH_X86_64"]),
+        ({"hypervisor_type": "xapi"}, ["CUSTOM_HYPERVISOR_TYPE_XEN"]),
+        ({"vm_mode": "hv"}, ["CUSTOM_VM_MODE_HVM"]),
+        ({"vmware_adaptertype": "ide"}, ["COMPUTE_STORAGE_BUS_IDE"]),
+        ({"vmware_adaptertype": "lsiLogic"}, ["COMPUTE_STORAGE_BUS_SCSI"]),
+        ({"vmware_adaptertype": "lsiLogic", "hw_disk_bus": "ide"}, ["COMPUTE_STORAGE_BUS_IDE"]),
+        ({"vmware_adaptertype": ""}, []),
+        ({"hw_vif_model": "VirtualE1000e"}, ["COMPUTE_NET_VIF_MODEL_E1000E"]),
+        ({"hw_usb_model": "none"}, []),
+        # One trait twice: two properties, two sources, one requirement in the query.
+        ({"hw_disk_bus": "scsi", "hw_cdrom_bus": "scsi"}, ["COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_STORAGE_BUS_SCSI"]),
+    ],
+)
+def test_legacy_names_and_combinations(properties: dict[str, object], expected: list[str]) -> None:
+    assert [trait for trait, _, _ in asked_by("image_metadata", spec_of(properties))] == expected
+
+
+def test_no_image_asks_for_nothing() -> None:
+    spec = spec_of()
+    spec.image = None
+    assert asked_by("image_metadata", spec) == []
+
+
+def test_a_value_without_a_trait_costs_no_other_requirement() -> None:
+    """Upstream's filter drops all traits of such an image."""
+    decision = pipeline_of("image_metadata").apply(spec_of({"hw_vif_model": "nosuch", "hw_video_model": "qxl"}))
+    assert [item.trait for item in decision.requirements] == ["COMPUTE_GRAPHICS_MODEL_QXL"]
+    assert [note.warn for note in decision.notes] == [True]
+
+
+_BAD_VALUES = [
+    7,
+    1.5,
+    ["virtio"],
+    {"a": "b"},
+    "virtio,!COMPUTE_STATUS_DISABLED",
+    "virtio\nERROR fake",
+    "x" * 100_000,
+    b"virtio",
+]
+
+
+@pytest.mark.parametrize("value", _BAD_VALUES, ids=range(len(_BAD_VALUES)))
+def test_skip_keeps_the_rest_and_warns_once(value: object, caplog: pytest.LogCaptureFixture) -> None:
+    """One warning on one short ASCII line, whatever the tenant wrote; nothing of it in the request spec."""
+    spec = spec_of({"hw_vif_model": value, "hw_disk_bus": value, "hw_video_model": "vga"})
+    pipeline_of("image_metadata").apply(spec)
+    assert spec.root_required == {"COMPUTE_GRAPHICS_MODEL_VGA"}
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "\n" not in warnings[0]
+    assert warnings[0].isascii()
+    assert len(warnings[0]) < 500
+
+
+@pytest.mark.parametrize("value", _BAD_VALUES, ids=range(len(_BAD_VALUES)))
+def test_reject_says_which_values_exist_and_changes_nothing(value: object) -> None:
+    spec = spec_of({"hw_disk_bus": "scsi", "hw_video_model": value})
+    with pytest.raises(UnknownValue, match="hw_video_model has the unknown value .* bochs, cirrus") as caught:
+        pipeline_of("image_metadata", unknown_values="reject").apply(spec)
+    assert "\n" not in str(caught.value)
+    assert spec == spec_of({"hw_disk_bus": "scsi", "hw_video_model": value})
+
+
+def test_none_is_not_set() -> None:
+    """Clients print null for a property that was removed."""
+    assert asked_by("image_metadata", spec_of({"hw_vif_model": None}), unknown_values="reject") == []
+
+
+@pytest.mark.parametrize("name", ["viommu_model", "sound_model", "usb_model"])
+def test_flavor_and_image_that_disagree_are_an_error(name: str) -> None:
+    row = next(each for each in _ROWS if each.name == name)
+    first, second = list(row.values)[:2]
+    spec = spec_of({row.image_property or "": first}, {row.extra_spec or "": second})
+    with pytest.raises(FlavorImageConflict, match=f"{row.image_property}={first} and .*{row.extra_spec}={second}"):
+        pipeline_of("image_metadata").apply(spec)
+    assert not spec.root_required
+
+
+def test_flavor_and_image_that_agree_ask_once() -> None:
+    spec = spec_of({"hw_sound_model": "ac97"}, {"hw:sound_model": "ac97"})
+    assert asked_by("image_metadata", spec) == [("COMPUTE_SOUND_MODEL_AC97", True, "root")]
+
+
+@pytest.mark.parametrize(
+    ("reported", "expected"),
+    [
+        ([], []),
+        (["CUSTOM_HYPERVISOR_TYPE_QEMU"], ["CUSTOM_HYPERVISOR_TYPE_QEMU"]),
+        (["CUSTOM_HYPERVISOR_TYPE_*"], ["CUSTOM_HYPERVISOR_TYPE_QEMU"]),
+        (["CUSTOM_VM_MODE_*"], ["CUSTOM_VM_MODE_HVM"]),
+        (["*"], ["CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"]),
+    ],
+)
+def test_custom_traits_are_asked_for_only_where_hosts_report_them(reported: list[str], expected: list[str]) -> None:
+    spec = spec_of({"img_hv_type": "qemu", "hw_vm_mode": "hvm"})
+    decision = pipeline_of("image_metadata", reported_custom_traits=reported).apply(spec)
+    assert [item.trait for item in decision.requirements] == expected
+    assert len(decision.notes) == 2 - len(expected)
+
+
+def test_i686_is_not_kept_from_x86_64_nor_qemu_from_kvm(hosts: Callable[..., tuple[str, ...]]) -> None:
+    found = hosts(spec_of({"hw_architecture": "i686", "img_hv_type": "qemu"}), "image_metadata")
+    assert {"kvm-new-1", "kvm-old-1", "gpu-nova-1"} <= set(found)
+    assert not {"arm-1", "vmware-1"} & set(found)
+
+
+def test_only_hosts_that_emulate_the_card_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+    before = hosts(spec_of({"hw_vif_model": "igb"}))
+    after = hosts(spec_of({"hw_vif_model": "igb"}), "image_metadata")
+    assert {"kvm-old-1", "vmware-1"} <= set(before) - set(after)
+    assert "kvm-new-1" in after
+
+
+def test_source_names_property_and_value() -> None:
+    decision = pipeline_of("image_metadata").apply(
+        RequestSpec(spec_of().flavor, spec_of({"hypervisor_type": "KVM"}).image)
+    )
+    (item,) = decision.requirements
+    assert (item.filter, item.source) == ("image_metadata", "image property img_hv_type=kvm")

@@ -1,0 +1,20 @@
+"""Real objects of Nova."""
+
+from typing import Any
+
+from nova import objects
+
+objects.register_all()
+
+
+def nova_flavor(**fields: Any) -> Any:
+    """Return a flavor of Nova's; ``extra_specs`` stays unset unless given."""
+    return objects.Flavor(vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0, name="small", **fields)
+
+
+def nova_spec(
+    properties: dict[str, Any] | None = None, extra_specs: dict[str, str] | None = None, **fields: Any
+) -> Any:
+    """Return a request spec of Nova's."""
+    image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": properties or {}})
+    return objects.RequestSpec(flavor=nova_flavor(extra_specs=extra_specs or {}), image=image, **fields)

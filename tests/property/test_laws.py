@@ -1,0 +1,143 @@
+"""Laws of the filters, by hypothesis: for any request, not for examples."""
+
+import copy
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter.errors import RequestRejected
+from os_prefilter.plugins import installed_filters
+from os_prefilter.vocabulary import ROWS, is_trait_name
+from tests.conftest import pipeline_of
+
+_NAMES = [name for name in installed_filters() if name != "noop"]
+_PIPELINES = {name: pipeline_of(name) for name in _NAMES}
+_ALL = pipeline_of(*_NAMES)
+_REVERSED = pipeline_of(*reversed(_NAMES))
+_KNOWN_TRAITS = sorted({str(trait) for row in ROWS for trait in row.traits} | {"OWNER_NOVA", "OWNER_CYBORG"})
+
+_VALUES = st.sampled_from(sorted({value for row in ROWS for value in row.values}))
+_ODD = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.text(max_size=3), max_size=2)
+_PROPERTY_NAMES = [row.image_property for row in ROWS if row.image_property]
+_PROPERTY_NAMES += [name for row in ROWS for name in row.legacy_names] + ["vmware_adaptertype", "os_distro"]
+_SPEC_NAMES = [row.extra_spec for row in ROWS if row.extra_spec] + [
+    "accel:device_profile",
+    "deploy-config:raid",
+    "group_policy",
+]
+_GROUPS = st.sampled_from(["", "1", "_gpu"])
+_CLASSES = st.sampled_from(["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "FPGA", "CUSTOM_IRON", "NO_SUCH"])
+
+
+@st.composite
+def request_specs(draw: st.DrawFn) -> RequestSpec:
+    """Return any request that a user and an operator can make together."""
+    properties: dict[str, Any] = draw(st.dictionaries(st.sampled_from(_PROPERTY_NAMES), _VALUES | _ODD, max_size=6))
+    properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_KNOWN_TRAITS), max_size=2))}
+    extra_specs: dict[str, Any] = draw(
+        st.dictionaries(st.sampled_from(_SPEC_NAMES), _VALUES | st.text(max_size=9), max_size=4)
+    )
+    for group, name, amount in draw(
+        st.lists(st.tuples(_GROUPS, _CLASSES, st.sampled_from(["0", "1", "x"])), max_size=3)
+    ):
+        extra_specs[f"resources{group}:{name}"] = amount
+    for group, name, rule in draw(
+        st.lists(
+            st.tuples(_GROUPS, st.sampled_from(_KNOWN_TRAITS), st.sampled_from(["required", "forbidden", "x"])),
+            max_size=2,
+        )
+    ):
+        extra_specs[f"trait{group}:{name}"] = rule
+    image = draw(
+        st.none() | st.just(Image(properties, disk_format=draw(st.sampled_from([None, "qcow2", "vmdk", "odd"]))))
+    )
+    groups = [
+        RequestGroup(name, {"VGPU": 1})
+        for name in draw(st.sets(st.sampled_from(["pci-0", "device_profile_0", "port"])))
+    ]
+    spec = RequestSpec(
+        Flavor(1, 512, 1, extra_specs=extra_specs),
+        image,
+        draw(st.booleans()),
+        groups,
+        frozenset(draw(st.sets(st.just("pci")))),
+    )
+    spec.root_required.update(draw(st.sets(st.sampled_from(_KNOWN_TRAITS), max_size=2)))
+    return spec
+
+
+def _apply(pipeline: Any, spec: RequestSpec) -> Any:
+    """Return the decision, or None if the request was rejected; then it must be as it was."""
+    before = copy.deepcopy(spec)
+    try:
+        return pipeline.apply(spec)
+    except RequestRejected as error:
+        assert spec == before
+        assert str(error).isprintable()
+        return None
+
+
+@given(request_specs(), st.sampled_from(_NAMES))
+def test_a_filter_is_idempotent(spec: RequestSpec, name: str) -> None:
+    first = _apply(_PIPELINES[name], spec)
+    once = copy.deepcopy(spec)
+    if first is not None:
+        assert _apply(_PIPELINES[name], spec).requirements == first.requirements
+        assert spec == once
+
+
+@given(request_specs())
+def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
+    other = copy.deepcopy(spec)
+    first, second = _apply(_ALL, spec), _apply(_REVERSED, other)
+    assert (first is None) == (second is None)
+    if first is not None:
+        assert sorted(first.requirements) == sorted(second.requirements)
+        assert spec == other
+
+
+@given(request_specs())
+def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
+    before = copy.deepcopy(spec)
+    if _apply(_ALL, spec) is not None:
+        assert before.root_required <= spec.root_required
+        assert before.root_forbidden <= spec.root_forbidden
+        assert before.flavor.extra_specs.items() <= spec.flavor.extra_specs.items()
+        for old, new in zip(before.requested_resources, spec.requested_resources, strict=True):
+            assert old.required_traits <= new.required_traits
+
+
+@given(request_specs())
+def test_every_requirement_is_well_formed_and_has_a_source(spec: RequestSpec) -> None:
+    decision = _apply(_ALL, spec)
+    if decision is not None:
+        for item in decision.requirements:
+            assert item.trait in _KNOWN_TRAITS or item.trait.startswith("COMPUTE_")
+            assert is_trait_name(item.trait)
+            assert item.filter in _NAMES
+            assert item.source.isprintable()
+            assert item.source
+
+
+@given(request_specs())
+def test_the_query_is_deterministic_and_holds_every_root_requirement(spec: RequestSpec) -> None:
+    if _apply(_ALL, spec) is None:
+        return
+    try:
+        query = allocation_candidates_query(spec)
+    except RequestRejected:
+        return
+    assert query == allocation_candidates_query(copy.deepcopy(spec))
+    assert all(trait in query for trait in spec.root_required | spec.root_forbidden)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from([row for row in ROWS if row.image_property]), st.text() | st.binary() | st.integers() | st.floats()
+)
+def test_what_a_tenant_writes_never_becomes_a_trait(row: Any, value: Any) -> None:
+    spec = RequestSpec(Flavor(1, 512), Image({row.image_property: value}))
+    if _apply(_ALL, spec) is not None:
+        assert spec.root_required <= row.traits | {"OWNER_NOVA", "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER"}

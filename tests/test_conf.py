@@ -1,0 +1,46 @@
+"""The options: harmless by default, documented, and wrong values stop the service."""
+
+import pytest
+
+from os_prefilter import Pipeline
+from os_prefilter.conf import OPTIONS, list_opts, options_from, register_opts
+from os_prefilter.errors import InvalidOption
+from os_prefilter.options import Options
+from tests.conftest import conf_with
+
+
+def test_defaults_are_those_of_the_plain_options() -> None:
+    assert options_from(conf_with()) == Options()
+
+
+def test_registering_twice_is_harmless() -> None:
+    conf = conf_with()
+    register_opts(conf)
+    assert Pipeline.from_conf(conf).filters == ()
+
+
+def test_every_option_has_help_that_says_since_when() -> None:
+    ((group, options),) = list_opts()
+    assert group == "prefilter"
+    assert options == OPTIONS
+    for option in options:
+        assert "Since 0." in (option.help or "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"reported_custom_traits": ["CUSTOM_COMPUTE_TIME_HPT"]},
+            "'CUSTOM_COMPUTE_TIME_HPT' matches none of .*CUSTOM_COMPUTE_TIME_HPET",
+        ),
+        ({"reported_custom_traits": ["NOTHING_*"]}, r"'NOTHING_\*' matches none"),
+        ({"owner_trait": "owner,!x"}, "owner_trait: 'owner,!x' is not a trait name"),
+        ({"foreign_owner_traits": [""]}, "foreign_owner_traits: '' is not a trait name"),
+        ({"foreign_owner_traits": ["OWNER_NOVA"]}, "the own owner_trait"),
+        ({"owned_resource_classes": ["VGPUS"]}, "owned_resource_classes: 'VGPUS' is not a resource class"),
+    ],
+)
+def test_wrong_values_stop_the_service(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidOption, match=message):
+        Pipeline.from_conf(conf_with(**options))

@@ -1,0 +1,233 @@
+"""The documentation is true and complete: its examples run as they stand, and it leaves nothing out."""
+
+import doctest
+import inspect
+import io
+import logging
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import os_prefilter
+from os_prefilter import errors
+from os_prefilter.cli.main import main
+from os_prefilter.conf import OPTIONS
+from os_prefilter.plugins import NAMESPACE
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(page for page in DOCS.rglob("*.rst") if "_build" not in page.parts)
+
+_BLOCK = re.compile(
+    r"^(?P<indent> *)\.\. code-block:: (?P<language>\w+)\n(?P<options>(?:(?P=indent) +:.*\n)*)\n"
+    r"(?P<body>(?:(?P=indent) +\S.*\n|[ ]*\n)+)",
+    re.MULTILINE,
+)
+_CAPTION = re.compile(r":caption: (\S+)$", re.MULTILINE)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
+
+
+class Command(NamedTuple):
+    """A command in the documentation, and what the page says that it prints."""
+
+    page: Path
+    text: str
+    output: str
+    exit_code: str | None
+    """What ``echo $?`` after it says; None if nothing does."""
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the language, the options and the text of each code block of a page."""
+    for match in _BLOCK.finditer(page.read_text(encoding="utf-8") + "\n"):
+        yield match["language"], match["options"], textwrap.dedent(match["body"]).strip("\n") + "\n"
+
+
+def files_of(page: Path) -> dict[str, str]:
+    """Return the files that a page shows: its code blocks whose caption is the name of one."""
+    found = ((_CAPTION.search(options), text) for _, options, text in blocks(page))
+    return {caption[1]: text for caption, text in found if caption}
+
+
+def commands_of(page: Path) -> Iterator[Command]:
+    """Yield the commands of a page that a test can run."""
+    for language, _, text in blocks(page):
+        if language != "console":
+            continue
+        parts = _COMMAND.split(text)[1:]
+        pairs = [(parts[i].replace("\\\n", " "), parts[i + 1]) for i in range(0, len(parts), 2)]
+        for index, (command, output) in enumerate(pairs):
+            following = pairs[index + 1] if index + 1 < len(pairs) else ("", "")
+            code = following[1].strip() if following[0] == "echo $?" else None
+            if shlex.split(command)[0] in ("os-prefilter", "python"):
+                yield Command(page, command, output, code)
+
+
+def run(command: Command) -> tuple[str, int]:
+    """Run a command; return what it printed, both streams in one as a terminal shows them, and its exit code."""
+    program, *arguments = shlex.split(command.text)
+    if program == "python":
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        return done.stdout, done.returncode
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        try:
+            code = main(arguments)
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else 1
+    return printed.getvalue(), code
+
+
+def stripped(text: str) -> str:
+    """Return the text without spaces at the ends of its lines."""
+    return "\n".join(line.rstrip() for line in text.strip().splitlines()) + "\n"
+
+
+@pytest.fixture
+def in_page_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run in a folder that holds the files which the page shows, with a terminal of 80 columns."""
+    page = request.node.callspec.params.get("page") or request.node.callspec.params["command"].page
+    for name, text in files_of(page).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "argv", ["os-prefilter"])
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    # The command puts its own handlers there at each run.
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def _examples(page: Path) -> list[doctest.Example]:
+    text = page.read_text(encoding="utf-8")
+    # In Markdown a fence ends the example; in doctest only an empty line does.
+    text = re.sub(r"^ *```.*$", "", text, flags=re.MULTILINE)
+    return doctest.DocTestParser().get_examples(text)
+
+
+@pytest.mark.usefixtures("in_page_folder")
+@pytest.mark.parametrize(
+    "page",
+    [page for page in (*PAGES, ROOT / "README.md") if _examples(page)],
+    ids=lambda page: page.relative_to(ROOT).as_posix(),
+)
+def test_python_examples_run(page: Path) -> None:
+    """Every ``>>>`` example gives what the page says, each page in one go from top to bottom."""
+    test = doctest.DocTest(_examples(page), {"__name__": "__main__"}, page.name, str(page), 0, None)
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.REPORT_NDIFF)
+    result = runner.run(test, out=report.append, clear_globs=False)
+    assert result.attempted
+    assert not result.failed, "".join(report)
+
+
+@pytest.mark.usefixtures("in_page_folder")
+@pytest.mark.parametrize(
+    "command",
+    [command for page in PAGES for command in commands_of(page)],
+    ids=lambda command: f"{command.page.stem}: {command.text}",
+)
+def test_commands_print_what_the_page_shows(command: Command) -> None:
+    """Every ``$ os-prefilter`` and ``$ python`` prints what stands below it (``...``: anything) and exits as it says."""
+    printed, code = run(command)
+    if command.exit_code is not None:
+        assert str(code) == command.exit_code
+    else:
+        assert code in (0, 1, 2)
+    wanted, found = stripped(command.output), stripped(printed)
+    assert doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS), found
+
+
+def test_some_command_is_checked() -> None:
+    """The reader of the pages finds commands at all, so that the test above proves something."""
+    assert len({command.text for page in PAGES for command in commands_of(page)}) > 10
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(point.name for point in entry_points(group=NAMESPACE) if point.dist and point.dist.name == "os-prefilter"),
+)
+def test_filter_has_a_section(name: str) -> None:
+    """Every filter that the package installs has a section of its name in filters.rst, with an example of its own."""
+    text = (DOCS / "filters.rst").read_text(encoding="utf-8")
+    section = re.search(
+        rf"^\.\. _filter-{name}:\n\n{name}\n-+\n(.*?)(?=^\.\. _filter-|\Z)", text, re.MULTILINE | re.DOTALL
+    )
+    assert section
+    assert f'"{name}"' in section[1], "its example loads it by name"
+    for paragraph in ("**Reads**", "**Asks**", "**Leaves alone**", "**Nova**", "**Options**"):
+        assert paragraph in section[1]
+
+
+@pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))
+def test_option_is_mentioned(option: str) -> None:
+    """Every option is told of by hand somewhere, not only in the list that is made from the code."""
+    assert any(f":ref:`{option} <option-{option}>`" in page.read_text(encoding="utf-8") for page in PAGES)
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.PrefilterError)
+    ),
+)
+def test_error_is_explained(name: str) -> None:
+    """Every error has a line in errors.rst that says what to do."""
+    assert f":class:`~os_prefilter.errors.{name}`" in (DOCS / "errors.rst").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", os_prefilter.__all__)
+def test_public_name_is_in_the_reference(name: str) -> None:
+    """Every public name has an entry in reference.rst."""
+    text = (DOCS / "reference.rst").read_text(encoding="utf-8")
+    assert re.search(rf"^\.\. auto(class|function|data):: os_prefilter\.(\w+\.)?{name}$", text, re.MULTILINE)
+
+
+def test_pages_build_without_warnings(tmp_path: Path) -> None:
+    """Sphinx builds the pages, and finds no broken reference among them."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("furo")
+    pytest.importorskip("reno")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "-n",
+            "-q",
+            "-b",
+            "html",
+            "-d",
+            str(tmp_path / "doctrees"),
+            str(DOCS),
+            str(tmp_path / "html"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    # The pages that are made from the code are not empty.
+    assert "COMPUTE_NET_VIF_MODEL_E1000E" in (tmp_path / "html" / "vocabulary.html").read_text(encoding="utf-8")
+    assert "reported_custom_traits" in (tmp_path / "html" / "options.html").read_text(encoding="utf-8")

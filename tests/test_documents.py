@@ -1,0 +1,222 @@
+"""Requests from files: each kind is understood, and each problem says where it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nova import objects
+
+from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.errors import DocumentError
+from tests.conftest import asked_by, pipeline_of
+from tests.nova_objects import nova_spec
+
+# What openstackclient 8 prints, shortened.
+_IMAGE: dict[str, Any] = {
+    "container_format": "bare",
+    "disk_format": "vmdk",
+    "id": "6c1f",
+    "min_disk": 0,
+    "name": "appliance",
+    "properties": {
+        "hw_vif_model": "e1000e",
+        "os_hidden": False,
+        "stores": "file",
+        "trait:HW_CPU_X86_AVX2": "required",
+    },
+    "protected": False,
+    "tags": [],
+    "visibility": "public",
+}
+_FLAVOR: dict[str, Any] = {
+    "OS-FLV-DISABLED:disabled": False,
+    "OS-FLV-EXT-DATA:ephemeral": 5,
+    "access_project_ids": None,
+    "disk": 20,
+    "id": "1",
+    "name": "m1.small",
+    "os-flavor-access:is_public": True,
+    "properties": {"hw:sound_model": "ac97"},
+    "ram": 2048,
+    "rxtx_factor": 1.0,
+    "swap": 0,
+    "vcpus": 2,
+}
+
+
+def test_what_the_openstack_client_prints() -> None:
+    spec = RequestSpec(flavor_from(_FLAVOR, "f"), image_from(_IMAGE, "i"))
+    assert asked_by("image_metadata", spec) == [
+        ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root"),
+        ("COMPUTE_SOUND_MODEL_AC97", True, "root"),
+    ]
+    assert "resources=DISK_GB%3A25%2CMEMORY_MB%3A2048%2CVCPU%3A2" in allocation_candidates_query(spec)
+    assert spec.image
+    assert (spec.image.disk_format, spec.image.name) == ("vmdk", "appliance")
+
+
+def test_older_clients_print_empty_strings_and_null() -> None:
+    flavor = flavor_from({**_FLAVOR, "swap": "", "OS-FLV-EXT-DATA:ephemeral": None, "properties": None}, "f")
+    assert (flavor.swap, flavor.ephemeral_gb, flavor.extra_specs) == (0, 0, {})
+
+
+def _stored(spec: Any) -> dict[str, Any]:
+    """Return what Nova writes into its table request_specs."""
+    document: dict[str, Any] = json.loads(json.dumps(spec.obj_to_primitive()))
+    return document
+
+
+def test_what_nova_stores() -> None:
+    """The same requirements and the same query as the object itself, PCI requests and image traits included."""
+    requests = objects.InstancePCIRequests(
+        requests=[
+            objects.InstancePCIRequest(
+                count=1, request_id="11111111-1111-4111-8111-111111111111", alias_name="gpu", spec=[{}]
+            )
+        ]
+    )
+    spec = nova_spec(
+        {"hw_vif_model": "e1000e", "hw_time_hpet": "true", "trait:HW_CPU_X86_AVX2": "required"},
+        {"resources:VGPU": "1"},
+        pci_requests=requests,
+        is_bfv=False,
+    )
+    document = _stored(spec)
+    names = ("image_metadata", "hpet", "owner", "image_type")
+    for each in (document, {"id": 1, "instance_uuid": "x", "spec": json.dumps(document)}):
+        read = request_spec_from(each, "r")
+        assert read.pci_request_ids == {"11111111-1111-4111-8111-111111111111"}
+        assert pipeline_of(*names).apply(read).requirements == pipeline_of(*names).apply(spec.obj_clone()).requirements
+        again = spec.obj_clone()
+        pipeline_of(*names).apply(again)
+        assert allocation_candidates_query(read) == allocation_candidates_query(again)
+
+
+def test_the_plain_form() -> None:
+    spec = request_spec_from(
+        {
+            "flavor": {"vcpus": 1, "memory_mb": 512},
+            "is_bfv": True,
+            "requested_resources": [{"requester_id": "p", "resources": {"VGPU": 1}, "required_traits": ["OWNER_NOVA"]}],
+            "request_level_params": {"root_required": ["COMPUTE_NODE"], "root_forbidden": []},
+        },
+        "r",
+    )
+    assert spec.image is None
+    assert unquote(allocation_candidates_query(spec, None)) == (
+        "requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1&resourcesp=VGPU:1&root_required=COMPUTE_NODE"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "line 1, column 2: not JSON"),
+        (b"", "line 1, column 1: not JSON"),
+        (b"[1]", "the document is a list; expected names"),
+        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"[" * 100_000, "not JSON that can be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not JSON that can be read"),
+    ],
+)
+def test_broken_files_say_what_is_wrong(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    path.write_bytes(content)
+    with pytest.raises(DocumentError, match=message) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/no/such/file", "no such file"),
+        ("/", "is a directory"),
+        ("/dev/zero", "larger than 64 MiB"),
+        ("a\0b", "cannot be read"),
+    ],
+)
+def test_what_is_no_file_says_so(path: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        read_json(path)
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({}, "no flavor in it"),
+        ({"flavor": 7}, "flavor is 7; expected names"),
+        ({"flavor": {"vcpus": "two"}}, "flavor.vcpus is 'two'; expected a whole number"),
+        ({"flavor": {"vcpus": True}}, "flavor.vcpus is True"),
+        ({"flavor": {"vcpus": -1}}, "flavor.vcpus is -1"),
+        ({"flavor": {"extra_specs": {"a": 1}}}, "flavor.extra_specs: 'a' is 1; extra specs are strings"),
+        ({"flavor": {"extra_specs": []}}, None),
+        ({"flavor": {"extra_specs": "a='b'"}}, "flavor.extra_specs is \"a='b'\""),
+        ({"flavor": {}, "image": "x"}, "image is 'x'"),
+        ({"flavor": {}, "image": {"properties": "hw_vif_model='e1000'"}}, "image.properties is"),
+        ({"flavor": {}, "image": {"disk_format": 3}}, "image.disk_format is 3"),
+        ({"flavor": {}, "image": {"properties": {"traits_required": "X"}}}, "traits_required is 'X'; expected a list"),
+        ({"flavor": {}, "is_bfv": "no"}, "is_bfv is 'no'"),
+        ({"flavor": {}, "requested_resources": {"a": 1}}, "requested_resources is a dict; expected a list"),
+        ({"flavor": {}, "requested_resources": [{}]}, r"requested_resources\[0\].requester_id is None"),
+        (
+            {"flavor": {}, "requested_resources": [{"requester_id": "p", "resources": {"VGPU": "1"}}]},
+            "resources.VGPU is '1'",
+        ),
+        (
+            {"flavor": {}, "requested_resources": [{"requester_id": "p", "required_traits": [1]}]},
+            "required_traits has 1 in it",
+        ),
+        ({"flavor": {}, "pci_requests": {"requests": [1]}}, "pci_requests.requests is 1"),
+        ({"spec": "{"}, "spec: not JSON"),
+    ],
+)
+def test_wrong_types_say_where(document: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        assert request_spec_from(document, "r.json").flavor.extra_specs == {}
+    else:
+        with pytest.raises(DocumentError, match=f"^r.json: .*{message}"):
+            request_spec_from(document, "r.json")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=10,
+)
+_FIELDS = (
+    "flavor",
+    "image",
+    "is_bfv",
+    "requested_resources",
+    "pci_requests",
+    "request_level_params",
+    "spec",
+    "nova_object.data",
+)
+_INNER = (
+    "vcpus",
+    "memory_mb",
+    "swap",
+    "extra_specs",
+    "properties",
+    "disk_format",
+    "traits_required",
+    "requests",
+    "root_required",
+)
+
+
+@given(st.dictionaries(st.sampled_from(_FIELDS), st.dictionaries(st.sampled_from(_INNER), _JSON, max_size=4) | _JSON))
+def test_any_json_is_a_request_or_a_document_error(document: dict[str, Any]) -> None:
+    try:
+        spec = request_spec_from(document, "r")
+    except DocumentError:
+        return
+    assert isinstance(spec, RequestSpec)

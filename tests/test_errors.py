@@ -1,0 +1,30 @@
+"""Messages are one short ASCII line, whatever a tenant wrote."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from os_prefilter.errors import shown
+
+
+@given(st.text() | st.integers() | st.floats() | st.binary() | st.none() | st.lists(st.text()))
+def test_shown_is_one_short_ascii_line(value: object) -> None:
+    text = shown(value)
+    assert text.isascii()
+    assert text.isprintable()
+    assert len(text) <= 83
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("e1000", "'e1000'"),
+        ("a\nb", "'a\\nb'"),
+        ("\x1b[31m", "'\\x1b[31m'"),
+        pytest.param(10**5000, "a huge number", id="huge"),
+        ([1], "a list"),
+        (None, "None"),
+    ],
+)
+def test_shown_quotes(value: object, expected: str) -> None:
+    assert shown(value) == expected

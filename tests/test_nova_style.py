@@ -1,0 +1,87 @@
+"""Filters written the Nova way: what they changed is recorded, and undone when a later filter fails."""
+
+from typing import Any
+
+import pytest
+
+from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
+from os_prefilter.errors import FilterFailed, RejectedByFilter
+from os_prefilter.plugins import as_filter
+from os_prefilter.requirements import require
+from tests.conftest import spec_of
+
+
+def _busy(_context: Any, spec: Any) -> bool:
+    spec.root_required.add("HW_CPU_X86_AVX2")
+    spec.root_forbidden.add("COMPUTE_STATUS_DISABLED")
+    spec.requested_destination = Destination(aggregates=["a"], forbidden_aggregates={"b"})
+    spec.requested_resources[0].required_traits.add("OWNER_CYBORG")
+    spec.requested_resources[0].forbidden_traits.discard("OWNER_NOVA")
+    return False
+
+
+def _spec() -> Any:
+    return spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, forbidden_traits={"OWNER_NOVA"})])
+
+
+def test_what_it_changed_is_recorded_whatever_it_returns() -> None:
+    spec = _spec()
+    decision = Pipeline([as_filter("busy", _busy)]).apply(spec)
+    assert [(item.scope, item.trait, item.required, item.filter) for item in decision.requirements] == [
+        ("port", "OWNER_CYBORG", True, "busy"),
+        ("root", "COMPUTE_STATUS_DISABLED", False, "busy"),
+        ("root", "HW_CPU_X86_AVX2", True, "busy"),
+    ]
+    assert [note.reason for note in decision.notes] == [
+        "removed OWNER_NOVA from port",
+        "now in one of the aggregates a",
+        "now not in the aggregate b",
+    ]
+    assert spec.root_required == {"HW_CPU_X86_AVX2"}
+
+
+def test_it_gets_the_context_and_sees_what_came_before() -> None:
+    seen: list[Any] = []
+
+    def look(context: Any, spec: Any) -> None:
+        seen.append((context, set(spec.root_required)))
+
+    def first(_request: Request) -> Requirements:
+        return require("OWNER_NOVA", "x")
+
+    Pipeline([as_filter("first", first), as_filter("look", look)]).apply(spec_of(), "the context")
+    assert seen == [("the context", {"OWNER_NOVA"})]
+
+
+@pytest.mark.parametrize("error", [ValueError("later"), KeyboardInterrupt()])
+def test_a_later_failure_undoes_its_changes(error: BaseException) -> None:
+    def fail(_request: Request) -> Requirements:
+        raise error
+
+    spec = _spec()
+    expected = FilterFailed if isinstance(error, Exception) else KeyboardInterrupt
+    with pytest.raises(expected):
+        Pipeline([as_filter("busy", _busy), as_filter("fail", fail)]).apply(spec)
+    assert spec == _spec()
+
+
+def test_its_own_failure_undoes_its_changes() -> None:
+    def half(_context: Any, spec: Any) -> None:
+        spec.root_required.add("OWNER_NOVA")
+        raise RuntimeError("half-way")
+
+    spec = spec_of()
+    with pytest.raises(FilterFailed, match="'half' failed with RuntimeError: 'half-way'"):
+        Pipeline([as_filter("half", half)]).apply(spec)
+    assert spec == spec_of()
+
+
+def test_novas_rejection_is_a_rejection() -> None:
+    class RequestFilterFailed(Exception):
+        pass
+
+    def reject(_context: Any, _spec: Any) -> None:
+        raise RequestFilterFailed("No hosts available for tenant")
+
+    with pytest.raises(RejectedByFilter, match="No hosts available for tenant"):
+        Pipeline([as_filter("reject", reject)]).apply(spec_of())

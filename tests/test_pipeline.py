@@ -1,0 +1,162 @@
+"""The pipeline: in order, with provenance, all or nothing."""
+
+import copy
+from typing import Any
+
+import pytest
+
+from os_prefilter import Pipeline, Request, RequestGroup, Requirements
+from os_prefilter.errors import ContradictingRequirements, FilterFailed
+from os_prefilter.options import Options
+from os_prefilter.plugins import LoadedFilter, as_filter
+from os_prefilter.requirements import UNSUFFIXED, forbid, require
+from tests.conftest import pipeline_of, spec_of
+
+
+def _filter(name: str, answer: object) -> LoadedFilter:
+    def function(_request: Request) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return as_filter(name, function)
+
+
+def _pipeline(**answers: object) -> Pipeline:
+    return Pipeline(_filter(name, answer) for name, answer in answers.items())
+
+
+def test_decision_says_who_and_why_and_how_long() -> None:
+    spec = spec_of({"hw_vif_model": "e1000e", "hw_time_hpet": "true"})
+    decision = pipeline_of("hpet", "image_metadata", "noop").apply(spec)
+    assert [(item.trait, item.required, item.scope, item.filter, item.source) for item in decision.requirements] == [
+        ("CUSTOM_COMPUTE_TIME_HPET", True, "root", "hpet", "image property hw_time_hpet=true"),
+        ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root", "image_metadata", "image property hw_vif_model=e1000e"),
+    ]
+    assert list(decision.seconds) == ["hpet", "image_metadata", "noop"]
+    assert all(0 <= seconds < 10 for seconds in decision.seconds.values())
+    assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_NET_VIF_MODEL_E1000E"}
+
+
+def test_one_debug_line_a_request(caplog: pytest.LogCaptureFixture) -> None:
+    """It says trait, scope, filter and source."""
+    caplog.set_level("DEBUG", "os_prefilter")
+    pipeline = pipeline_of("compute_status", "hpet")
+    caplog.clear()
+    pipeline.apply(spec_of({"hw_time_hpet": "true"}))
+    assert [record.getMessage() for record in caplog.records] == [
+        "Request filters required: "
+        "!COMPUTE_STATUS_DISABLED on root by compute_status (every request: no disabled compute service); "
+        "CUSTOM_COMPUTE_TIME_HPET on root by hpet (image property hw_time_hpet=true)"
+    ]
+
+
+def test_applying_twice_adds_nothing() -> None:
+    spec = spec_of({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
+    pipeline = pipeline_of("image_metadata", "owner", "compute_status", trait_scope="root_and_unsuffixed")
+    first = pipeline.apply(spec)
+    once = copy.deepcopy(spec)
+    second = pipeline.apply(spec)
+    assert spec == once
+    assert second.requirements == first.requirements
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"a": require("HW_ARCH_X86_64", "x"), "b": forbid("HW_ARCH_X86_64", "y")},
+        {"a": forbid("HW_ARCH_X86_64", "y"), "b": require("HW_ARCH_X86_64", "x")},
+        {"a": require("HW_ARCH_X86_64", "x", UNSUFFIXED), "b": forbid("HW_ARCH_X86_64", "y", UNSUFFIXED)},
+    ],
+)
+def test_filters_that_contradict_each_other(answers: dict[str, Requirements]) -> None:
+    spec = spec_of()
+    with pytest.raises(
+        ContradictingRequirements, match=r"HW_ARCH_X86_64 is both required \(.: x\) and forbidden \(.: y\)"
+    ):
+        _pipeline(**answers).apply(spec)
+    assert spec == spec_of()
+
+
+def test_a_filter_that_contradicts_the_request_spec() -> None:
+    spec = spec_of()
+    spec.root_required.add("COMPUTE_STATUS_DISABLED")
+    with pytest.raises(ContradictingRequirements, match="the request spec's root_required"):
+        pipeline_of("compute_status").apply(spec)
+    assert not spec.root_forbidden
+
+
+def test_a_filter_that_contradicts_the_flavor() -> None:
+    spec = spec_of(extra_specs={"trait:OWNER_NOVA": "forbidden"})
+    with pytest.raises(ContradictingRequirements, match="flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"):
+        _pipeline(a=require("OWNER_NOVA", "x", UNSUFFIXED)).apply(spec)
+    assert spec == spec_of(extra_specs={"trait:OWNER_NOVA": "forbidden"})
+
+
+def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> None:
+    spec = spec_of()
+    _pipeline(a=require("OWNER_NOVA", "x"), b=forbid("OWNER_NOVA", "y", UNSUFFIXED)).apply(spec)
+    assert spec.root_required == {"OWNER_NOVA"}
+    assert spec.flavor.extra_specs == {"trait:OWNER_NOVA": "forbidden"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (ValueError("line 1\nline 2"), r"ValueError: 'line 1\\nline 2'"),
+        (KeyError("x"), "KeyError"),
+        (None, "answered with a NoneType"),
+        (True, "answered with a bool"),
+        ([], "answered with a list"),
+        (require("virtio,!X", "x"), "not a trait name"),
+        (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
+    ],
+)
+def test_a_filter_that_fails_is_named_and_nothing_is_changed(answer: object, message: str) -> None:
+    spec = spec_of({"hw_time_hpet": "true"})
+    with pytest.raises(FilterFailed, match=f"(?s)'bad' failed with .*{message}") as caught:
+        _pipeline(good=require("OWNER_NOVA", "x"), bad=answer).apply(spec)
+    assert spec == spec_of({"hw_time_hpet": "true"})
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is answer or not isinstance(answer, Exception)
+
+
+def test_requirements_reach_each_kind_of_group() -> None:
+    spec = spec_of(extra_specs={"resources_f:VGPU": "1"}, requested_resources=[RequestGroup("port", {"VGPU": 1})])
+    chosen = spec.flavor
+    _pipeline(
+        root=require("OWNER_NOVA", "x"),
+        unsuffixed=forbid("OWNER_CYBORG", "x", UNSUFFIXED),
+        flavor=require("OWNER_NOVA", "x", "_f"),
+        port=require("OWNER_CYBORG", "x", "port"),
+    ).apply(spec)
+    assert spec.root_required == {"OWNER_NOVA"}
+    assert spec.flavor.extra_specs == {
+        "resources_f:VGPU": "1",
+        "trait:OWNER_CYBORG": "forbidden",
+        "trait_f:OWNER_NOVA": "required",
+    }
+    assert chosen.extra_specs == {"resources_f:VGPU": "1"}
+    assert spec.requested_resources[0].required_traits == {"OWNER_CYBORG"}
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "mirrored"),
+    [({}, True), ({"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, False), ({"resources:VCPU": "0"}, True)],
+)
+def test_traits_are_mirrored_only_where_the_root_contributes(extra_specs: dict[str, str], mirrored: bool) -> None:
+    spec = spec_of({"hw_time_hpet": "true"}, extra_specs)
+    decision = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed").apply(spec)
+    assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET"}
+    assert ("trait:CUSTOM_COMPUTE_TIME_HPET" in spec.flavor.extra_specs) is mirrored
+    # A forbidden trait would exclude sharing and nested providers too.
+    assert "trait:COMPUTE_STATUS_DISABLED" not in spec.flavor.extra_specs
+    assert [item.scope for item in decision.requirements] == ["root", "unsuffixed", "root"][
+        : 3 if mirrored else None : 1 if mirrored else 2
+    ]
+
+
+def test_an_empty_pipeline_changes_nothing() -> None:
+    spec = spec_of({"hw_vif_model": "e1000e"})
+    assert Pipeline((), Options()).apply(spec).requirements == ()
+    assert spec == spec_of({"hw_vif_model": "e1000e"})

@@ -1,0 +1,114 @@
+"""Loading filters: an operator who enabled a filter never gets a scheduler without it."""
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stevedore.extension import ExtensionManager
+
+from os_prefilter import Pipeline
+from os_prefilter.errors import (
+    ConfigurationError,
+    DuplicateFilter,
+    FilterLoadError,
+    InvalidFilter,
+    InvalidOption,
+    MissingFact,
+    UnknownFilter,
+)
+from os_prefilter.plugins import NAMESPACE, as_filter, installed_filters, load_filters
+from tests.conftest import conf_with, pipeline_of
+
+_OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> None:
+    """Let stevedore find these entry points, as if their packages were installed."""
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points))
+
+
+def test_order_is_that_of_the_configuration() -> None:
+    names = ["noop", "hpet", "compute_status", "image_metadata"]
+    assert [each.name for each in pipeline_of(*names).filters] == names
+
+
+def test_none_is_enabled_by_default() -> None:
+    assert Pipeline.from_conf(conf_with()).filters == ()
+
+
+def test_a_missing_filter_is_named_with_those_that_exist() -> None:
+    with pytest.raises(UnknownFilter, match="'image_metdata'.*Known filters: accelerators, .*image_metadata"):
+        pipeline_of("noop", "image_metdata")
+
+
+def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, [_OURS, EntryPoint("noop", "somewhere.other:noop", NAMESPACE)])
+    with pytest.raises(DuplicateFilter, match="'noop'.*os_prefilter.filters.noop:noop, somewhere.other:noop"):
+        load_filters(["noop"])
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("os_prefilter.no_such_module:f", "ModuleNotFoundError"),
+        ("os_prefilter.filters.noop:no_such_name", "AttributeError"),
+        ("broken_plugin:raises_assertion", "AssertionError: at import"),
+    ],
+)
+def test_a_broken_filter_is_named_with_its_error(
+    target: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
+    with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
+        load_filters(["mine"])
+
+
+def test_a_filter_named_twice_is_an_error() -> None:
+    with pytest.raises(InvalidOption, match="'noop' is named twice"):
+        pipeline_of("noop", "hpet", "noop")
+
+
+def _no_parameters() -> None: ...
+def _three(_a: Any, _b: Any, _c: Any) -> None: ...
+def _nova_with_need(_context: Any, _spec: Any, *, options: Any) -> None: ...
+def _stranger(_request: Any, *, phase_of_the_moon: str) -> None: ...
+def _nova_style(_context: Any, _spec: Any) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("thing", [None, 7, "text", _no_parameters, _three, _nova_with_need])
+def test_what_is_not_a_filter_says_what_was_expected(thing: object) -> None:
+    with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
+        as_filter("mine", thing, frozenset(("options",)))
+
+
+def test_an_unknown_need_stops_the_service() -> None:
+    with pytest.raises(MissingFact, match="'mine' needs the deployment fact 'phase_of_the_moon'"):
+        as_filter("mine", _stranger)
+
+
+def test_two_positional_parameters_are_the_nova_way() -> None:
+    assert as_filter("mine", _nova_style).nova_style
+    assert not load_filters(["noop"])[0].nova_style
+
+
+def test_every_configuration_error_is_one() -> None:
+    """A service can stop on one class."""
+    for error in (UnknownFilter, DuplicateFilter, FilterLoadError, InvalidFilter, InvalidOption, MissingFact):
+        assert issubclass(error, ConfigurationError)
+
+
+def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
+    """The registry walk: entry point, function, first line of help, test file."""
+    folder = Path(__file__).parent / "filters"
+    ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
+    assert len(ours) == 12
+    for name, target in ours.items():
+        assert target == f"os_prefilter.filters.{name}:{name}"
+        (loaded,) = load_filters([name], ("options", "owner_is_reported"))
+        assert loaded.summary
+        assert (folder / f"test_{name}.py").is_file()

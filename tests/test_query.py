@@ -1,0 +1,209 @@
+"""The query string is what Nova would send, and what a real Placement takes."""
+
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import pytest
+
+from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.errors import MalformedRequest
+from tests.conftest import spec_of
+
+_AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
+_OTHER = "e6a6ad4d-4ae9-4d3c-9bb5-b4c4f5d9c3a1"
+
+
+def _query(spec: RequestSpec, **options: Any) -> dict[str, str]:
+    """Return the parameters; without the limit, which every query has."""
+    pairs = parse_qsl(allocation_candidates_query(spec, **options), strict_parsing=True)
+    assert len(dict(pairs)) == len(pairs)
+    return {name: value for name, value in pairs if name != "limit"}
+
+
+_SMALL = "DISK_GB:1,MEMORY_MB:512,VCPU:1"
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (spec_of(), {"resources": _SMALL}),
+        (spec_of(is_bfv=True), {"resources": "MEMORY_MB:512,VCPU:1"}),
+        (RequestSpec(Flavor(1, 512, 10, 5, 1025)), {"resources": "DISK_GB:17,MEMORY_MB:512,VCPU:1"}),
+        (
+            spec_of(extra_specs={"resources:VCPU": "0", "resources:CUSTOM_IRON": "1"}),
+            {"resources": "CUSTOM_IRON:1,DISK_GB:1,MEMORY_MB:512"},
+        ),
+        (spec_of(extra_specs={"resources:PCPU": "2"}), {"resources": "DISK_GB:1,MEMORY_MB:512,PCPU:2"}),
+        (
+            spec_of(extra_specs={"resources1:VCPU": "2"}),
+            {"resources": "DISK_GB:1,MEMORY_MB:512", "resources1": "VCPU:2"},
+        ),
+        (
+            spec_of(
+                extra_specs={
+                    "resources_a:VGPU": "1",
+                    "trait_a:HW_GPU_API_VULKAN": "required",
+                    "trait_a:OWNER_NOVA": "forbidden",
+                }
+            ),
+            {"resources": _SMALL, "resources_a": "VGPU:1", "required_a": "HW_GPU_API_VULKAN,!OWNER_NOVA"},
+        ),
+        (
+            spec_of(extra_specs={"resources1:VGPU": "1", "resources2:VGPU": "1", "group_policy": "isolate"}),
+            {"resources": _SMALL, "resources1": "VGPU:1", "resources2": "VGPU:1", "group_policy": "isolate"},
+        ),
+        (
+            spec_of({"trait:HW_CPU_X86_AVX2": "required", "trait:X": "other"}),
+            {"resources": _SMALL, "required": "HW_CPU_X86_AVX2"},
+        ),
+        (
+            spec_of(
+                requested_resources=[
+                    RequestGroup("p1", {"VGPU": 1}, {"OWNER_NOVA"}),
+                    RequestGroup("p2", {"VGPU": 1}, set(), {"OWNER_NOVA"}),
+                ]
+            ),
+            {
+                "resources": _SMALL,
+                "resourcesp1": "VGPU:1",
+                "resourcesp2": "VGPU:1",
+                "requiredp1": "OWNER_NOVA",
+                "requiredp2": "!OWNER_NOVA",
+                "group_policy": "none",
+            },
+        ),
+        (
+            spec_of(requested_destination=Destination([f"{_OTHER},{_AGGREGATE}"], {_OTHER}, _AGGREGATE)),
+            {"resources": _SMALL, "in_tree": _AGGREGATE},
+        ),
+        # What Nova translates while it builds the query.
+        (
+            spec_of({"os_secure_boot": "required"}),
+            {"resources": _SMALL, "required": "COMPUTE_SECURITY_UEFI_SECURE_BOOT"},
+        ),
+        (spec_of({"os_secure_boot": "optional"}), {"resources": _SMALL}),
+        (
+            spec_of({}, {"hw:tpm_version": "2.0"}),
+            {"resources": _SMALL, "required": "COMPUTE_SECURITY_TPM_2_0,COMPUTE_SECURITY_TPM_TIS"},
+        ),
+        (spec_of({"hw_tpm_model": "tpm-crb"}), {"resources": _SMALL}),
+        (
+            spec_of({"hw_mem_encryption": "true"}),
+            {"resources": "DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:1", "required": "HW_CPU_X86_AMD_SEV"},
+        ),
+        (spec_of({}, {"hw:cpu_thread_policy": "isolate"}), {"resources": _SMALL, "required": "!HW_CPU_HYPERTHREADING"}),
+        (spec_of({}, {"hw:cpu_thread_policy": "require"}), {"resources": _SMALL, "required": "HW_CPU_HYPERTHREADING"}),
+    ],
+)
+def test_parameters(spec: RequestSpec, expected: dict[str, str]) -> None:
+    if spec.requested_destination:
+        pairs = parse_qsl(allocation_candidates_query(spec))
+        assert [value for name, value in pairs if name == "member_of"] == [f"!in:{_OTHER}", f"in:{_AGGREGATE},{_OTHER}"]
+        assert {name: value for name, value in pairs if name not in ("member_of", "limit")} == expected
+    else:
+        assert _query(spec) == expected
+
+
+def test_request_level_parameters() -> None:
+    spec = spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("b", {}, {"OWNER_NOVA"})])
+    spec.root_required.update(("OWNER_NOVA", "COMPUTE_NODE"))
+    spec.root_forbidden.add("COMPUTE_STATUS_DISABLED")
+    spec.same_subtree.append(["b", "a"])
+    found = _query(spec)
+    assert found["root_required"] == "COMPUTE_NODE,OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
+    assert found["same_subtree"] == "a,b"
+    # Placement refuses an empty "resourcesb=".
+    assert "resourcesb" not in found
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, "limit=1&"), (1000, "limit=1000&"), (None, "resources=")])
+def test_limit(limit: int | None, expected: str) -> None:
+    assert allocation_candidates_query(spec_of(), limit).startswith(expected)
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10"])
+def test_a_wrong_limit_is_an_error(limit: Any) -> None:
+    with pytest.raises(MalformedRequest, match="limit"):
+        allocation_candidates_query(spec_of(), limit)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        spec_of({"trait:X,!COMPUTE_STATUS_DISABLED": "required"}),
+        spec_of({"trait:": "required"}),
+        spec_of({"trait:X&limit=1": "required"}),
+        spec_of({}, {"trait:x": "required"}),
+        spec_of({}, {"trait1:A\nB": "required"}),
+        spec_of({}, {"resourcesroot:VGPU": "1"}),
+        spec_of(requested_resources=[RequestGroup("", {"VGPU": 1})]),
+        spec_of(requested_resources=[RequestGroup("a,b", {"VGPU": 1})]),
+        spec_of(requested_resources=[RequestGroup("a" * 65, {"VGPU": 1})]),
+        spec_of({}, {"resourcesa:VGPU": "1"}, requested_resources=[RequestGroup("a", {"VGPU": 1})]),
+        spec_of(requested_resources=[RequestGroup("a", {"VGPU:1,X": 1})]),
+        spec_of(requested_resources=[RequestGroup("a", {"VGPU": -1})]),
+        spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}, {"X,!Y"})]),
+        spec_of(requested_destination=Destination(["in:x"])),
+        spec_of(requested_destination=Destination(None, {"a&b"})),
+        spec_of(requested_destination=Destination(in_tree="x y")),
+        RequestSpec(Flavor(vcpus=-1)),
+        RequestSpec(Flavor(vcpus=2**31)),
+    ],
+)
+def test_nothing_smuggles_into_the_query(spec: RequestSpec) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        allocation_candidates_query(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"resources:NO_SUCH_CLASS": "1"},
+        {"resources:VGPU": "-1"},
+        {"resources:VGPU": "one"},
+        {"resources:VGPU": "1" * 30},
+        {"resources:VGPU,X:1": "1"},
+        {"trait:OWNER_NOVA": "wanted"},
+        {"group_policy": "nosuch"},
+        {"resources" + "a" * 65 + ":VGPU": "1"},
+        {"traits:OWNER_NOVA": "required"},
+    ],
+)
+def test_what_nova_leaves_out_is_left_out(extra_specs: dict[str, str]) -> None:
+    found = _query(spec_of({}, extra_specs))
+    found.pop("requireds", None)
+    assert found == {"resources": _SMALL}
+
+
+def test_equal_requests_give_equal_strings() -> None:
+    first = spec_of(
+        {}, {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required", "trait1:HW_GPU_API_VULKAN": "required"}
+    )
+    second = spec_of({}, dict(reversed(list(first.flavor.extra_specs.items()))))
+    assert allocation_candidates_query(first) == allocation_candidates_query(second)
+
+
+@pytest.mark.parametrize(
+    ("spec", "hosts"),
+    [
+        (spec_of({}, {"resources:VGPU": "1"}), ("gpu-cyborg-1", "gpu-nova-1")),
+        (spec_of({}, {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required"}), ("gpu-nova-1",)),
+        (
+            spec_of(requested_resources=[RequestGroup("b", {"VGPU": 1}, forbidden_traits={"OWNER_NOVA"})]),
+            ("gpu-cyborg-1",),
+        ),
+        (spec_of({}, {"resources:VGPU": "1", "trait:OWNER_CYBORG": "forbidden"}), ("gpu-nova-1",)),
+    ],
+)
+def test_a_real_placement_takes_it(spec: RequestSpec, hosts: tuple[str, ...], placement: PlacementClient) -> None:
+    assert placement.allocation_candidates(allocation_candidates_query(spec)).hosts == hosts
+
+
+def test_a_resourceless_group_in_a_subtree_is_taken(placement: PlacementClient) -> None:
+    spec = spec_of(requested_resources=[RequestGroup("gpu", {"VGPU": 1}), RequestGroup("root", {}, {"OWNER_NOVA"})])
+    spec.requested_resources[1].requester_id = "owner"
+    spec.same_subtree.append(["gpu", "owner"])
+    assert "same_subtree=gpu,owner" in unquote(allocation_candidates_query(spec))
+    assert placement.allocation_candidates(allocation_candidates_query(spec)).hosts == ("gpu-cyborg-1", "gpu-nova-1")

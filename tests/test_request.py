@@ -1,0 +1,136 @@
+"""The view reads Nova's objects, fields unset or not, and ours alike, and changes neither."""
+
+import copy
+from typing import Any
+
+import pytest
+from nova import objects
+from nova.objects import base as nova_base
+
+from os_prefilter import Request, allocation_candidates_query, process_reqspec
+from os_prefilter.default import reset
+from os_prefilter.errors import MalformedRequest
+from tests.conftest import pipeline_of, spec_of
+from tests.nova_objects import nova_flavor, nova_spec
+
+_ALL: tuple[str, ...] = (
+    "image_metadata",
+    "hpet",
+    "owner",
+    "deploy_config",
+    "image_type",
+    "compute_status",
+    "accelerators",
+)
+_ALL += ("packed_virtqueue", "ephemeral_encryption", "sound_model", "tpm_secret_security")
+
+
+def test_nova_and_ours_are_asked_the_same() -> None:
+    properties = {
+        "architecture": "amd64",
+        "hw_vif_model": "VirtualE1000e",
+        "hw_time_hpet": "yes",
+        "vmware_adaptertype": "lsiLogic",
+        "trait:HW_CPU_X86_AVX2": "required",
+        "hw_tpm_version": "2.0",
+    }
+    extra_specs = {
+        "resources:VGPU": "1",
+        "resources1:VGPU": "1",
+        "hw:viommu_model": "intel",
+        "deploy-config:hyperthreading": "enabled",
+    }
+    theirs, ours = nova_spec(properties, extra_specs), spec_of(properties, extra_specs, disk_format="qcow2")
+    pipeline = pipeline_of(*_ALL)
+    assert pipeline.apply(theirs).requirements == pipeline.apply(ours).requirements
+    assert theirs.root_required == ours.root_required
+    assert allocation_candidates_query(theirs) == allocation_candidates_query(ours)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        objects.RequestSpec(flavor=nova_flavor()),
+        objects.RequestSpec(flavor=nova_flavor(), image=None),
+        objects.RequestSpec(flavor=nova_flavor(), image=objects.ImageMeta()),
+        objects.RequestSpec(flavor=nova_flavor(), image=objects.ImageMeta(properties=objects.ImageMetaProps())),
+        objects.RequestSpec(flavor=nova_flavor(), image=None, is_bfv=True, pci_requests=None, requested_resources=None),
+    ],
+    ids=["image unset", "no image", "empty image", "no properties", "from volume"],
+)
+@pytest.mark.parametrize("name", _ALL)
+def test_unset_fields_ask_for_nothing(spec: Any, name: str) -> None:
+    spec = copy.deepcopy(spec)
+    found = pipeline_of(name).apply(spec).requirements
+    expected = {"owner": ["OWNER_NOVA"], "compute_status": ["COMPUTE_STATUS_DISABLED"]}
+    assert [item.trait for item in found] == expected.get(name, [])
+
+
+def test_the_view_loads_nothing_lazily() -> None:
+    spec = objects.RequestSpec(flavor=nova_flavor(), image=None)
+    before = nova_base.obj_to_primitive(spec)
+    request = Request(spec)
+    _ = (request.pci_request_ids, request.requested_groups, request.image_traits, request.flavor_groups)
+    _ = (request.boots_from_volume, request.image_property("hw_vif_model"), request.extra_spec("x"))
+    allocation_candidates_query(spec)
+    assert nova_base.obj_to_primitive(spec) == before
+
+
+def test_novas_flavor_is_cloned() -> None:
+    spec = nova_spec(extra_specs={"resources:VGPU": "1"})
+    chosen = spec.flavor
+    pipeline_of("owner").apply(spec)
+    assert chosen.extra_specs == {"resources:VGPU": "1"}
+    assert spec.flavor.extra_specs["trait:OWNER_CYBORG"] == "forbidden"
+    assert isinstance(spec.flavor, objects.Flavor)
+
+
+def test_novas_pci_groups_are_found_and_port_requests_are_not() -> None:
+    uuid_flavor, uuid_port = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+    requests = objects.InstancePCIRequests(
+        requests=[
+            objects.InstancePCIRequest(count=1, request_id=uuid_flavor, alias_name="gpu", spec=[{}]),
+            objects.InstancePCIRequest(count=1, request_id=uuid_port, alias_name=None, requester_id="port", spec=[{}]),
+        ]
+    )
+    groups = [
+        objects.RequestGroup(requester_id=f"{uuid}-0", resources={"CUSTOM_PCI_8086_1563": 1})
+        for uuid in (uuid_flavor, uuid_port)
+    ]
+    for group in groups:
+        group.obj_set_defaults()
+    spec = nova_spec(pci_requests=requests, requested_resources=groups)
+    pipeline_of("owner").apply(spec)
+    assert [group.required_traits for group in groups] == [{"OWNER_NOVA"}, set()]
+
+
+def test_a_failing_filter_leaves_novas_object_as_it_was() -> None:
+    spec = nova_spec({"hw_time_hpet": "false", "trait:CUSTOM_COMPUTE_TIME_HPET": "required"})
+    before = nova_base.obj_to_primitive(spec)
+    with pytest.raises(Exception, match="contradict"):
+        pipeline_of("compute_status", "hpet").apply(spec)
+    assert nova_base.obj_to_primitive(spec) == before
+
+
+@pytest.mark.parametrize("name", ["X,!COMPUTE_STATUS_DISABLED", "x", "A B", "A\nB"])
+def test_malformed_image_traits_are_an_error_in_both(name: str) -> None:
+    for spec in (nova_spec({f"trait:{name}": "required"}), spec_of({f"trait:{name}": "required"})):
+        with pytest.raises(MalformedRequest, match="trait:NAME"):
+            _ = Request(spec).image_traits
+
+
+def test_process_reqspec_reads_the_global_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nova's signature, on Nova's CONF; nothing is enabled by default."""
+    from oslo_config import cfg  # noqa: PLC0415
+
+    reset()
+    spec = nova_spec({"hw_vif_model": "e1000e"})
+    assert process_reqspec(None, spec).requirements == ()
+    reset()
+    cfg.CONF.set_override("enabled_filters", ["image_metadata"], "prefilter")
+    try:
+        assert [item.trait for item in process_reqspec(None, spec).requirements] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
+    finally:
+        cfg.CONF.clear_override("enabled_filters", "prefilter")
+        reset()
+    assert spec.root_required == {"COMPUTE_NET_VIF_MODEL_E1000E"}

@@ -1,0 +1,180 @@
+"""The table is complete, and right against os-traits and Nova."""
+
+import os_traits
+import pytest
+from nova.network import model as network_model
+from nova.objects import fields as nova_fields
+from nova.objects import image_meta
+
+from os_prefilter.vocabulary import BY_NAME, ROWS, Row, custom_trait, custom_traits, is_trait_name
+
+_TERMS = [(row, value) for row in ROWS for value in row.values]
+
+# The enumeration of Nova that each row must cover.
+_NOVA_VALUES = {
+    "vif_model": network_model.VIF_MODEL_ALL,
+    "video_model": nova_fields.VideoModel.ALL,
+    "disk_bus": nova_fields.DiskBus.ALL,
+    "cdrom_bus": nova_fields.DiskBus.ALL,
+    "rescue_bus": nova_fields.DiskBus.ALL,
+    "floppy_bus": nova_fields.DiskBus.ALL,
+    "architecture": nova_fields.Architecture.ALL,
+    "emulation_architecture": nova_fields.Architecture.ALL,
+    "viommu_model": nova_fields.VIOMMUModel.ALL,
+    "sound_model": nova_fields.SoundModelType.ALL,
+    "usb_model": nova_fields.USBControllerModelType.ALL,
+    "firmware_type": nova_fields.FirmwareType.ALL,
+    "hypervisor_type": nova_fields.HVType.ALL,
+    "vm_mode": nova_fields.VMMode.ALL,
+    "ephemeral_encryption_format": nova_fields.BlockDeviceEncryptionFormatType.ALL,
+    "tpm_version": nova_fields.TPMVersion.ALL,
+    "tpm_model": nova_fields.TPMModel.ALL,
+    "secure_boot": nova_fields.SecureBoot.ALL,
+    "maxphysaddr_mode": nova_fields.MaxPhyAddrMode.ALL,
+    "pci_numa_affinity_policy": nova_fields.PCINUMAAffinityPolicy.ALL,
+    "mem_encryption_model": nova_fields.MemEncryptionModel.ALL,
+    "cpu_thread_policy": nova_fields.CPUThreadAllocationPolicy.ALL,
+}
+# Rows without an enumeration in Nova: booleans, Glance's disk formats, a validator's list, and our own.
+_NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {"image_type", "tpm_secret_security", "hyperthreading"}
+
+
+@pytest.mark.parametrize(("row", "value"), _TERMS, ids=lambda each: each.name if isinstance(each, Row) else each)
+def test_each_value_has_a_trait_or_a_reason(row: Row, value: str) -> None:
+    """Standard names exist in os-traits; CUSTOM_ ones do not exist there under their own name; none has a reason."""
+    term = row.values[value]
+    if term.kind == "none":
+        assert term.reason
+    elif term.kind == "standard":
+        assert term.trait in os_traits.get_traits()
+    else:
+        name = str(term.trait).removeprefix("CUSTOM_")
+        assert name not in os_traits.get_traits(), f"os-traits has {name} now: use it"
+        assert custom_trait(str(term.trait)) == term.trait
+
+
+def test_every_row_says_where_it_is_asked_and_by_whom() -> None:
+    assert len(BY_NAME) == len(ROWS)
+    for row in ROWS:
+        assert row.image_property or row.extra_spec or row.image_attribute
+        assert row.asked_by
+        assert set(row.legacy_values.values()) <= set(row.values)
+
+
+@pytest.mark.parametrize("name", [row.name for row in ROWS])
+def test_row_has_exactly_the_values_that_nova_accepts(name: str) -> None:
+    if name in _NO_ENUMERATION:
+        assert name not in _NOVA_VALUES
+    else:
+        assert set(BY_NAME[name].values) == set(_NOVA_VALUES[name])
+
+
+def test_image_properties_are_those_of_nova() -> None:
+    """Each image property is a field of Nova's ImageMetaProps, except deploy-config, which Nova does not know."""
+    known = set(image_meta.ImageMetaProps.fields)
+    ours = {row.image_property for row in ROWS if row.image_property}
+    assert ours - known == {"deploy-config:hyperthreading"}
+
+
+def test_no_enumerated_property_of_nova_with_a_standard_trait_is_missing() -> None:
+    """Whatever enumeration of Nova's image properties has values in the names of standard traits is in the table."""
+    ours = {row.image_property for row in ROWS}
+    # Properties whose values have no trait that means the device: looked at one by one.
+    without_trait = {
+        "hw_cpu_policy",  # PCPU, a resource
+        "hw_input_bus",
+        "hw_pointer_model",
+        "hw_rescue_device",
+        "hw_rng_model",
+        "hw_scsi_model",
+        "hw_watchdog_action",
+        "img_config_drive",
+        "img_signature_hash_method",
+        "img_signature_key_type",
+        "os_type",
+    }
+    enumerated = {
+        name
+        for name, field in image_meta.ImageMetaProps.fields.items()
+        if isinstance(field.AUTO_TYPE if hasattr(field, "AUTO_TYPE") else None, nova_fields.BaseNovaEnum)
+    }
+    assert enumerated - ours == without_trait
+
+
+_LEGACY_PROBES = {
+    "vif_model": [
+        "VirtualE1000",
+        "VIRTUALE1000E",
+        "virtualpcnet32",
+        "VirtualSriovEthernetCard",
+        "VirtualVmxnet",
+        "VirtualVmxnet3",
+        "E1000",
+    ],
+    "architecture": ["i386", "i486", "i586", "x86_32", "x86_32p", "AMD64", "X86_64"],
+    "hypervisor_type": ["xapi", "QEMU", "VMware"],
+    "vm_mode": ["pv", "hv", "baremetal", "HVM"],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "spelling"), [(name, each) for name, probes in _LEGACY_PROBES.items() for each in probes]
+)
+def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str) -> None:
+    row = BY_NAME[name]
+    props = image_meta.ImageMetaProps.from_dict({row.image_property: spelling})
+    assert row.canonical(spelling) == props.get(row.image_property)
+
+
+@pytest.mark.parametrize("value", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "])
+def test_true_has_the_spellings_of_oslo(value: object) -> None:
+    assert BY_NAME["time_hpet"].canonical(value) == "true"
+
+
+@pytest.mark.parametrize("value", [False, 0, "0", "f", "false", "off", "n", "No"])
+def test_false_has_the_spellings_of_oslo(value: object) -> None:
+    assert BY_NAME["time_hpet"].canonical(value) == "false"
+
+
+@pytest.mark.parametrize("value", [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000])
+def test_what_is_no_boolean_is_unknown(value: object) -> None:
+    assert BY_NAME["time_hpet"].canonical(value) is None
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"]
+)
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.boolean], ids=lambda row: row.name)
+def test_what_is_not_in_the_table_is_unknown(row: Row, value: object) -> None:
+    assert row.canonical(value) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("CUSTOM_A", True),
+        ("CUSTOM_", False),
+        ("custom_a", False),
+        ("OWNER_NOVA", False),
+        ("CUSTOM_" + "A" * 248, True),
+        ("CUSTOM_" + "A" * 249, False),
+        ("CUSTOM_A,B", False),
+        ("CUSTOM_A\n", False),
+    ],
+)
+def test_custom_trait_names_are_checked(name: str, right: bool) -> None:
+    if right:
+        assert custom_trait(name) == name
+    else:
+        with pytest.raises(ValueError, match="^"):
+            custom_trait(name)
+
+
+@pytest.mark.parametrize("name", [None, 1, "", "A,B", "A!", "a", "A" * 256, "A B", "Ä"])
+def test_what_placement_cannot_have_is_no_trait_name(name: object) -> None:
+    assert not is_trait_name(name)
+
+
+def test_custom_traits_are_listed_once_for_all() -> None:
+    assert "CUSTOM_COMPUTE_TIME_HPET" in custom_traits()
+    assert all(each.startswith("CUSTOM_") for each in custom_traits())

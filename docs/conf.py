@@ -13,8 +13,9 @@ copyright = "the os-prefilter authors, Apache License 2.0"  # noqa: A001 - the n
 release = version = installed_version("os-prefilter")
 
 extensions = ["sphinx.ext.autodoc", "from_code"]
-if (_HERE.parent / ".git").exists():
-    # reno reads the history of the repository. Without one, from_code gives the directive.
+_GIT = _HERE.parent / ".git"
+if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
+    # reno reads the whole history of the repository. Where that is not there, from_code gives the directive.
     extensions.append("reno.sphinxext")
 
 exclude_patterns = ["_build", "releasenotes"]

@@ -147,7 +147,7 @@ def test_python_examples_run(page: Path) -> None:
     ids=lambda command: f"{command.page.stem}: {command.text}",
 )
 def test_commands_print_what_the_page_shows(command: Command) -> None:
-    """Every ``$ os-prefilter`` and ``$ python`` prints what stands below it (``...``: anything) and exits as it says."""
+    """Every ``$ os-prefilter`` and ``$ python`` prints what the page says (``...``: anything), and exits so."""
     printed, code = run(command)
     if command.exit_code is not None:
         assert str(code) == command.exit_code

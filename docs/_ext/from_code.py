@@ -1,10 +1,15 @@
 """Pages that are made from the code when the documentation is built, so that they cannot disagree with it."""
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
+from typing import ClassVar
 
+import yaml
 from docutils import nodes
+from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from oslo_config import cfg
 from sphinx.application import Sphinx
@@ -73,9 +78,10 @@ def options_page() -> Iterator[str]:
 def _type(option: cfg.Opt) -> str:
     if getattr(option.type, "choices", None):
         return "one of the values below"
-    name = {"list": "comma-separated list", "float": "number"}.get(option.type.type_name.split()[0], option.type.type_name)
+    name = option.type.type_name.removesuffix(" value")
+    name = {"list": "comma-separated list", "floating point": "number"}.get(name, name)
     low = getattr(option.type, "min", None)
-    return name.removesuffix(" value") if low is None else f"{name.removesuffix(' value')} of at least {low}"
+    return name if low is None else f"{name} of at least {low:g}"
 
 
 def _default(option: cfg.Opt) -> str:
@@ -113,11 +119,14 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 
 
 class _FromCode(SphinxDirective):
-    """Base of the directives: parse what the function yields."""
+    """Base of the directives: parse what ``make`` yields."""
 
-    make = staticmethod(vocabulary_page)
+    def make(self) -> Iterator[str]:
+        """Yield lines of reStructuredText."""
+        raise NotImplementedError
 
     def run(self) -> list[nodes.Node]:
+        """Return what the lines mean."""
         self.env.note_reread()
         section = nodes.section()
         section.document = self.state.document
@@ -127,6 +136,8 @@ class _FromCode(SphinxDirective):
 
 class VocabularyPage(_FromCode):
     """``.. vocabulary-page::``."""
+
+    make = staticmethod(vocabulary_page)
 
 
 class OptionsPage(_FromCode):
@@ -141,14 +152,24 @@ class SampleConfiguration(_FromCode):
     make = staticmethod(sample_configuration)
 
 
-class NoHistory(SphinxDirective):
-    """``.. release-notes::`` where there is no git repository for reno to read."""
+class NotesWithoutHistory(_FromCode):
+    """``.. release-notes::`` where reno has no history to read: all notes, not sorted by release."""
 
-    option_spec = {"relnotessubdir": str, "unreleased-version-title": str}
+    option_spec: ClassVar = {"relnotessubdir": directives.unchanged, "unreleased-version-title": directives.unchanged}
 
-    def run(self) -> list[nodes.Node]:
-        text = "These pages were built outside the git repository, so the notes could not be sorted by release."
-        return [nodes.paragraph("", text)]
+    def make(self) -> Iterator[str]:
+        """Yield the notes as reStructuredText."""
+        yield from (
+            "These pages were built without the history of the repository: the notes are not sorted by release.",
+            "",
+        )
+        for path in sorted(Path(self.env.srcdir, "releasenotes", "notes").glob("*.yaml")):
+            note = yaml.safe_load(path.read_text(encoding="utf-8"))
+            yield from (note.pop("prelude", ""), "")
+            for section, items in note.items():
+                yield from (f"**{section.capitalize()}**", "")
+                for item in items:
+                    yield from (f"- {textwrap.indent(item.strip(), '  ').strip()}\n").split("\n")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -157,5 +178,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("options-page", OptionsPage)
     app.add_directive("sample-configuration", SampleConfiguration)
     if "reno.sphinxext" not in app.config.extensions:
-        app.add_directive("release-notes", NoHistory)
+        app.add_directive("release-notes", NotesWithoutHistory)
     return {"parallel_read_safe": True}

@@ -4,8 +4,6 @@ import argparse
 from typing import Any
 from urllib.parse import unquote
 
-from cliff.lister import Lister
-
 from os_prefilter.cli.arguments import (
     add_pipeline_arguments,
     add_request_arguments,
@@ -14,13 +12,14 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
+from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.candidates import find_candidates
 
 NO_HOST = 2
 """The exit code where no host remains."""
 
 
-class Candidates(Lister):
+class Candidates(Listing):
     """Ask a real Placement, embedded in this process, which hosts remain for a request."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -3,12 +3,11 @@
 import argparse
 from typing import Any
 
-from cliff.lister import Lister
-
+from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.catalogue import FILTER_COLUMNS, VOCABULARY_COLUMNS, filters, vocabulary
 
 
-class VocabularyList(Lister):
+class VocabularyList(Listing):
     """List what a request may ask for, and the trait by which a host says that it can."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
@@ -16,7 +15,7 @@ class VocabularyList(Lister):
         return VOCABULARY_COLUMNS, vocabulary()
 
 
-class FilterList(Lister):
+class FilterList(Listing):
     """List the installed request filters."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002

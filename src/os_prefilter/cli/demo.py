@@ -5,9 +5,9 @@ import textwrap
 from typing import Any
 
 from cliff.columns import FormattableColumn
-from cliff.lister import Lister
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, embedded_placement, fleet_from, pipeline_from
+from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.candidates import find_candidates
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
@@ -17,7 +17,7 @@ _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filter
 _WIDTH = 38
 
 
-class Demo(Lister):
+class Demo(Listing):
     """Tell, for each bundled request, what was asked, what was required and by whom, and which hosts remain."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -3,8 +3,6 @@
 import argparse
 from typing import Any
 
-from cliff.lister import Lister
-
 from os_prefilter.cli.arguments import (
     add_pipeline_arguments,
     add_request_arguments,
@@ -12,10 +10,11 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
+from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.explain import explain
 
 
-class Explain(Lister):
+class Explain(Listing):
     """Show what a request requires of a host, who asked for it and because of what."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

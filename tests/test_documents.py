@@ -103,13 +103,15 @@ def test_the_plain_form() -> None:
             "flavor": {"vcpus": 1, "memory_mb": 512},
             "is_bfv": True,
             "requested_resources": [{"requester_id": "p", "resources": {"VGPU": 1}, "required_traits": ["OWNER_NOVA"]}],
-            "request_level_params": {"root_required": ["COMPUTE_NODE"], "root_forbidden": []},
+            "request_level_params": {"root_required": ["COMPUTE_NODE"], "same_subtree": [["p", "q"]]},
+            "requested_destination": {"aggregates": ["a1,a2"], "forbidden_aggregates": ["b1"]},
         },
         "r",
     )
     assert spec.image is None
     assert unquote(allocation_candidates_query(spec, None)) == (
-        "requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1&resourcesp=VGPU:1&root_required=COMPUTE_NODE"
+        "member_of=!in:b1&member_of=in:a1,a2&requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1&resourcesp=VGPU:1&root_required=COMPUTE_NODE"
+        "&same_subtree=p,q"
     )
 
 

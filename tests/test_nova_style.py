@@ -1,14 +1,19 @@
 """Filters written the Nova way: what they changed is recorded, and undone when a later filter fails."""
 
+import copy
 from typing import Any
 
 import pytest
+from nova import exception, objects
+from nova.objects import base as nova_base
+from nova.scheduler import request_filter
 
 from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
 from os_prefilter.errors import FilterFailed, RejectedByFilter
 from os_prefilter.plugins import as_filter
 from os_prefilter.requirements import require
 from tests.conftest import spec_of
+from tests.nova_objects import nova_spec
 
 
 def _busy(_context: Any, spec: Any) -> bool:
@@ -85,3 +90,31 @@ def test_novas_rejection_is_a_rejection() -> None:
 
     with pytest.raises(RejectedByFilter, match="No hosts available for tenant"):
         Pipeline([as_filter("reject", reject)]).apply(spec_of())
+
+
+def test_novas_own_filters_run_through_the_adapter() -> None:
+    """Real ones, on a real request spec: decorated functions, and an aggregate beside the traits."""
+    spec = nova_spec({"hw_virtio_packed_ring": "true"}, {"accel:device_profile": "gpu"})
+    filters = [request_filter.compute_status_filter, request_filter.accelerators_filter]
+    filters += [request_filter.packed_virtqueue_filter]
+    decision = Pipeline(as_filter(each.__name__, each) for each in filters).apply(spec, "context")
+    assert [(item.filter, item.trait) for item in decision.requirements] == [
+        ("compute_status_filter", "COMPUTE_STATUS_DISABLED"),
+        ("accelerators_filter", "COMPUTE_ACCELERATORS"),
+        ("packed_virtqueue_filter", "COMPUTE_NET_VIRTIO_PACKED"),
+    ]
+    assert spec.root_required == {"COMPUTE_ACCELERATORS", "COMPUTE_NET_VIRTIO_PACKED"}
+
+
+def test_novas_own_objects_are_put_back() -> None:
+    def spoil(_context: Any, spec: Any) -> None:
+        request_filter.compute_status_filter(None, spec)
+        spec.flavor.extra_specs["trait:OWNER_NOVA"] = "required"
+        spec.requested_destination = objects.Destination(aggregates=["a"])
+        raise exception.RequestFilterFailed(reason="no")
+
+    spec = nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
+    before = copy.deepcopy(nova_base.obj_to_primitive(spec))
+    with pytest.raises(RejectedByFilter, match="'spoil' rejected the request: .*no"):
+        Pipeline([as_filter("spoil", spoil)]).apply(spec)
+    assert nova_base.obj_to_primitive(spec) == before

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Pipeline, Request, RequestGroup, Requirements
+from os_prefilter import Pipeline, Request, RequestGroup, Requirement, Requirements
 from os_prefilter.errors import ContradictingRequirements, FilterFailed
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, as_filter
 from os_prefilter.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.vocabulary import Trait
 from tests.conftest import pipeline_of, spec_of
 
 
@@ -108,7 +109,7 @@ def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> N
         (None, "answered with a NoneType"),
         (True, "answered with a bool"),
         ([], "answered with a list"),
-        (require("virtio,!X", "x"), "not a trait name"),
+        (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
         (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
     ],
 )

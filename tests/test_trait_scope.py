@@ -1,4 +1,4 @@
-"""``root_and_unsuffixed`` gives the candidates that ``root`` gives, on a real Placement, for flat and for nested trees."""
+"""``root_and_unsuffixed`` gives the candidates that ``root`` gives, on a real Placement, flat and nested."""
 
 import itertools
 from collections.abc import Iterator

@@ -59,7 +59,8 @@ def test_the_core_alone_filters_and_says_what_the_command_needs(wheel: Path, tmp
     code = (
         "import os_prefilter as p; spec = p.RequestSpec(p.Flavor(1, 512), p.Image({'hw_vif_model': 'igb'}));"
         "from oslo_config import cfg; from os_prefilter.conf import register_opts; register_opts(cfg.CONF);"
-        "cfg.CONF([], default_config_files=[]); cfg.CONF.set_override('enabled_filters', ['image_metadata'], 'prefilter');"
+        "cfg.CONF([], default_config_files=[]);"
+        "cfg.CONF.set_override('enabled_filters', ['image_metadata'], 'prefilter');"
         "p.process_reqspec(None, spec); print(p.allocation_candidates_query(spec))"
     )
     done = _run(bin_folder / "python", "-W", "error", "-c", code, cwd=tmp_path)

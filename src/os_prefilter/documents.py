@@ -10,7 +10,7 @@ from typing import Any
 
 from os_prefilter.errors import DocumentError, shown
 from os_prefilter.files import read_bytes
-from os_prefilter.request_spec import Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.request_spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 
 _NOVA_DATA = "nova_object.data"
 
@@ -90,6 +90,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             for index, each in enumerate(_list(data.get("requested_resources") or [], path, "requested_resources"))
         ],
         pci_request_ids=_pci_request_ids(data, path),
+        requested_destination=_destination_from(data.get("requested_destination"), path),
         request_level_params=_level_from(data.get("request_level_params"), path),
     )
 
@@ -105,6 +106,21 @@ def _group_from(document: object, path: str | Path, where: str) -> RequestGroup:
         resources={name: _number(resources, (name,), path, f"{where}.resources") for name in resources},
         required_traits=_strings(data, "required_traits", path, where),
         forbidden_traits=_strings(data, "forbidden_traits", path, where),
+        aggregates=_string_lists(data, "aggregates", path, where),
+        forbidden_aggregates=_strings(data, "forbidden_aggregates", path, where),
+        in_tree=_text(data, "in_tree", path, where),
+    )
+
+
+def _destination_from(document: object, path: str | Path) -> Destination | None:
+    where = "requested_destination"
+    if document is None:
+        return None
+    data = _mapping(document, path, where)
+    return Destination(
+        aggregates=_ordered_strings(data, "aggregates", path, where) or None,
+        forbidden_aggregates=_strings(data, "forbidden_aggregates", path, where) or None,
+        in_tree=_text(data, "in_tree", path, where),
     )
 
 
@@ -114,6 +130,7 @@ def _level_from(document: object, path: str | Path) -> RequestLevelParams:
     return RequestLevelParams(
         root_required=_strings(data, "root_required", path, where),
         root_forbidden=_strings(data, "root_forbidden", path, where),
+        same_subtree=_string_lists(data, "same_subtree", path, where),
     )
 
 
@@ -158,12 +175,21 @@ def _list(value: object, path: str | Path, where: str) -> list[Any]:
     return value
 
 
-def _strings(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> set[str]:
+def _ordered_strings(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> list[str]:
     values = _list(data.get(name) or [], path, f"{where}.{name}")
     for value in values:
         if not isinstance(value, str):
             raise DocumentError(path, f"{where}.{name} has {shown(value)} in it; expected strings.")
-    return set(values)
+    return values
+
+
+def _strings(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> set[str]:
+    return set(_ordered_strings(data, name, path, where))
+
+
+def _string_lists(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> list[list[str]]:
+    lists = _list(data.get(name) or [], path, f"{where}.{name}")
+    return [_ordered_strings({name: each}, name, path, where) for each in lists]
 
 
 def _text(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> str | None:

@@ -158,8 +158,9 @@ class ContradictingRequirements(RequestRejected):
 class RejectedByFilter(RequestRejected):
     """A filter written the Nova way rejected the request; the cause is chained."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"A request filter rejected the request: {shown(reason)}")
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        super().__init__(f"The request filter {name!r} rejected the request: {shown(reason)}")
 
 
 class MalformedRequest(RequestRejected):

@@ -13,14 +13,14 @@ from os_prefilter.errors import RejectedByFilter
 from os_prefilter.query import stated_requirements
 from os_prefilter.request import Request, field_of
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.vocabulary import Trait
+from os_prefilter.vocabulary import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
 
 _SOURCE = "set by the filter itself"
 
 
-def run(function: NovaStyleFilter, context: Any, request_spec: Any) -> Requirements:
+def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -> Requirements:
     """Call the filter and return what it changed.
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
@@ -31,11 +31,12 @@ def run(function: NovaStyleFilter, context: Any, request_spec: Any) -> Requireme
     except Exception as error:
         # By name: this library does not import Nova.
         if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
-            raise RejectedByFilter(str(error)) from error
+            raise RejectedByFilter(name, str(error)) from error
         raise
     traits_now, aggregates_now = _traits(request_spec), _aggregates(request_spec)
     asked = [
-        Requirement(Trait(trait), required, scope, _SOURCE) for scope, trait, required in sorted(traits_now - traits)
+        Requirement(trait_named(trait), required, scope, _SOURCE)
+        for scope, trait, required in sorted(traits_now - traits)
     ]
     notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
     notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from os_prefilter import application, nova_style
 from os_prefilter.conf import GROUP, options_from, register_opts
-from os_prefilter.errors import FilterFailed, PrefilterError
+from os_prefilter.errors import ConfigurationError, FilterFailed, PrefilterError
 from os_prefilter.facts import Ask, Fact
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, load_filters
@@ -79,9 +79,21 @@ class Pipeline:
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         register_opts(conf)
-        options = options_from(conf)
-        known = facts_from(conf, facts or {})
-        return cls(load_filters(conf[GROUP].enabled_filters, {"options", *known}), options, known)
+        try:
+            options = options_from(conf)
+            known = facts_from(conf, facts or {})
+            names = conf[GROUP].enabled_filters
+        except cfg.Error as error:
+            raise ConfigurationError(f"[{GROUP}] {str(error).strip()}") from error
+        return cls(load_filters(names, {"options", *known}), options, known)
+
+    @classmethod
+    def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Fact] | None = None) -> Self:
+        """Load the filters of these names, without oslo.config.
+
+        :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
+        """
+        return cls(load_filters(names, {"options", *(facts or {})}), options, facts)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
@@ -126,7 +138,7 @@ class Pipeline:
     def _call(self, each: LoadedFilter, request: Request, request_spec: Any, context: Any) -> Requirements:
         try:
             if each.nova_style:
-                return nova_style.run(each.function, context, request_spec)
+                return nova_style.run(each.name, each.function, context, request_spec)
             needs = {need: self._need(need, context) for need in each.needs}
             answer = each.function(request, **needs)
         except PrefilterError:

@@ -12,12 +12,12 @@ from urllib.parse import urlencode
 import os_resource_classes as orc
 
 from os_prefilter.asking import ask, chosen
-from os_prefilter.errors import MalformedRequest
+from os_prefilter.errors import MalformedRequest, shown
 from os_prefilter.extra_specs import is_resource_class, resource_amount, trait_key
 from os_prefilter.options import Options
 from os_prefilter.request import Request, field_of
-from os_prefilter.requirements import UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.vocabulary import BY_NAME, Row, Trait, is_trait_name, rows_asked_by
+from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.vocabulary import BY_NAME, Row, is_trait_name, rows_asked_by, trait_named
 
 MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""
@@ -223,44 +223,40 @@ def _written_in_flavor(request: Request) -> Iterable[Requirement]:
         for required, traits in ((True, group.required), (False, group.forbidden)):
             for trait in sorted(traits):
                 source = f"flavor extra spec {trait_key(trait, suffix)}={'required' if required else 'forbidden'}"
-                yield Requirement(Trait(trait), required, suffix or UNSUFFIXED, source)
+                yield Requirement(trait_named(trait), required, suffix or UNSUFFIXED, source)
 
 
 def _written_in_image(request: Request) -> Iterable[Requirement]:
     for trait in request.image_traits:
-        yield Requirement(Trait(trait), True, UNSUFFIXED, f"image property trait:{trait}=required")
+        yield Requirement(trait_named(trait), True, UNSUFFIXED, f"image property trait:{trait}=required")
 
 
 def _brought_by_groups(request: Request) -> Iterable[Requirement]:
     for suffix, group in request.requested_groups.items():
         for required, name in ((True, "required_traits"), (False, "forbidden_traits")):
             for trait in sorted(field_of(group, name, ())):
-                yield Requirement(Trait(trait), required, suffix, f"request group {suffix}")
+                if not is_trait_name(trait):
+                    raise MalformedRequest(f"request group {shown(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
+                yield Requirement(trait_named(trait), required, suffix, f"request group {suffix}")
 
 
 def _translated_pairs(request: Request) -> Requirements:
-    """Translate the two pairs of properties of which one means nothing without the other."""
-    asked = Requirements()
-    if _value(request, _TPM_ROWS[0]):
-        asked += ask(request, _TPM_ROWS[:1], _SKIP_UNKNOWN, UNSUFFIXED)
-        asked += _or_default(request, _TPM_ROWS[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
+    """Translate the two pairs of properties of which the second means nothing without the first."""
+    tpm = ask(request, _TPM_ROWS[:1], _SKIP_UNKNOWN, UNSUFFIXED)
+    if tpm.asked:
+        tpm += _or_default(request, _TPM_ROWS[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
+    memory = ask(request, _MEMORY_ROWS[:1], _SKIP_UNKNOWN, UNSUFFIXED)
     if _is_on(request, "mem_encryption"):
-        asked += _or_default(request, _MEMORY_ROWS[1], "amd-sev", "memory encryption without a model: amd-sev")
-    return asked
+        memory += _or_default(request, _MEMORY_ROWS[1], "amd-sev", "memory encryption without a model: amd-sev")
+    return tpm + memory
 
 
 def _or_default(request: Request, row: Row, default: str, source: str) -> Requirements:
-    if _value(request, row):
-        return ask(request, [row], _SKIP_UNKNOWN, UNSUFFIXED)
-    trait = row.values[default].trait
-    return Requirements((Requirement(trait, True, UNSUFFIXED, source),)) if trait else Requirements()
+    answer = ask(request, [row], _SKIP_UNKNOWN, UNSUFFIXED)
+    # A model that nobody knows is noted, not replaced by the default.
+    return answer if answer != NOTHING else require(str(row.values[default].trait), source, UNSUFFIXED)
 
 
 def _is_on(request: Request, name: str) -> bool:
-    return _value(request, BY_NAME[name]) == "true"
-
-
-def _value(request: Request, row: Row) -> str | None:
-    notes: list[Note] = []
-    found = chosen(request, row, _SKIP_UNKNOWN, notes)
-    return found[0] if found else None
+    found = chosen(request, BY_NAME[name], _SKIP_UNKNOWN, [])
+    return found is not None and found[0] == "true"

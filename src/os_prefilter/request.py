@@ -86,17 +86,27 @@ class Request:
     def flavor_groups(self) -> Mapping[str, FlavorGroup]:
         """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``."""
         if self._flavor_groups is None:
-            self._flavor_groups = flavor_groups(self._extra_specs)
-            for reserved in {ROOT, UNSUFFIXED} & self._flavor_groups.keys():
+            groups = flavor_groups(self._extra_specs)
+            for reserved in {ROOT, UNSUFFIXED} & groups.keys():
                 raise MalformedRequest(
                     "flavor extra specs: the group suffix", reserved, "free: the name has a meaning here"
                 )
+            self._flavor_groups = groups
         return self._flavor_groups
 
     @property
     def requested_groups(self) -> Mapping[str, Any]:
-        """The request groups that ports, device profiles and PCI devices brought, by suffix. Read only."""
-        return {group.requester_id: group for group in field_of(self._spec, "requested_resources", ())}
+        """The request groups that ports, device profiles and PCI devices brought, by suffix. Read only.
+
+        :raises MalformedRequest: if two have one suffix.
+        """
+        groups: dict[str, Any] = {}
+        for group in field_of(self._spec, "requested_resources", ()):
+            suffix = field_of(group, "requester_id")
+            if suffix in groups:
+                raise MalformedRequest("requested_resources: the requester_id", suffix, "unique")
+            groups[suffix] = group
+        return groups
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
@@ -134,7 +144,8 @@ def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
     adapter = properties.get(_VMWARE_ADAPTER)
     if adapter:
         current["hw_disk_bus"] = "ide" if adapter == "ide" else "scsi"
-    return current | dict(properties)
+    # A current name that is null says nothing; any other wins.
+    return current | {key: value for key, value in properties.items() if value is not None}
 
 
 def _requires_trait(key: object, value: object) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from os_prefilter.vocabulary import Trait
+from os_prefilter.vocabulary import Trait, trait_named
 
 ROOT: Final = "root"
 """Scope: the root provider of a tree, the compute node (``root_required``, Placement 1.35)."""
@@ -55,10 +55,16 @@ NOTHING: Final = Requirements()
 
 
 def require(trait: str, source: str, scope: str = ROOT) -> Requirements:
-    """Return the answer "hosts need ``trait``"."""
-    return Requirements((Requirement(Trait(trait), True, scope, source),))
+    """Return the answer "hosts need ``trait``".
+
+    :raises ValueError: if it is not the name of a trait.
+    """
+    return Requirements((Requirement(trait_named(trait), True, scope, source),))
 
 
 def forbid(trait: str, source: str, scope: str = ROOT) -> Requirements:
-    """Return the answer "hosts with ``trait`` are out"."""
-    return Requirements((Requirement(Trait(trait), False, scope, source),))
+    """Return the answer "hosts with ``trait`` are out".
+
+    :raises ValueError: if it is not the name of a trait.
+    """
+    return Requirements((Requirement(trait_named(trait), False, scope, source),))

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NewType
 
+from os_prefilter.errors import shown
+
 Trait = NewType("Trait", str)
-"""The name of a trait, made in this module (or checked by it: :func:`custom_trait`), never by a tenant."""
+"""The name of a trait, made in this module, or checked by it (:func:`trait_named`), never by a tenant."""
 
 CUSTOM_PREFIX = "CUSTOM_"
 
@@ -96,23 +98,23 @@ def _canonical_boolean(value: object) -> str | None:
     return "false" if spelling in _FALSE else None
 
 
-def custom_trait(name: str) -> Trait:
-    """Return an operator's own trait name, checked: ``CUSTOM_`` and then A-Z, 0-9 and ``_``, 255 characters at most.
-
-    :raises ValueError: if it is not one.
-    """
-    rest = name.removeprefix(CUSTOM_PREFIX)
-    if rest == name or not rest or len(name) > 255 or not set(rest) <= _TRAIT_CHARACTERS:  # noqa: PLR2004
-        raise ValueError(name)
-    return Trait(name)
-
-
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_LONGEST_TRAIT = 255
 
 
 def is_trait_name(name: object) -> bool:
     """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
-    return isinstance(name, str) and 0 < len(name) <= 255 and set(name) <= _TRAIT_CHARACTERS  # noqa: PLR2004
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_TRAIT and set(name) <= _TRAIT_CHARACTERS
+
+
+def trait_named(name: str) -> Trait:
+    """Return the trait of a name that an operator or the author of a filter chose.
+
+    :raises ValueError: if Placement could not have a trait of that name.
+    """
+    if not is_trait_name(name):
+        raise ValueError(f"{shown(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
+    return Trait(name)
 
 
 def _terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:

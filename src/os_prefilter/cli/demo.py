@@ -36,6 +36,11 @@ class Demo(Listing):
             f"{len(fleet.hosts)} hosts in a real Placement on SQLite; filters: "
             f"{', '.join(each.name for each in pipeline.filters) or 'none'}.\n"
         )
+        if parsed_args.formatter in ("csv", "value"):
+            # They have one line for a row and no structure in a cell.
+            return _COLUMNS, [
+                tuple("; ".join(cell.human_readable().split("\n")).strip("; ") for cell in row) for row in rows
+            ]
         return _COLUMNS, rows
 
 

@@ -28,4 +28,7 @@ class Explain(Listing):
         """Return the columns and rows of the table."""
         spec = request_from(parsed_args)
         pipeline = pipeline_from(parsed_args, fleet_from(parsed_args))
-        return ("Trait", "Rule", "On", "By", "Because of"), list(explain(spec, pipeline))
+        lines = explain(spec, pipeline)
+        if not lines:
+            self.app.stderr.write("Nothing is required of a host.\n")
+        return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

@@ -15,7 +15,7 @@ from os_prefilter.extra_specs import FlavorGroup
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.vocabulary import Trait
+from os_prefilter.vocabulary import Trait, trait_named
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
@@ -26,7 +26,7 @@ def owner(request: Request, *, options: Options, owner_is_reported: bool) -> Req
     if not owner_is_reported:
         note = Note(f"not every compute service reports {options.owner_trait} yet", "not asked for")
         return Requirements(notes=(note,))
-    trait = Trait(options.owner_trait)
+    trait = trait_named(options.owner_trait)
     asked = [Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")]
     asked += _on_pci_groups(request, trait)
     if request.extra_specs:
@@ -65,4 +65,4 @@ def _on_unsuffixed(group: FlavorGroup, options: Options) -> list[Requirement]:
         return []
     source = f"flavor extra spec resources:{nested[0]}"
     foreign = (other for other in options.foreign_owner_traits if other not in group.required)
-    return [Requirement(Trait(other), False, UNSUFFIXED, source) for other in foreign]
+    return [Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign]

@@ -1,16 +1,21 @@
 """The options in the group ``[prefilter]`` of oslo.config, and their plain form for the core."""
 
+import re
+from difflib import get_close_matches
 from typing import Any
 
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.errors import InvalidOption, listed
+from os_prefilter.errors import ConfigurationError, InvalidOption, listed, shown
 from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.options import Options, matches_any
 from os_prefilter.vocabulary import custom_traits, is_trait_name
 
 GROUP = "prefilter"
+
+# How oslo.config says where a value comes from.
+_LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
 
 # nova/objects/service.py: the first nova-compute that reports OWNER_NOVA is of this service version.
 _OWNER_SERVICE_VERSION = 73
@@ -139,11 +144,21 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     return options
 
 
+def refused(error: cfg.Error) -> ConfigurationError:
+    """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
+    return ConfigurationError(f"[{GROUP}] {_LOCATION.sub(r'in \1', str(error).strip())}")
+
+
 def _check(options: Options) -> None:
     known = custom_traits()
     for pattern in options.reported_custom_traits:
         if not any(matches_any(trait, (pattern,)) for trait in known):
-            raise InvalidOption("reported_custom_traits", f"{pattern!r} matches none of {listed(known)}.")
+            close = get_close_matches(pattern, known, cutoff=0.5)
+            raise InvalidOption(
+                "reported_custom_traits",
+                f"{shown(pattern)} matches no CUSTOM_ trait of the vocabulary. Close to it: {listed(close)}; "
+                "'os-prefilter vocabulary list' has all.",
+            )
     for option, traits in (
         ("owner_trait", (options.owner_trait,)),
         ("foreign_owner_traits", options.foreign_owner_traits),

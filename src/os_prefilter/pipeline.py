@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Self
 from oslo_config import cfg
 
 from os_prefilter import application, nova_style
-from os_prefilter.conf import GROUP, options_from, register_opts
-from os_prefilter.errors import ConfigurationError, FilterFailed, PrefilterError
+from os_prefilter.conf import GROUP, options_from, refused, register_opts
+from os_prefilter.errors import FilterFailed, PrefilterError
 from os_prefilter.facts import Ask, Fact
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, load_filters
@@ -84,7 +84,7 @@ class Pipeline:
             known = facts_from(conf, facts or {})
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
-            raise ConfigurationError(f"[{GROUP}] {str(error).strip()}") from error
+            raise refused(error) from error
         return cls(load_filters(names, {"options", *known}), options, known)
 
     @classmethod

@@ -146,7 +146,8 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
 
 def refused(error: cfg.Error) -> ConfigurationError:
     """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
-    return ConfigurationError(f"[{GROUP}] {_LOCATION.sub(r'in \1', str(error).strip())}")
+    where = _LOCATION.sub(r"in \1", str(error).strip())
+    return ConfigurationError(f"[{GROUP}] {where}")
 
 
 def _check(options: Options) -> None:

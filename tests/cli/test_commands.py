@@ -109,11 +109,25 @@ def test_vocabulary_list_has_every_value(capsys: Capture) -> None:
 
 def test_a_configuration_file_decides(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
-    path.write_text(
-        "[DEFAULT]\nx = 1\n[prefilter]\nenabled_filters = compute_status, owner\nowner_trait = CUSTOM_OWNER_US\n"
-    )
+    path.write_text("[DEFAULT]\nx = 1\n[prefilter]\nenabled_filters = compute_status, owner\nowner_gate = always\n")
     lines = _json(capsys, "explain", "--example", "intel-nic", "--config-file", str(path))
-    assert [line["Trait"] for line in lines] == ["COMPUTE_STATUS_DISABLED", "CUSTOM_OWNER_US"]
+    assert [line["Trait"] for line in lines] == ["COMPUTE_STATUS_DISABLED", "OWNER_NOVA"]
+
+
+@pytest.mark.parametrize(
+    ("traits", "required"), [(("", ""), False), (("OWNER_NOVA", ""), False), (("OWNER_NOVA", "OWNER_NOVA"), True)]
+)
+def test_the_owner_is_required_once_every_host_of_the_fleet_reports_it(
+    traits: tuple[str, str], required: bool, capsys: Capture, tmp_path: Path
+) -> None:
+    hosts = {
+        f"host-{number}": {"resources": {"VCPU": 1}, "traits": ["COMPUTE_NODE", *filter(None, [trait])]}
+        for number, trait in enumerate(traits)
+    }
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump({"hosts": hosts}))
+    (line,) = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", str(path))
+    assert (line["Rule"] == "required") is required
 
 
 _WRONG = [

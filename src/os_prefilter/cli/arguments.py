@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import os_traits
 from oslo_config import cfg
 
 from os_prefilter.conf import GROUP, register_opts
@@ -128,15 +129,16 @@ def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacemen
 def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     """Return the pipeline that the arguments name.
 
-    Gates that wait for an upgrade are taken as open, and unless the configuration file says which ``CUSTOM_`` traits
-    hosts report, those of ``fleet`` are.
+    What a deployment would say of itself is read off ``fleet``: whether every compute reports the owner trait, and,
+    unless the configuration file says it, which ``CUSTOM_`` traits hosts report.
 
     :raises ConfigurationError: if the configuration cannot be served.
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
+    files = [arguments.config_file] if arguments.config_file else []
     try:
-        conf([], project="os-prefilter", default_config_files=[arguments.config_file] if arguments.config_file else [])
+        conf([], project="os-prefilter", default_config_files=files, default_config_dirs=[])
         enabled = arguments.filter or conf[GROUP].enabled_filters
         configured = conf[GROUP].reported_custom_traits
     except cfg.Error as error:
@@ -146,4 +148,11 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     conf.set_override("enabled_filters", enabled, GROUP)
     if not configured:
         conf.set_override("reported_custom_traits", sorted(fleet.custom_traits & custom_traits()), GROUP)
-    return Pipeline.from_conf(conf, {"minimum_compute_version": lambda _context: conf[GROUP].owner_compute_version})
+    version = conf[GROUP].owner_compute_version if _reports_owner(fleet, conf[GROUP].owner_trait) else 0
+    return Pipeline.from_conf(conf, {"minimum_compute_version": lambda _context: version})
+
+
+def _reports_owner(fleet: Fleet, trait: str) -> bool:
+    """Whether every compute node of the fleet has the owner trait, and there is one."""
+    owned = [host for host in fleet.hosts if trait in host.traits]
+    return bool(owned) and all(host in owned for host in fleet.hosts if os_traits.COMPUTE_NODE in host.traits)

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query, default
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.operators.fleet import example_fleet
 
 Asked = list[tuple[str, bool, str]]
@@ -39,7 +39,7 @@ def conf_with(**options: Any) -> cfg.ConfigOpts:
 
 def pipeline_of(*names: str, **options: Any) -> Pipeline:
     """Return the pipeline of these filters; the gate of ``owner`` is open unless said otherwise."""
-    options = {"owner_gate": "always", "reported_custom_traits": ["*"], **options}
+    options = {"owner_gate": "always", "reported_traits": ["*"], **options}
     return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options))
 
 
@@ -47,6 +47,16 @@ def asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
     """Return what the filter ``name`` requires of a request."""
     decision = pipeline_of(name, **options).apply(request_spec)
     return [(item.trait, item.required, item.scope) for item in decision.requirements]
+
+
+@pytest.fixture(autouse=True)
+def _clean_default_pipeline() -> Iterator[None]:
+    """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
+    yield
+    default.use(None)
+    register_opts(cfg.CONF)
+    for option in OPTIONS:
+        cfg.CONF.clear_override(option.dest, GROUP)
 
 
 @pytest.fixture(scope="session")

@@ -34,10 +34,11 @@ def test_every_option_has_help_that_says_since_when() -> None:
     ("options", "message"),
     [
         (
-            {"reported_custom_traits": ["CUSTOM_COMPUTE_TIME_HPT"]},
-            "'CUSTOM_COMPUTE_TIME_HPT' matches no CUSTOM_ trait.*Close to it: .*CUSTOM_COMPUTE_TIME_HPET",
+            {"reported_traits": ["CUSTOM_COMPUTE_TIME_HPT"]},
+            "'CUSTOM_COMPUTE_TIME_HPT' matches no trait.*Close to it: .*CUSTOM_COMPUTE_TIME_HPET",
         ),
-        ({"reported_custom_traits": ["NOTHING_*"]}, r"'NOTHING_\*' matches no CUSTOM_ trait.*Close to it: none"),
+        ({"reported_traits": ["NOTHING_*"]}, r"'NOTHING_\*' matches no trait.*Close to it: none"),
+        ({"facts_interval": float("nan")}, "facts_interval: nan is not a number of seconds"),
         ({"owner_trait": "owner,!x"}, "owner_trait: 'owner,!x' is not a trait name"),
         ({"foreign_owner_traits": [""]}, "foreign_owner_traits: '' is not a trait name"),
         ({"foreign_owner_traits": ["OWNER_NOVA"]}, "the own owner_trait"),

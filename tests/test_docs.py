@@ -230,4 +230,4 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     # The pages that are made from the code are not empty.
     assert "COMPUTE_NET_VIF_MODEL_E1000E" in (tmp_path / "html" / "vocabulary.html").read_text(encoding="utf-8")
-    assert "reported_custom_traits" in (tmp_path / "html" / "options.html").read_text(encoding="utf-8")
+    assert "reported_traits" in (tmp_path / "html" / "options.html").read_text(encoding="utf-8")

@@ -118,3 +118,13 @@ def test_novas_own_objects_are_put_back() -> None:
     with pytest.raises(RejectedByFilter, match="'spoil' rejected the request: .*no"):
         Pipeline([as_filter("spoil", spoil)]).apply(spec)
     assert nova_base.obj_to_primitive(spec) == before
+
+
+def test_a_forgotten_star_is_an_error() -> None:
+    """``f(request, options)`` looks like the Nova way, and its answer would be lost."""
+
+    def mine(_request: Any, _options: Any) -> Requirements:
+        return require("OWNER_NOVA", "x")
+
+    with pytest.raises(FilterFailed, match="called the Nova way"):
+        Pipeline([as_filter("mine", mine)]).apply(spec_of())

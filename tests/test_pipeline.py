@@ -4,9 +4,10 @@ import copy
 from typing import Any
 
 import pytest
+from nova import objects
 
 from os_prefilter import Pipeline, Request, RequestGroup, Requirement, Requirements
-from os_prefilter.errors import ContradictingRequirements, FilterFailed
+from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, as_filter
 from os_prefilter.requirements import UNSUFFIXED, forbid, require
@@ -109,6 +110,8 @@ def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> N
         (None, "answered with a NoneType"),
         (True, "answered with a bool"),
         ([], "answered with a list"),
+        (Requirements(("x",)), "answered with a Requirements"),  # type: ignore[arg-type]
+        (Requirements((Requirement(Trait("OWNER_NOVA"), "no", "root", "x"),)), "answered with"),  # type: ignore[arg-type]
         (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
         (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
     ],
@@ -161,3 +164,29 @@ def test_an_empty_pipeline_changes_nothing() -> None:
     spec = spec_of({"hw_vif_model": "e1000e"})
     assert Pipeline((), Options()).apply(spec).requirements == ()
     assert spec == spec_of({"hw_vif_model": "e1000e"})
+
+
+class _Frozen(frozenset[str]):
+    """A set that cannot be written to."""
+
+
+def test_nothing_is_written_where_something_cannot_be() -> None:
+    """Root, then a group whose traits are frozen: the root stays as it was."""
+    spec = spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, _Frozen())])  # type: ignore[arg-type]
+    answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", "port")}
+    with pytest.raises(UnsuitableRequestSpec, match="written into a RequestSpec: AttributeError"):
+        _pipeline(**answers).apply(spec)
+    assert not spec.root_required
+
+
+def test_a_spec_without_a_flavor_is_unsuitable_not_half_written() -> None:
+    spec = objects.RequestSpec(image=None)
+    with pytest.raises(UnsuitableRequestSpec):
+        _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", UNSUFFIXED)).apply(spec)
+    assert not spec.root_required
+
+
+def test_what_others_say_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "os_prefilter")
+    _pipeline(a=require("OWNER_NOVA", "a\nERROR \x1b[31m")).apply(spec_of())
+    assert caplog.records[-1].getMessage().isprintable()

@@ -80,7 +80,18 @@ def _nova_style(_context: Any, _spec: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize("thing", [None, 7, "text", _no_parameters, _three, _nova_with_need])
+async def _coroutine(_context: Any, _spec: Any) -> None: ...
+def _generator(_context: Any, _spec: Any) -> Any:
+    yield
+
+
+class _Class:
+    def __init__(self, context: Any, spec: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "thing", [None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class]
+)
 def test_what_is_not_a_filter_says_what_was_expected(thing: object) -> None:
     with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
         as_filter("mine", thing, frozenset(("options",)))
@@ -112,3 +123,10 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
         (loaded,) = load_filters([name], ("options", "owner_is_reported"))
         assert loaded.summary
         assert (folder / f"test_{name}.py").is_file()
+
+
+def test_a_need_with_a_default_is_given_what_is_there() -> None:
+    def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
+
+    assert as_filter("mine", mine, ("options",)).needs == ("options",)
+    assert as_filter("mine", mine).needs == ()

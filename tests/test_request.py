@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from nova import objects
 from nova.objects import base as nova_base
+from oslo_config import cfg
 
-from os_prefilter import Request, allocation_candidates_query, process_reqspec
-from os_prefilter.default import reset
+from os_prefilter import Request, RequestGroup, allocation_candidates_query, default, process_reqspec
 from os_prefilter.errors import MalformedRequest
 from tests.conftest import pipeline_of, spec_of
 from tests.nova_objects import nova_flavor, nova_spec
@@ -119,18 +119,43 @@ def test_malformed_image_traits_are_an_error_in_both(name: str) -> None:
             _ = Request(spec).image_traits
 
 
-def test_process_reqspec_reads_the_global_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_reqspec_reads_the_global_configuration() -> None:
     """Nova's signature, on Nova's CONF; nothing is enabled by default."""
-    from oslo_config import cfg  # noqa: PLC0415
-
-    reset()
     spec = nova_spec({"hw_vif_model": "e1000e"})
     assert process_reqspec(None, spec).requirements == ()
-    reset()
+    default.use(None)
     cfg.CONF.set_override("enabled_filters", ["image_metadata"], "prefilter")
-    try:
-        assert [item.trait for item in process_reqspec(None, spec).requirements] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
-    finally:
-        cfg.CONF.clear_override("enabled_filters", "prefilter")
-        reset()
+    assert [item.trait for item in process_reqspec(None, spec).requirements] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
     assert spec.root_required == {"COMPUTE_NET_VIF_MODEL_E1000E"}
+
+
+def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
+    default.use(pipeline_of("compute_status"))
+    spec = spec_of()
+    process_reqspec(None, spec)
+    assert spec.root_forbidden == {"COMPUTE_STATUS_DISABLED"}
+
+
+@pytest.mark.parametrize("thing", [None, {}, {"flavor": {}}])
+def test_what_is_no_request_spec_is_refused(thing: object) -> None:
+    """It would ask for nothing, and every host would do."""
+    with pytest.raises(TypeError, match="a RequestSpec-like object is needed"):
+        pipeline_of("noop").apply(thing)
+
+
+def test_the_view_cannot_be_written_to() -> None:
+    request = Request(nova_spec({}, {"resources1:VGPU": "1"}))
+    with pytest.raises(TypeError):
+        request.extra_specs["trait:OWNER_NOVA"] = "required"  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        request.flavor_groups["1"].required.add("OWNER_NOVA")  # type: ignore[attr-defined]
+    with pytest.raises(TypeError):
+        request.flavor_groups["1"].resources["VGPU"] = 2  # type: ignore[index]
+
+
+@pytest.mark.parametrize("suffix", ["root", "unsuffixed"])
+def test_a_group_cannot_have_the_name_of_a_scope(suffix: str) -> None:
+    spec = spec_of(requested_resources=[RequestGroup(suffix, {"VGPU": 1}, {"OWNER_CYBORG"})])
+    for read in (allocation_candidates_query, lambda each: Request(each).requested_groups):
+        with pytest.raises(MalformedRequest, match=f"'{suffix}' is not free to use"):
+            read(spec)

@@ -1,41 +1,47 @@
-"""Writing requirements into a RequestSpec-like object: first everything is checked, then everything is written."""
+"""Writing requirements into a RequestSpec-like object: first all is checked and prepared, then all is written."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from os_prefilter.errors import ContradictingRequirements, FilterFailed
+from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.extra_specs import trait_key
-from os_prefilter.query import stated_requirements
-from os_prefilter.request import Request, field_of
+from os_prefilter.request import Request, field_of, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.stated import written_requirements
 from os_prefilter.vocabulary import is_trait_name
 
+_Key = tuple[str, str, bool]
 
-def check(requirements: Iterable[Requirement], request_spec: Any, request: Request) -> None:
-    """Raise if the requirements contradict each other or the request.
+
+def apply_requirements(requirements: Iterable[Requirement], request_spec: Any, request: Request) -> None:
+    """Add requirements to the request spec: to its root traits, its groups, or a clone of its flavor.
+
+    What the user chose may be stored by the scheduler, so the flavor itself is never changed.
 
     :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
     :raises FilterFailed: if a filter answered with a malformed trait, or a group that the request does not have.
+    :raises UnsuitableRequestSpec: if there is no place to write them to.
     """
     requirements = tuple(requirements)
-    known: dict[tuple[str, str, bool], str] = {}
-    scopes = {item.scope for item in requirements}
-    if scopes - {ROOT}:
+    _check(requirements, request_spec, request)
+    try:
+        steps = _prepared(requirements, request_spec)
+    except Exception as error:
+        # Nova's objects raise errors of their own for fields that are not set.
+        raise UnsuitableRequestSpec(request_spec, error) from error
+    for step in steps:
+        step()
+
+
+def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request) -> None:
+    known = _known(request_spec)
+    if any(item.scope != ROOT for item in requirements):
         groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups}
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known = {
-            (item.scope, str(item.trait), item.required): item.source for item in stated_requirements(request).asked
-        }
-    params = field_of(request_spec, "request_level_params")
-    known |= {
-        (ROOT, trait, True): "the request spec's root_required" for trait in field_of(params, "root_required", ())
-    }
-    known |= {
-        (ROOT, trait, False): "the request spec's root_forbidden" for trait in field_of(params, "root_forbidden", ())
-    }
+        known |= {(item.scope, str(item.trait), item.required): item.source for item in written_requirements(request)}
     for item in requirements:
         if not is_trait_name(item.trait):
             raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))
@@ -47,25 +53,40 @@ def check(requirements: Iterable[Requirement], request_spec: Any, request: Reque
             raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
 
 
-def write(requirements: Iterable[Requirement], request_spec: Any, request: Request) -> None:
-    """Add checked requirements to the request spec: to its root traits, its groups, or a clone of its flavor.
+def _known(request_spec: Any) -> dict[_Key, str]:
+    """Return what the root must have and must not have already, with its source."""
+    params = field_of(request_spec, "request_level_params")
+    return {
+        (ROOT, trait, required): f"the request spec's {name}"
+        for required, name in ((True, "root_required"), (False, "root_forbidden"))
+        for trait in field_of(params, name, ())
+    }
 
-    What the user chose may be stored by the scheduler, so the flavor itself is never changed.
-    """
+
+def _prepared(requirements: tuple[Requirement, ...], request_spec: Any) -> list[Callable[[], object]]:
+    """Return the steps that write the requirements, none of which can fail."""
+    steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
-    groups: Mapping[str, Any] | None = None
+    groups = raw_groups(request_spec) if any(item.scope != ROOT for item in requirements) else {}
     for item in requirements:
         if item.scope == ROOT:
-            (request_spec.root_required if item.required else request_spec.root_forbidden).add(item.trait)
-            continue
-        groups = request.requested_groups if groups is None else groups
-        group = groups.get(item.scope)
-        if group is not None:
-            (group.required_traits if item.required else group.forbidden_traits).add(item.trait)
+            target = request_spec.root_required if item.required else request_spec.root_forbidden
+        elif item.scope in groups:
+            group = groups[item.scope]
+            target = group.required_traits if item.required else group.forbidden_traits
         else:
             suffix = "" if item.scope == UNSUFFIXED else item.scope
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
+            continue
+        steps.append(_addition(target, item.trait))
     if in_flavor:
         flavor = copy.deepcopy(request_spec.flavor)
         flavor.extra_specs = {**field_of(flavor, "extra_specs", {}), **in_flavor}
-        request_spec.flavor = flavor
+        # Before the others: a request spec that cannot be written to shows it here.
+        steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
+    return steps
+
+
+def _addition(target: Any, trait: str) -> Callable[[], object]:
+    add = target.add
+    return lambda: add(trait)

@@ -6,14 +6,14 @@ from os_prefilter.errors import FlavorImageConflict, UnknownValue, shown
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.vocabulary import Row, Term
+from os_prefilter.vocabulary import Row
 
 
 def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
     """Return what ``request`` asks for by ``rows``.
 
-    A value that is not in the vocabulary, or a ``CUSTOM_`` trait that no host reports, costs that one requirement and
-    no other; it becomes a note.
+    A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
+    becomes a note.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image ask for different values of one row.
@@ -27,8 +27,8 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
             term = row.values[value]
             if term.trait is None:
                 continue
-            if _is_unreported(term, options):
-                notes.append(Note(source, f"{term.trait} is not in [prefilter] reported_custom_traits: not asked for"))
+            if term.opt_in and not options.reports(term.trait):
+                notes.append(Note(source, f"{term.trait} is not in [prefilter] reported_traits: not asked for"))
             else:
                 asked.append(Requirement(term.trait, term.required, scope, source))
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
@@ -61,7 +61,3 @@ def _places(request: Request, row: Row) -> Iterable[tuple[str, str, object]]:
         yield "flavor extra spec", row.extra_spec, request.extra_spec(row.extra_spec)
     if row.image_attribute:
         yield "image field", row.image_attribute, request.image_attribute(row.image_attribute)
-
-
-def _is_unreported(term: Term, options: Options) -> bool:
-    return term.kind == "custom" and not options.reports(str(term.trait))

@@ -2,6 +2,7 @@
 
 import re
 from difflib import get_close_matches
+from math import isfinite
 from typing import Any
 
 import os_traits
@@ -10,7 +11,7 @@ from oslo_config import cfg
 from os_prefilter.errors import ConfigurationError, InvalidOption, listed, shown
 from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.options import Options, matches_any
-from os_prefilter.vocabulary import custom_traits, is_trait_name
+from os_prefilter.vocabulary import is_trait_name, opt_in_traits
 
 GROUP = "prefilter"
 
@@ -56,13 +57,14 @@ faster in a Placement whose hosts have no nested providers. Forbidden traits sta
         help="What to do with a property whose value is not in the vocabulary. Since 0.1.0.",
     ),
     cfg.ListOpt(
-        "reported_custom_traits",
+        "reported_traits",
         default=[],
         help="""
-The CUSTOM_ traits of the vocabulary that hosts report, by name or with ``*`` (``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for
-all). Only these are asked for, because a trait that no host reports excludes every host. A pattern that matches nothing
-in ``os-prefilter vocabulary list`` stops the service. The filter ``hpet`` needs no entry: enabling it is the statement.
-Since 0.1.0.
+Traits that hosts report although no virt driver of Nova does so by itself: the CUSTOM_ traits of the vocabulary, and
+those standard ones that ``os-prefilter vocabulary list`` marks "if reported". By name or with ``*``
+(``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for all). Only these are asked for, because a trait that no host reports excludes
+every host. A pattern that matches none of them stops the service. The filter ``hpet`` needs no entry: enabling it is
+the statement. Since 0.1.0.
 """,
     ),
     cfg.FloatOpt(
@@ -132,10 +134,12 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     :raises InvalidOption: for a value that oslo.config cannot check by itself.
     """
     group: Any = conf[GROUP]
+    if not isfinite(group.facts_interval):
+        raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds.")
     options = Options(
         mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
         reject_unknown_values=group.unknown_values == "reject",
-        reported_custom_traits=tuple(group.reported_custom_traits),
+        reported_traits=tuple(group.reported_traits),
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),
         owned_resource_classes=tuple(group.owned_resource_classes),
@@ -151,14 +155,14 @@ def refused(error: cfg.Error) -> ConfigurationError:
 
 
 def _check(options: Options) -> None:
-    known = custom_traits()
-    for pattern in options.reported_custom_traits:
+    known = opt_in_traits()
+    for pattern in options.reported_traits:
         if not any(matches_any(trait, (pattern,)) for trait in known):
             close = get_close_matches(pattern, known, cutoff=0.5)
             raise InvalidOption(
-                "reported_custom_traits",
-                f"{shown(pattern)} matches no CUSTOM_ trait of the vocabulary. Close to it: {listed(close)}; "
-                "'os-prefilter vocabulary list' has all.",
+                "reported_traits",
+                f"{shown(pattern)} matches no trait that is asked for only if hosts report it. Close to it: "
+                f"{listed(close)}; 'os-prefilter vocabulary list' has all.",
             )
     for option, traits in (
         ("owner_trait", (options.owner_trait,)),

@@ -15,7 +15,8 @@ def process_reqspec(context: Any, request_spec: Any) -> Decision:
     """Run the filters that oslo.config's ``CONF`` enables on ``request_spec``, which is changed in place.
 
     It has the signature of Nova's function of that name. The filters are loaded at the first call; a service that wants
-    a wrong configuration to stop it at start, or that provides facts, calls ``Pipeline.from_conf(CONF)`` itself.
+    a wrong configuration to stop it at start, or that provides facts, calls ``Pipeline.from_conf(CONF)`` itself, and
+    may hand the pipeline to :func:`os_prefilter.default.use`.
 
     :raises ConfigurationError: at the first call, if the configuration cannot be served.
     :raises RequestRejected: if the request cannot be scheduled as it was asked.
@@ -33,8 +34,11 @@ def _default() -> Pipeline:
     return _pipeline
 
 
-def reset() -> None:
-    """Forget the default pipeline, so that the next call loads it from ``CONF`` again."""
+def use(pipeline: Pipeline | None) -> None:
+    """Let ``process_reqspec`` run this pipeline, of a service that provides facts or has no ``CONF``.
+
+    None lets the next call load it from ``CONF`` again.
+    """
     global _pipeline  # noqa: PLW0603
     with _lock:
-        _pipeline = None
+        _pipeline = pipeline

@@ -17,6 +17,7 @@
     |   |-- RejectedByFilter            a Nova-style filter said no
     |   `-- MalformedRequest            a trait name, amount or suffix that Placement cannot take
     |-- FilterFailed                    a filter raised something of its own
+    |-- UnsuitableRequestSpec           the object has no place for what a filter requires
     |-- DocumentError                   a file cannot be read or does not say what it should
     `-- PlacementError
         |-- PlacementUnavailable        no answer, or a server error
@@ -32,16 +33,21 @@ from collections.abc import Iterable, Sequence
 _SHOWN_LENGTH = 80
 
 
-def shown(value: object) -> str:
-    """Return a value for a message: quoted, on one line, ASCII only, cut after 80 characters."""
+def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
+    """Return a value for a message: quoted, on one line, ASCII only, cut after ``length`` characters."""
     if isinstance(value, str):
         # Cut first: the value may be megabytes long.
-        text = ascii(value[: _SHOWN_LENGTH + 1])
+        text = ascii(value[: length + 1])
     elif isinstance(value, (bool, int, float, type(None))):
         text = ascii(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"  # noqa: PLR2004
     else:
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."
+    return text if len(text) <= length else text[:length] + "..."
+
+
+def one_line(text: str) -> str:
+    """Return text of somebody else's as one printable line: as it is, or escaped where that is not one."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def listed(names: Iterable[str]) -> str:
@@ -178,8 +184,19 @@ class FilterFailed(PrefilterError):
     def __init__(self, name: str, cause: BaseException) -> None:
         self.name = name
         super().__init__(
-            f"The request filter {name!r} failed with {type(cause).__name__}: {shown(str(cause))}. The request was not "
-            "changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
+            f"The request filter {name!r} failed with {type(cause).__name__}: {shown(str(cause), 300)}. The request was "
+            "not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
+        )
+
+
+class UnsuitableRequestSpec(PrefilterError):
+    """A RequestSpec-like object has no place for what filters require; it is unchanged. The cause is chained."""
+
+    def __init__(self, request_spec: object, cause: BaseException) -> None:
+        super().__init__(
+            f"Requirements cannot be written into a {type(request_spec).__name__}: {type(cause).__name__}: "
+            f"{shown(str(cause))}. It needs the sets root_required and root_forbidden, a flavor, and sets of traits in "
+            "its requested_resources, as Nova's RequestSpec has them."
         )
 
 

@@ -1,13 +1,15 @@
 """The Placement part of a flavor's extra specs: ``resources$S:CLASS``, ``trait$S:NAME`` and ``group_policy``.
 
 Parsed as Nova does it (``nova/scheduler/utils.py``, ``ResourceRequest``): what is not well-formed is left out with a
-warning, except that a malformed trait name is an error, because it could smuggle other parameters into the query.
+warning. Two things are errors instead. A malformed trait name could smuggle other parameters into the query; and an
+amount that Placement cannot store must not become a request for nothing.
 """
 
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import os_resource_classes
 
@@ -19,63 +21,81 @@ LOG = logging.getLogger(__name__)
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-# The largest amount that Placement can store: INTEGER of its database.
-_LARGEST_AMOUNT = 2**31 - 1
+LARGEST_AMOUNT = 2**31 - 1
+"""The largest amount of a resource: INTEGER in Placement's database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One request group as filters may see it."""
+
+    resources: Mapping[str, int]
+    required: frozenset[str]
+    forbidden: frozenset[str]
 
 
 @dataclass(slots=True)
-class FlavorGroup:
-    """One request group as the flavor's extra specs describe it."""
-
+class _Parts:
     resources: dict[str, int] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
 
 
-def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, FlavorGroup]:
+def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
     """Return the request groups of a flavor by suffix; the unsuffixed one under ``""``.
 
-    :raises MalformedRequest: for a trait name that Placement could not have.
+    :raises MalformedRequest: for a trait name that Placement could not have, or an amount that it could not store.
     """
-    groups: dict[str, FlavorGroup] = {}
+    groups: dict[str, _Parts] = {}
     for key, value in extra_specs.items():
         # Nearly all keys are hw:..., os:...: tell them apart before the regular expression does.
-        if not key.startswith(("resources", "trait")):
+        if not isinstance(key, str) or not key.startswith(("resources", "trait")):
             continue
         match = _KEY.fullmatch(key)
         if match:
             kind, suffix, name = match.groups()
-            group = groups.setdefault(suffix or "", FlavorGroup())
+            parts = groups.setdefault(suffix or "", _Parts())
             if kind == "resources":
-                _add_resource(group, key, name, value)
+                _add_resource(parts, key, name, value)
             else:
-                _add_trait(group, key, name, value)
-    return groups
+                _add_trait(parts, key, name, value)
+    return {
+        suffix: Group(MappingProxyType(parts.resources), frozenset(parts.required), frozenset(parts.forbidden))
+        for suffix, parts in groups.items()
+    }
 
 
-def _add_resource(group: FlavorGroup, key: str, name: str, value: object) -> None:
-    if name not in _STANDARD_CLASSES and not _CUSTOM_CLASS.fullmatch(name):
+def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
+    if not is_resource_class(name):
         LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", shown(key))
         return
     amount = resource_amount(value)
-    if amount is None:
+    if amount is None or amount < 0:
         LOG.warning(
             "The extra spec %s=%s is left out, as Nova does: the amount is not a whole number of at least 0.",
             shown(key),
             shown(value),
         )
         return
-    group.resources[name] = amount
+    if amount > LARGEST_AMOUNT:
+        raise MalformedRequest(f"flavor extra spec {shown(key)}", value, f"an amount of at most {LARGEST_AMOUNT}")
+    parts.resources[name] = amount
 
 
 def resource_amount(value: object) -> int | None:
-    """Return an amount of a resource as a whole number, None if it is not one that Placement can take."""
+    """Return what Nova's ``int()`` makes of an amount, of any size and sign; None if it makes nothing of it."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
-    if isinstance(value, str) and (len(value) > 20 or not value.strip().isdecimal()):  # noqa: PLR2004
+    if isinstance(value, str) and len(value) > _LONGEST_AMOUNT:
+        # Not parsed: Python refuses thousands of digits, and it is too large or no number either way.
+        return LARGEST_AMOUNT + 1 if value.strip().isdecimal() else None
+    try:
+        return int(value)
+    except ValueError:
         return None
-    amount = int(value)
-    return amount if 0 <= amount <= _LARGEST_AMOUNT else None
+
+
+_LONGEST_AMOUNT = 64
 
 
 def is_resource_class(name: object) -> bool:
@@ -83,13 +103,13 @@ def is_resource_class(name: object) -> bool:
     return isinstance(name, str) and (name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name)))
 
 
-def _add_trait(group: FlavorGroup, key: str, name: str, value: object) -> None:
+def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
     if not is_trait_name(name):
         raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
     if value == "required":
-        group.required.add(name)
+        parts.required.add(name)
     elif value == "forbidden":
-        group.forbidden.add(name)
+        parts.forbidden.add(name)
     else:
         LOG.warning(
             "The extra spec %s=%s is left out, as Nova does: it must be required or forbidden.",

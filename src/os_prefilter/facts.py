@@ -4,6 +4,7 @@ Asking can mean a query to every cell's database, so it never happens per reques
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,15 +28,24 @@ class Fact:
         self._interval = interval
         self._value = unknown
         self._next = float("-inf")
+        self._asked_once = False
         self._failing = False
+        self._asking = threading.Lock()
 
     def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
-        """Return the value, at most ``interval`` seconds old."""
-        moment = now()
-        if moment >= self._next:
-            # Set first: other threads go on with the old value meanwhile, and a failure is not asked again at once.
-            self._next = moment + self._interval
-            self._refresh(context)
+        """Return the value, at most ``interval`` seconds old.
+
+        One thread asks; the others go on with the old value meanwhile, or wait if there never was one.
+        """
+        if now() >= self._next and self._asking.acquire(blocking=not self._asked_once):
+            try:
+                # Another thread may have asked while this one waited.
+                if now() >= self._next:
+                    self._refresh(context)
+                    self._next = now() + self._interval
+                    self._asked_once = True
+            finally:
+                self._asking.release()
         return self._value
 
     def _refresh(self, context: Any) -> None:

@@ -1,18 +1,19 @@
 """Filters written the Nova way: ``f(context, request_spec) -> bool``, which change the request spec themselves.
 
 They run on the real object, because what else they change (aggregates, destinations) must reach the scheduler too. What
-they did to traits and aggregates is found by comparing before and after. Their return value is ignored: in Nova, False
-means disabled, not asked, or failed.
+they did to traits and aggregates is found by comparing before and after. Whether they return True or False says
+nothing: in Nova, False means disabled, not asked, or failed.
 """
 
 import copy
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.errors import RejectedByFilter
-from os_prefilter.query import stated_requirements
+from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.request import Request, field_of
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
+from os_prefilter.stated import written_requirements
 from os_prefilter.vocabulary import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
@@ -27,12 +28,17 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
     """
     traits, aggregates = _traits(request_spec), _aggregates(request_spec)
     try:
-        function(context, request_spec)
+        answer = function(context, request_spec)
     except Exception as error:
         # By name: this library does not import Nova.
         if any(each.__name__ == "RequestFilterFailed" for each in type(error).__mro__):
             raise RejectedByFilter(name, str(error)) from error
         raise
+    if isinstance(answer, Requirements) or inspect.isawaitable(answer):
+        raise TypeError(
+            "it takes two positional parameters, so it is called the Nova way, but answers with a "
+            f"{type(answer).__name__}; options and facts are keyword-only parameters"
+        )
     traits_now, aggregates_now = _traits(request_spec), _aggregates(request_spec)
     asked = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
@@ -44,11 +50,17 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
 
 
 class Snapshot:
-    """The state of a request spec, to go back to when a later filter fails."""
+    """The state of a request spec, to go back to when a filter fails.
+
+    The request spec itself gets its state back; its parts, such as the flavor, are then copies of what they were.
+    """
 
     def __init__(self, request_spec: Any) -> None:
+        try:
+            self._state = vars(copy.deepcopy(request_spec))
+        except TypeError as error:
+            raise UnsuitableRequestSpec(request_spec, error) from error
         self._request_spec = request_spec
-        self._state = vars(copy.deepcopy(request_spec))
 
     def restore(self) -> None:
         """Give the request spec the state that it had."""
@@ -59,11 +71,11 @@ class Snapshot:
 
 def _traits(request_spec: Any) -> set[tuple[str, str, bool]]:
     params = field_of(request_spec, "request_level_params")
-    stated = stated_requirements(Request(request_spec)).asked
+    written = written_requirements(Request(request_spec))
     return (
         {(ROOT, trait, True) for trait in field_of(params, "root_required", ())}
         | {(ROOT, trait, False) for trait in field_of(params, "root_forbidden", ())}
-        | {(item.scope, str(item.trait), item.required) for item in stated}
+        | {(item.scope, str(item.trait), item.required) for item in written}
     )
 
 

@@ -12,7 +12,7 @@ class Options:
 
     mirror_to_unsuffixed: bool = False
     reject_unknown_values: bool = False
-    reported_custom_traits: tuple[str, ...] = ()
+    reported_traits: tuple[str, ...] = ()
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
     owned_resource_classes: tuple[str, ...] = (
@@ -24,9 +24,9 @@ class Options:
         "CUSTOM_PCI_*",
     )
 
-    def reports(self, custom_trait: str) -> bool:
-        """Whether hosts report this ``CUSTOM_`` trait, so that it may be asked for."""
-        return matches_any(custom_trait, self.reported_custom_traits)
+    def reports(self, trait: str) -> bool:
+        """Whether hosts report this trait, which no driver of Nova reports by itself, so that it may be asked for."""
+        return matches_any(trait, self.reported_traits)
 
     def owns(self, resource_class: str) -> bool:
         """Whether the owning service creates the providers of that resource class."""

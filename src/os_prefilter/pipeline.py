@@ -15,11 +15,14 @@ from os_prefilter.errors import FilterFailed, PrefilterError
 from os_prefilter.facts import Ask, Fact
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, load_filters
-from os_prefilter.query import unsuffixed_resources
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.stated import unsuffixed_resources
 
 LOG = logging.getLogger(__name__)
+
+# Seconds, without a configuration.
+_FACTS_INTERVAL = 60.0
 
 # Resource classes that the root provider of a host has, whatever its virt driver.
 _ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
@@ -88,12 +91,15 @@ class Pipeline:
         return cls(load_filters(names, {"options", *known}), options, known)
 
     @classmethod
-    def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Fact] | None = None) -> Self:
+    def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Ask] | None = None) -> Self:
         """Load the filters of these names, without oslo.config.
 
+        :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is
+            asked for again after 60 seconds.
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
-        return cls(load_filters(names, {"options", *(facts or {})}), options, facts)
+        known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
+        return cls(load_filters(names, {"options", *known}), options, known)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
@@ -145,7 +151,7 @@ class Pipeline:
             raise
         except Exception as error:
             raise FilterFailed(each.name, error) from error
-        if not isinstance(answer, Requirements):
+        if not isinstance(answer, Requirements) or not all(map(_is_requirement, answer.asked)):
             raise FilterFailed(each.name, TypeError(f"it answered with a {type(answer).__name__}, not Requirements"))
         return answer
 
@@ -164,8 +170,11 @@ class Pipeline:
     @staticmethod
     def _write(requirements: list[Requirement], request_spec: Any, request: Request) -> None:
         if requirements:
-            application.check(requirements, request_spec, request)
-            application.write(requirements, request_spec, request)
+            application.apply_requirements(requirements, request_spec, request)
+
+
+def _is_requirement(item: object) -> bool:
+    return isinstance(item, Requirement) and isinstance(item.required, bool)
 
 
 def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, Fact]:
@@ -183,7 +192,7 @@ def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, F
 
 
 def _log(decision: Decision) -> None:
-    warnings = [f"{note.source}: {note.reason}" for note in decision.notes if note.warn]
+    warnings = [str(note) for note in decision.notes if note.warn]
     if warnings:
         LOG.warning("Part of a request was not asked for: %s", "; ".join(dict.fromkeys(warnings)))
     if LOG.isEnabledFor(logging.DEBUG):

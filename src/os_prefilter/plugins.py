@@ -5,7 +5,7 @@ who enabled a filter must not get a scheduler without it. So each of these stops
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
@@ -58,39 +58,45 @@ def installed_filters() -> dict[str, str]:
     return {point.name: point.value for point in sorted(entry_points, key=lambda point: point.name)}
 
 
-def load_filters(names: Sequence[str], provided: Iterable[str] = ()) -> tuple[LoadedFilter, ...]:
+def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) -> tuple[LoadedFilter, ...]:
     """Import the filters of these names, in this order.
 
-    :param provided: the needs that can be met: ``options`` and the names of facts.
+    :param provided: the needs that can be met: ``options`` and the names of facts; None if that does not matter.
     :raises ConfigurationError: if one is missing, offered twice, named twice, does not import, is not a filter, or
         needs what nobody provides.
     """
     for name in names:
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    provided = frozenset(provided)
     return tuple(as_filter(name, _import(name), provided) for name in names)
 
 
-def as_filter(name: str, function: object, provided: frozenset[str] = frozenset()) -> LoadedFilter:
+def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
     """Return ``function`` as a filter of that name, after a look at its signature.
+
+    :param provided: the needs that can be met; None if that does not matter.
 
     :raises InvalidFilter: if it cannot be called as a filter.
     :raises MissingFact: if it needs what is not ``provided``.
     """
-    if not callable(function):
+    if not callable(function) or inspect.isclass(function):
         raise InvalidFilter(name, _EXPECTED, f"a {type(function).__name__}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        # Calling one would run nothing of it.
+        raise InvalidFilter(name, _EXPECTED, "a coroutine or generator function")
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise InvalidFilter(name, _EXPECTED, f"no signature ({error})") from error
     positional = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
-    needs = tuple(each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.default is each.empty)
+    keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+    # One with a default is given what is there, and keeps its default otherwise.
+    needs = tuple(each.name for each in keywords if each.default is each.empty or each.name in (provided or ()))
     nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
     if len(positional) != 1 and not nova_style:
         raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
     for need in needs:
-        if need not in provided:
+        if provided is not None and need not in provided:
             raise MissingFact(name, need, _ADVICE.get(need, _GENERAL_ADVICE))
     return LoadedFilter(name, function, needs, nova_style)
 

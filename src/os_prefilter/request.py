@@ -5,10 +5,11 @@ difference. It never writes, and never makes Nova's objects load a field lazily.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
-from os_prefilter.errors import MalformedRequest
-from os_prefilter.extra_specs import FlavorGroup, flavor_groups
+from os_prefilter.errors import MalformedRequest, shown
+from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary import ROWS, is_trait_name
 
@@ -35,14 +36,21 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 class Request:
     """What was asked for, as filters may see it. Not to be kept longer than the call."""
 
-    __slots__ = ("_extra_specs", "_flavor_groups", "_image", "_property", "_spec")
+    __slots__ = ("_extra_specs", "_flavor_groups", "_image", "_property", "_requested_groups", "_spec")
 
     def __init__(self, request_spec: Any) -> None:
+        if request_spec is None or isinstance(request_spec, Mapping):
+            # It would ask for nothing, and every host would do.
+            raise TypeError(
+                f"a RequestSpec-like object is needed, not {shown(request_spec)}; see os_prefilter.documents"
+            )
         self._spec = request_spec
         self._image = field_of(request_spec, "image")
         self._property = _property_getter(field_of(self._image, "properties"))
-        self._extra_specs: Mapping[str, object] = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
-        self._flavor_groups: dict[str, FlavorGroup] | None = None
+        extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
+        self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
+        self._flavor_groups: Mapping[str, Group] | None = None
+        self._requested_groups: Mapping[str, Group] | None = None
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -83,30 +91,28 @@ class Request:
         return tuple(sorted(set(traits)))
 
     @property
-    def flavor_groups(self) -> Mapping[str, FlavorGroup]:
-        """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``."""
+    def flavor_groups(self) -> Mapping[str, Group]:
+        """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``.
+
+        :raises MalformedRequest: for a malformed trait, an amount out of range, or a suffix that is reserved.
+        """
         if self._flavor_groups is None:
             groups = flavor_groups(self._extra_specs)
-            for reserved in {ROOT, UNSUFFIXED} & groups.keys():
-                raise MalformedRequest(
-                    "flavor extra specs: the group suffix", reserved, "free: the name has a meaning here"
-                )
-            self._flavor_groups = groups
+            for suffix in groups:
+                _check_suffix("flavor extra specs: the group suffix", suffix)
+            self._flavor_groups = MappingProxyType(groups)
         return self._flavor_groups
 
     @property
-    def requested_groups(self) -> Mapping[str, Any]:
-        """The request groups that ports, device profiles and PCI devices brought, by suffix. Read only.
+    def requested_groups(self) -> Mapping[str, Group]:
+        """The request groups that ports, device profiles and PCI devices brought, by suffix.
 
-        :raises MalformedRequest: if two have one suffix.
+        :raises MalformedRequest: if two have one suffix, or for a reserved one, or a malformed trait.
         """
-        groups: dict[str, Any] = {}
-        for group in field_of(self._spec, "requested_resources", ()):
-            suffix = field_of(group, "requester_id")
-            if suffix in groups:
-                raise MalformedRequest("requested_resources: the requester_id", suffix, "unique")
-            groups[suffix] = group
-        return groups
+        if self._requested_groups is None:
+            groups = {suffix: _as_group(suffix, group) for suffix, group in raw_groups(self._spec).items()}
+            self._requested_groups = MappingProxyType(groups)
+        return self._requested_groups
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
@@ -121,6 +127,35 @@ class Request:
             # 1 is InstancePCIRequest.NEUTRON_PORT; the others are flavor aliases.
             if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != 1
         )
+
+
+def raw_groups(request_spec: Any) -> dict[str, Any]:
+    """Return the groups in ``requested_resources`` themselves, by suffix: for those who write into them.
+
+    :raises MalformedRequest: if two have one suffix, or for a suffix that has a meaning here.
+    """
+    groups: dict[str, Any] = {}
+    for group in field_of(request_spec, "requested_resources", ()):
+        suffix = field_of(group, "requester_id")
+        if suffix in groups:
+            raise MalformedRequest("requested_resources: the requester_id", suffix, "unique")
+        _check_suffix("requested_resources: the requester_id", suffix)
+        groups[suffix] = group
+    return groups
+
+
+def _check_suffix(source: str, suffix: object) -> None:
+    if suffix in (ROOT, UNSUFFIXED):
+        raise MalformedRequest(source, suffix, "free to use: it names a scope here")
+
+
+def _as_group(suffix: str, group: Any) -> Group:
+    required, forbidden = field_of(group, "required_traits", ()), field_of(group, "forbidden_traits", ())
+    for trait in (*required, *forbidden):
+        if not is_trait_name(trait):
+            raise MalformedRequest(f"request group {shown(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
+    resources = MappingProxyType(field_of(group, "resources", {}))
+    return Group(resources, frozenset(required), frozenset(forbidden))
 
 
 def _property_getter(properties: Any) -> Callable[[str], object]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from os_prefilter.errors import one_line
 from os_prefilter.vocabulary import Trait, trait_named
 
 ROOT: Final = "root"
@@ -27,7 +28,7 @@ class Requirement(NamedTuple):
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"
-        return f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})"
+        return one_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
 
 
 class Note(NamedTuple):
@@ -37,6 +38,9 @@ class Note(NamedTuple):
     reason: str
     warn: bool = False
     """Whether the operator should see it in the log: a value that nobody knows."""
+
+    def __str__(self) -> str:
+        return one_line(f"{self.source}: {self.reason}")
 
 
 @dataclass(frozen=True, slots=True)

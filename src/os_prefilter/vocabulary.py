@@ -9,7 +9,7 @@ Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/networ
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NewType
 
@@ -30,12 +30,14 @@ class Term:
     """What one value of a row asks of a host.
 
     ``trait`` is None where the value asks for nothing that a trait could say; ``reason`` then says why. ``required`` is
-    False where hosts that *have* the trait are the wrong ones.
+    False where hosts that *have* the trait are the wrong ones. ``unknown_to_nova`` is True for a standard trait that no
+    virt driver of Nova 34 answers for.
     """
 
     trait: Trait | None
     required: bool = True
     reason: str = ""
+    unknown_to_nova: bool = False
 
     @property
     def kind(self) -> str:
@@ -43,6 +45,11 @@ class Term:
         if self.trait is None:
             return "none"
         return "custom" if self.trait.startswith(CUSTOM_PREFIX) else "standard"
+
+    @property
+    def opt_in(self) -> bool:
+        """Whether hosts report the trait only where somebody makes them: Nova's own virt drivers do not."""
+        return self.unknown_to_nova or self.kind == "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,10 @@ def _terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
     return {value: Term(Trait(f"{prefix}_{suffix}")) for value, suffix in suffixes.items()}
 
 
+def _unknown_to_nova(terms: dict[str, Term]) -> dict[str, Term]:
+    return {value: replace(term, unknown_to_nova=True) for value, term in terms.items()}
+
+
 def _nothing(reason: str) -> Term:
     return Term(None, reason=reason)
 
@@ -189,9 +200,11 @@ ROWS: tuple[Row, ...] = (
     Row("rescue_bus", _BUSES, image_property="hw_rescue_bus"),
     Row("floppy_bus", _BUSES, image_property="hw_floppy_bus"),
     Row(
-        # i686 asks for an x86_64 host, see the ADR "What i686 and qemu ask for"; os-traits calls armv7l ARMV7.
+        # i686 asks for an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
         "architecture",
-        _terms("HW_ARCH", _ARCHITECTURES, i686="X86_64", armv7l="ARMV7"),
+        # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
+        _terms("HW_ARCH", _ARCHITECTURES, i686="X86_64")
+        | _unknown_to_nova(_terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
         image_property="hw_architecture",
         legacy_names=("architecture",),
         legacy_values=_ARCHITECTURE_ALIASES,
@@ -219,12 +232,16 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "usb_model",
-        _terms("COMPUTE_USB_MODEL", "nec-xhci qemu-xhci")
+        _unknown_to_nova(_terms("COMPUTE_USB_MODEL", "nec-xhci qemu-xhci"))
         | {"none": _nothing("every host can leave the USB controller out")},
         image_property="hw_usb_model",
         extra_spec="hw:usb_model",
     ),
-    Row("firmware_type", _terms("COMPUTE_FIRMWARE", "bios uefi"), image_property="hw_firmware_type"),
+    Row(
+        "firmware_type",
+        _unknown_to_nova(_terms("COMPUTE_FIRMWARE", "bios uefi")),
+        image_property="hw_firmware_type",
+    ),
     Row(
         # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (same ADR).
         "hypervisor_type",
@@ -384,6 +401,6 @@ def rows_asked_by(name: str) -> tuple[Row, ...]:
     return tuple(row for row in ROWS if name in row.asked_by)
 
 
-def custom_traits(rows: Iterable[Row] = ROWS) -> frozenset[Trait]:
-    """Return the ``CUSTOM_`` traits of ``rows``: those that Placement has only once somebody created them."""
-    return frozenset(term.trait for row in rows for term in row.values.values() if term.trait and term.kind == "custom")
+def opt_in_traits(rows: Iterable[Row] = ROWS) -> frozenset[Trait]:
+    """Return the traits of ``rows`` that no driver of Nova reports by itself: all ``CUSTOM_``, and a few others."""
+    return frozenset(term.trait for row in rows for term in row.values.values() if term.trait and term.opt_in)

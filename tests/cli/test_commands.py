@@ -57,7 +57,7 @@ def test_candidates_shows_the_query_and_the_count(capsys: Capture) -> None:
     out, err = capsys.readouterr()
     assert out == "arm-1\n"
     assert err == (
-        "GET /allocation_candidates?limit=1000&resources=DISK_GB:20,MEMORY_MB:2048,VCPU:2"
+        "GET /allocation_candidates?resources=DISK_GB:20,MEMORY_MB:2048,VCPU:2"
         "&root_required=COMPUTE_FIRMWARE_UEFI,HW_ARCH_AARCH64\n"
         "1 of 11 hosts remain.\n"
     )
@@ -140,6 +140,13 @@ _WRONG = [
     ("explain --flavor {tmp}", "this is a directory"),
     ("explain --flavor {tmp}/broken", "broken: line 1, column 2: not JSON"),
     ("explain --request-spec {tmp}/empty", "empty: no flavor in it"),
+    ("explain --image {tmp}/flavor", "flavor: this is no image"),
+    ("explain --flavor {tmp}/empty", "empty: this is no flavor"),
+    ("explain --request-spec {tmp}/evil", "is not free to use"),
+    ("candidates --property os_secure_boot=requird", "unknown value 'requird'"),
+    ("candidates --extra-spec resources:VGPU=99999999999", "an amount of at most"),
+    ("explain --example intel-nic --config-file {tmp}", "directory"),
+    ("explain --example intel-nic --config-file {tmp}/binary", "binary"),
     ("explain --example intel-nic --filter nosuch", "names 'nosuch', which no installed package offers"),
     ("explain --example intel-nic --filter hpet --filter hpet", "'hpet' is named twice"),
     ("explain --example intel-nic --config-file {tmp}/none", "none"),
@@ -161,6 +168,10 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
     (tmp_path / "broken").write_text("{x")
     (tmp_path / "empty").write_text("{}")
     (tmp_path / "wrong").write_text("[prefilter]\nunknown_values = perhaps\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe[")
+    (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "properties": {}}')
+    group = {"requester_id": "root", "resources": {"VGPU": 1}}
+    (tmp_path / "evil").write_text(json.dumps({"flavor": {}, "requested_resources": [group]}))
     assert main(command.replace("{tmp}", str(tmp_path)).split()) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -168,6 +179,56 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
     assert len(err.splitlines()) == 1
 
 
-def test_no_argument_prints_the_help(capsys: Capture) -> None:
-    assert main([]) == 0
+@pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-v"], ["-q"]])
+def test_no_command_prints_the_help(argv: list[str], capsys: Capture) -> None:
+    assert main(argv) == 0
     assert "Commands:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("argv", [["explian"], ["candidates", "--bogus"], ["explain", "-f", "nosuch"], ["filter"]])
+def test_usage_errors_are_not_no_host(argv: list[str], capsys: Capture) -> None:
+    """Exit code 2 means that no host remains, and nothing else."""
+    assert main(argv) == 1
+    assert "".join(capsys.readouterr())
+
+
+def test_more_candidates_than_a_page_are_all_shown(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        yaml.safe_dump(
+            {"hosts": {f"host-{number}": {"resources": {"VCPU": 4, "MEMORY_MB": 4096}} for number in range(1100)}}
+        )
+    )
+    assert main(["candidates", "--property", "x=y", "--filter", "noop", "--hosts", str(path), "-f", "value"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1100
+    assert "1100 of 1100 hosts remain" in err
+
+
+def test_demo_runs_on_a_fleet_of_ones_own(capsys: Capture, tmp_path: Path) -> None:
+    """Also where a bundled request asks for a resource class that the fleet does not have."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(
+        "hosts: {my-host: {resources: {VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}, traits: [COMPUTE_IMAGE_TYPE_QCOW2]}}"
+    )
+    rows = {row["Request"]["name"]: row for row in _json(capsys, "demo", "--hosts", str(path))}
+    assert rows["metal-threads"]["Hosts that remain"] == []
+    assert rows["new-nic"]["Without filters, also"] == ["my-host"]
+
+
+def test_a_host_that_shares_its_disk_is_a_host_as_well(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    amounts = {"VCPU": 8, "MEMORY_MB": 8192}
+    hosts = {
+        "sharing": {
+            "resources": {**amounts, "DISK_GB": 100},
+            "traits": ["MISC_SHARES_VIA_AGGREGATE"],
+            "aggregates": ["a"],
+        },
+        "borrowing": {"resources": amounts, "aggregates": ["a"]},
+        "disks": {"resources": {"DISK_GB": 100}, "traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": ["a"]},
+    }
+    path.write_text(yaml.safe_dump({"hosts": hosts}))
+    (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "disk": 1}')
+    found = _json(capsys, "candidates", "--flavor", str(tmp_path / "flavor"), "--filter", "noop", "--hosts", str(path))
+    assert [row["Host"] for row in found] == ["borrowing", "sharing"]

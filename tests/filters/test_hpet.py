@@ -33,8 +33,8 @@ _ASKED = [(HPET, True, "root")]
 def test_what_asks_for_the_timer(
     properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
 ) -> None:
-    """Also without the trait in reported_custom_traits: enabling the filter is the statement."""
-    assert asked_by("hpet", spec_of(properties, extra_specs), reported_custom_traits=[]) == expected
+    """Also without the trait in reported_traits: enabling the filter is the statement."""
+    assert asked_by("hpet", spec_of(properties, extra_specs), reported_traits=[]) == expected
 
 
 @pytest.mark.parametrize(

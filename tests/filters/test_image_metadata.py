@@ -125,9 +125,18 @@ def test_flavor_and_image_that_agree_ask_once() -> None:
 )
 def test_custom_traits_are_asked_for_only_where_hosts_report_them(reported: list[str], expected: list[str]) -> None:
     spec = spec_of({"img_hv_type": "qemu", "hw_vm_mode": "hvm"})
-    decision = pipeline_of("image_metadata", reported_custom_traits=reported).apply(spec)
+    decision = pipeline_of("image_metadata", reported_traits=reported).apply(spec)
     assert [item.trait for item in decision.requirements] == expected
     assert len(decision.notes) == 2 - len(expected)
+
+
+@pytest.mark.parametrize(
+    "properties", [{"hw_firmware_type": "uefi"}, {"hw_usb_model": "qemu-xhci"}, {"hw_architecture": "armv7l"}]
+)
+def test_an_unmodified_nova_loses_no_host(properties: dict[str, object]) -> None:
+    """No driver of Nova reports these standard traits: they are asked for only where the operator says so."""
+    assert asked_by("image_metadata", spec_of(properties), reported_traits=[]) == []
+    assert len(asked_by("image_metadata", spec_of(properties), reported_traits=["COMPUTE_*", "HW_ARCH_*"])) == 1
 
 
 def test_i686_is_not_kept_from_x86_64_nor_qemu_from_kvm(hosts: Callable[..., tuple[str, ...]]) -> None:

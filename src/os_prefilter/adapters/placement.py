@@ -64,12 +64,7 @@ class PlacementClient:
         answer = self.request("GET", f"/allocation_candidates?{query}")
         try:
             used = [frozenset(request["allocations"]) for request in answer["allocation_requests"]]
-            summaries = answer["provider_summaries"]
-            roots = {rp: s["root_provider_uuid"] for rp, s in summaries.items() if _SHARING not in s["traits"]}
-            by_root: dict[str, set[str]] = {}
-            for providers in used:
-                for root in {roots[rp] for rp in providers if rp in roots}:
-                    by_root.setdefault(root, set()).update(rp for rp in providers if roots.get(rp, root) == root)
+            by_root = _by_host(used, answer["provider_summaries"])
         except (KeyError, TypeError, AttributeError) as error:
             raise PlacementUnavailable(what, _unexpected(error)) from error
         names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
@@ -149,6 +144,20 @@ class PlacementClient:
                 raise PlacementUnavailable("GET /resource_providers", _unexpected(error)) from error
         # A provider deleted between the two requests has no name any more.
         return {rp: self._names.get(rp, rp) for rp in uuids}
+
+
+def _by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return the providers that candidates take resources from, by the root provider of the host.
+
+    Where a candidate takes something from several trees, those that share their resources are not the host.
+    """
+    by_root: dict[str, set[str]] = {}
+    for providers in used:
+        roots = {summaries[rp]["root_provider_uuid"] for rp in providers}
+        own = roots if len(roots) == 1 else {root for root in roots if _SHARING not in summaries[root]["traits"]}
+        for root in own:
+            by_root.setdefault(root, set()).update(providers)
+    return by_root
 
 
 def _refusal(what: str, status: int, detail: str) -> UnknownTraits | PlacementRefused:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import os_traits
 from oslo_config import cfg
 
 from os_prefilter.conf import GROUP, register_opts
@@ -16,7 +15,7 @@ from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.plugins import installed_filters
 from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.vocabulary import custom_traits
+from os_prefilter.vocabulary import opt_in_traits
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -50,8 +49,8 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a request filter to run (repeatable, in this order); default: those that --config-file enables, "
-        "else all that come with the library",
+        help="a request filter to run (comma-separated or repeated, in this order); default: those that --config-file "
+        "enables, else all that are installed",
     )
     group.add_argument(
         "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
@@ -66,10 +65,13 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
     """
     spec = _base_request(arguments)
     if arguments.image:
-        image = image_from(read_json(arguments.image), arguments.image)
-        spec = replace(spec, image=image)
+        document = _of_kind(
+            read_json(arguments.image), arguments.image, "image", ("disk_format", "properties"), ("ram", "vcpus")
+        )
+        spec = replace(spec, image=image_from(document, arguments.image))
     if arguments.flavor:
-        spec = replace(spec, flavor=flavor_from(read_json(arguments.flavor), arguments.flavor))
+        document = _of_kind(read_json(arguments.flavor), arguments.flavor, "flavor", ("ram", "memory_mb", "vcpus"), ())
+        spec = replace(spec, flavor=flavor_from(document, arguments.flavor))
     if arguments.property:
         image = spec.image or Image()
         spec = replace(
@@ -79,6 +81,15 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
         extra_specs = {**spec.flavor.extra_specs, **_pairs(arguments.extra_spec, "--extra-spec")}
         spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
     return spec
+
+
+def _of_kind(
+    document: dict[str, object], path: str, kind: str, expected: tuple[str, ...], unexpected: tuple[str, ...]
+) -> dict[str, object]:
+    """Return the document; refuse one that is something else, which would ask for nothing."""
+    if not any(name in document for name in expected) or any(name in document for name in unexpected):
+        raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")
+    return document
 
 
 def _base_request(arguments: argparse.Namespace) -> RequestSpec:
@@ -139,20 +150,15 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     files = [arguments.config_file] if arguments.config_file else []
     try:
         conf([], project="os-prefilter", default_config_files=files, default_config_dirs=[])
-        enabled = arguments.filter or conf[GROUP].enabled_filters
-        configured = conf[GROUP].reported_custom_traits
-    except cfg.Error as error:
+        enabled = [name for names in arguments.filter for name in names.split(",")] or conf[GROUP].enabled_filters
+        configured = conf[GROUP].reported_traits
+    except (cfg.Error, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{arguments.config_file}: {error}") from error
     if not enabled and not arguments.config_file:
         enabled = [name for name in installed_filters() if name not in _LEFT_OUT]
     conf.set_override("enabled_filters", enabled, GROUP)
     if not configured:
-        conf.set_override("reported_custom_traits", sorted(fleet.custom_traits & custom_traits()), GROUP)
-    version = conf[GROUP].owner_compute_version if _reports_owner(fleet, conf[GROUP].owner_trait) else 0
+        conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
+    reported = fleet.every_compute_has(conf[GROUP].owner_trait)
+    version = conf[GROUP].owner_compute_version if reported else 0
     return Pipeline.from_conf(conf, {"minimum_compute_version": lambda _context: version})
-
-
-def _reports_owner(fleet: Fleet, trait: str) -> bool:
-    """Whether every compute node of the fleet has the owner trait, and there is one."""
-    owned = [host for host in fleet.hosts if trait in host.traits]
-    return bool(owned) and all(host in owned for host in fleet.hosts if os_traits.COMPUTE_NODE in host.traits)

@@ -8,6 +8,7 @@ from cliff.columns import FormattableColumn
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, embedded_placement, fleet_from, pipeline_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.errors import PlacementRefused
 from os_prefilter.operators.candidates import find_candidates
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
@@ -15,6 +16,7 @@ from os_prefilter.pipeline import Pipeline
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
+_ANY_WIDTH = 10_000
 
 
 class Demo(Listing):
@@ -38,57 +40,72 @@ class Demo(Listing):
         )
         if parsed_args.formatter in ("csv", "value"):
             # They have one line for a row and no structure in a cell.
-            return _COLUMNS, [
-                tuple("; ".join(cell.human_readable().split("\n")).strip("; ") for cell in row) for row in rows
-            ]
+            return _COLUMNS, [tuple("; ".join(cell.lines(_ANY_WIDTH)) for cell in row) for row in rows]
         return _COLUMNS, rows
 
 
-class _Asked(FormattableColumn[Any]):
-    """A request: its title and what it asks for, one below the other."""
+class _Cell(FormattableColumn[Any]):
+    """A cell of several lines in a table; a list or an object in JSON and YAML."""
+
+    def lines(self, width: int) -> list[str]:
+        """Return the lines for people, sentences wrapped at ``width``."""
+        raise NotImplementedError
 
     def human_readable(self) -> str:
-        example: Example = self._value
-        lines = textwrap.wrap(f"{example.name}: {example.title}", _WIDTH)
         # The empty line parts it from the next request.
-        return "\n".join([*lines, *(f"  {each}" for each in example.asked()), ""])
+        return "\n".join([*self.lines(_WIDTH), ""])
+
+
+class _Asked(_Cell):
+    """A request: its title and what it asks for."""
+
+    def lines(self, width: int) -> list[str]:
+        example: Example = self._value
+        return [*textwrap.wrap(f"{example.name}: {example.title}", width), *(f"  {each}" for each in example.asked())]
 
     def machine_readable(self) -> dict[str, Any]:
         example: Example = self._value
         return {"name": example.name, "title": example.title, "asked": example.asked()}
 
 
-class _Required(FormattableColumn[Any]):
+class _Required(_Cell):
     """Lines of an explanation."""
 
-    def human_readable(self) -> str:
-        return "\n".join([*map(_told, self._value), ""]).lstrip("\n") or "nothing\n"
+    def lines(self, width: int) -> list[str]:
+        return [told for line in self._value for told in _told(line, width)] or ["nothing"]
 
     def machine_readable(self) -> list[dict[str, str]]:
         return [line._asdict() for line in self._value]
 
 
-class _Hosts(FormattableColumn[Any]):
+class _Hosts(_Cell):
     """Names of hosts."""
 
-    def human_readable(self) -> str:
-        return "\n".join([*self._value, ""]).lstrip("\n") or "none\n"
+    def lines(self, width: int) -> list[str]:  # noqa: ARG002 - names are not wrapped
+        return list(self._value) or ["none"]
 
     def machine_readable(self) -> list[str]:
         return list(self._value)
 
 
-def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[FormattableColumn[Any], ...]:
-    found = find_candidates(example.request_spec(), pipeline, placement)
-    without = find_candidates(example.request_spec(), Pipeline(()), placement).candidates.hosts
-    hosts = found.candidates.hosts
-    spared = [host for host in without if host not in hosts]
-    return _Asked(example), _Required(lines_of(found.decision)), _Hosts(hosts), _Hosts(spared)
+def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[_Cell, ...]:
+    lines = lines_of(pipeline.apply(example.request_spec()))
+    hosts, without = _hosts(example, pipeline, placement), _hosts(example, Pipeline(()), placement)
+    return _Asked(example), _Required(lines), _Hosts(hosts), _Hosts([host for host in without if host not in hosts])
 
 
-def _told(line: Line) -> str:
+def _hosts(example: Example, pipeline: Pipeline, placement: Any) -> tuple[str, ...]:
+    try:
+        hosts: tuple[str, ...] = find_candidates(example.request_spec(), pipeline, placement).candidates.hosts
+    except PlacementRefused:
+        # A fleet of somebody's own may not have the resource class of a bundled request.
+        return ()
+    return hosts
+
+
+def _told(line: Line, width: int) -> list[str]:
     if not line.trait:
-        return textwrap.fill(f"({line.because})", _WIDTH, subsequent_indent=" ")
+        return textwrap.wrap(f"({line.because})", width, subsequent_indent=" ")
     sign = "" if line.rule == "required" else "!"
     scope = "" if line.scope == "root" else f" on {line.scope}"
-    return f"{line.by}: {sign}{line.trait}{scope}"
+    return [f"{line.by}: {sign}{line.trait}{scope}"]

@@ -21,7 +21,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     """
-    unknown = [key for key in request.extra_specs if key.startswith(_PREFIX) and key not in _TYPES]
+    unknown = [key for key in request.extra_specs if str(key).startswith(_PREFIX) and key not in _TYPES]
     if unknown and options.reject_unknown_values:
         raise UnknownValue("flavor extra spec", unknown[0], (str(key) for key in sorted(filter(None, _TYPES))))
     notes = tuple(

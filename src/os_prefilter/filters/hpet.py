@@ -2,7 +2,7 @@
 
 Two ways to ask: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in the
 image, in the flavor or in one of its groups, which the virt driver then takes for its cue. Enabling this filter says
-that hosts report the trait, whatever ``reported_custom_traits`` says.
+that hosts report the trait, whatever ``reported_traits`` says.
 """
 
 from os_prefilter.asking import chosen

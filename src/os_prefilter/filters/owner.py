@@ -11,7 +11,7 @@ provider says so with an owner trait. This filter keeps Nova's requests on Nova'
 Groups of device profiles and of ports belong to others; they are left alone.
 """
 
-from os_prefilter.extra_specs import FlavorGroup
+from os_prefilter.extra_specs import Group
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
@@ -50,8 +50,8 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
     for suffix, group in request.flavor_groups.items():
         if not suffix:
             asked += _on_unsuffixed(group, options)
-        # A group that names another owner itself means it.
-        elif group.required.isdisjoint(options.foreign_owner_traits):
+        # A group that names an owner itself means it.
+        elif options.owner_trait not in group.forbidden and group.required.isdisjoint(options.foreign_owner_traits):
             owned = sorted(name for name in group.resources if options.owns(name))
             asked += [
                 Requirement(trait, True, suffix, f"flavor extra spec resources{suffix}:{name}") for name in owned[:1]
@@ -59,7 +59,7 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
     return asked
 
 
-def _on_unsuffixed(group: FlavorGroup, options: Options) -> list[Requirement]:
+def _on_unsuffixed(group: Group, options: Options) -> list[Requirement]:
     nested = sorted(group.resources.keys() - _ON_ROOT)
     if not nested:
         return []

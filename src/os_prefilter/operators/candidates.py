@@ -35,5 +35,6 @@ def find_candidates(request_spec: Any, pipeline: Pipeline, placement: Placement)
     """
     decision = pipeline.apply(request_spec)
     placement.ensure_traits({item.trait for item in decision.requirements if item.trait.startswith(CUSTOM_PREFIX)})
-    query = allocation_candidates_query(request_spec)
+    # All of them: a part of the answer would pass for the whole.
+    query = allocation_candidates_query(request_spec, limit=None)
     return Found(decision, query, placement.allocation_candidates(query))

@@ -1,5 +1,6 @@
 """The vocabulary and the installed filters as tables, for the commands and the documentation."""
 
+from os_prefilter.errors import ConfigurationError
 from os_prefilter.plugins import installed_filters, load_filters
 from os_prefilter.vocabulary import ROWS
 
@@ -11,6 +12,7 @@ VOCABULARY_COLUMNS = (
     "Rule",
     "Trait",
     "Kind",
+    "When",
     "Asked by",
     "Why none",
 )
@@ -25,9 +27,21 @@ def vocabulary() -> list[tuple[str, ...]]:
         for value, term in row.values.items():
             also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
             rule = "" if term.trait is None else "required" if term.required else "forbidden"
+            when = "" if term.trait is None else "if reported" if term.opt_in else "always"
             asked_by = ", ".join(row.asked_by)
             lines.append(
-                (place, row.extra_spec or "", value, also, rule, term.trait or "", term.kind, asked_by, term.reason)
+                (
+                    place,
+                    row.extra_spec or "",
+                    value,
+                    also,
+                    rule,
+                    term.trait or "",
+                    term.kind,
+                    when,
+                    asked_by,
+                    term.reason,
+                )
             )
     return lines
 
@@ -41,9 +55,7 @@ def filters() -> list[tuple[str, str, str]]:
 
 
 def _summary(name: str) -> str:
-    from os_prefilter.errors import ConfigurationError  # noqa: PLC0415
-
     try:
-        return load_filters([name], ("options", "owner_is_reported"))[0].summary
+        return load_filters([name], provided=None)[0].summary
     except ConfigurationError as error:
         return f"does not load: {error}"

@@ -2,10 +2,11 @@
 
 from typing import Any, NamedTuple
 
+from os_prefilter.errors import one_line
 from os_prefilter.pipeline import Decision, Pipeline
-from os_prefilter.query import BY_REQUEST, stated_requirements
 from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirement
+from os_prefilter.stated import stated_requirements
 
 
 class Line(NamedTuple):
@@ -30,8 +31,7 @@ def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple
     """
     stated = stated_requirements(Request(request_spec))
     decision = pipeline.apply(request_spec, context)
-    lines = [_required(item) for item in stated.asked] + [_not_asked(note, BY_REQUEST) for note in stated.notes]
-    return (*lines, *lines_of(decision))
+    return (*map(_required, stated), *lines_of(decision))
 
 
 def lines_of(decision: Decision) -> tuple[Line, ...]:
@@ -44,8 +44,9 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
 
 
 def _required(item: Requirement) -> Line:
-    return Line(item.trait, "required" if item.required else "forbidden", item.scope, item.filter, item.source)
+    rule = "required" if item.required else "forbidden"
+    return Line(item.trait, rule, one_line(item.scope), item.filter, one_line(item.source))
 
 
 def _not_asked(note: Note, by: str) -> Line:
-    return Line("", "not asked", "", by, f"{note.source}: {note.reason}")
+    return Line("", "not asked", "", by, str(note))

@@ -93,6 +93,11 @@ class Fleet:
         """Those of :attr:`traits` that Placement must be told of before they can be used."""
         return frozenset(trait for trait in self.traits if trait.startswith("CUSTOM_"))
 
+    def every_compute_has(self, trait: str) -> bool:
+        """Whether every compute node (``COMPUTE_NODE``) has ``trait`` on its root, and some host does."""
+        nodes = [host for host in self.hosts if os_traits.COMPUTE_NODE in host.traits]
+        return all(trait in host.traits for host in nodes) and any(trait in host.traits for host in self.hosts)
+
     @property
     def resource_classes(self) -> frozenset[str]:
         """Each resource class that any provider has."""

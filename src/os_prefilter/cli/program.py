@@ -1,0 +1,42 @@
+"""The cliff application behind ``os-prefilter``."""
+
+from cliff.app import App
+from cliff.commandmanager import CommandManager
+
+_ERROR = 1
+
+
+class Program(App):
+    """An application that shows its help instead of a shell, and keeps exit code 2 for "no host remains"."""
+
+    # Warnings and errors; -v shows what happens.
+    DEFAULT_VERBOSE_LEVEL = 0
+
+    def __init__(self, version: str) -> None:
+        super().__init__(
+            description="Ask Placement only for hosts that can: what a request requires, why, and which remain.",
+            version=version,
+            command_manager=CommandManager("os_prefilter.cli"),
+            deferred_help=True,
+        )
+
+    def run(self, argv: list[str]) -> int:
+        """Run the command in ``argv``; return 1 where argparse would exit with 2."""
+        try:
+            return int(super().run(argv) or 0)
+        except SystemExit as end:
+            return _ERROR if end.code else 0
+
+    def interact(self) -> None:
+        """Show the help and end: cliff would start a shell here."""
+        raise SystemExit(self.run_subcommand(["help"]))
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command; return 1 for one that does not exist."""
+        try:
+            self.command_manager.find_command(argv)
+        except ValueError:
+            # It says so, and which commands are close.
+            super().run_subcommand(argv)
+            return _ERROR
+        return int(super().run_subcommand(argv) or 0)

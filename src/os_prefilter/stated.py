@@ -1,0 +1,124 @@
+"""What a request states itself, without any filter: its resources, its traits, and what Nova translates into traits.
+
+The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``). A value that Nova does not know is an
+error there, and here: the query must not ask for less than the user did.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import os_resource_classes as orc
+
+from os_prefilter.asking import ask, chosen
+from os_prefilter.errors import MalformedRequest
+from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
+from os_prefilter.options import Options
+from os_prefilter.request import Request, field_of
+from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.vocabulary import BY_NAME, Row, rows_asked_by, trait_named
+
+BY_REQUEST = "request"
+"""The ``filter`` of a requirement that the request states itself."""
+
+_AS_NOVA = Options(reject_unknown_values=True)
+# Pairs of which the second means nothing without the first.
+_TPM = (BY_NAME["tpm_version"], BY_NAME["tpm_model"])
+_MEMORY = (BY_NAME["mem_encryption"], BY_NAME["mem_encryption_model"])
+_FIRMWARE = (BY_NAME["firmware_type"], BY_NAME["firmware_stateless"])
+_SIMPLE = tuple(row for row in rows_asked_by("query") if row not in (*_TPM, *_MEMORY, *_FIRMWARE))
+
+
+def stated_requirements(request: Request) -> tuple[Requirement, ...]:
+    """Return all traits that a request states itself: who asked for them, and why.
+
+    :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
+    """
+    asked = (*written_requirements(request), *_translated(request).asked)
+    return tuple(item._replace(filter=BY_REQUEST) for item in asked)
+
+
+def written_requirements(request: Request) -> tuple[Requirement, ...]:
+    """Return the traits that a request names: in its flavor, its image, and the groups that it was given."""
+    return (*_written_in_flavor(request), *_written_in_image(request), *_brought_by_groups(request))
+
+
+def _written_in_flavor(request: Request) -> Iterable[Requirement]:
+    for suffix, group in request.flavor_groups.items():
+        for required, traits in ((True, group.required), (False, group.forbidden)):
+            for trait in sorted(traits):
+                source = f"flavor extra spec {trait_key(trait, suffix)}={'required' if required else 'forbidden'}"
+                yield Requirement(trait_named(trait), required, suffix or UNSUFFIXED, source)
+
+
+def _written_in_image(request: Request) -> Iterable[Requirement]:
+    for trait in request.image_traits:
+        yield Requirement(trait_named(trait), True, UNSUFFIXED, f"image property trait:{trait}=required")
+
+
+def _brought_by_groups(request: Request) -> Iterable[Requirement]:
+    for suffix, group in request.requested_groups.items():
+        for required, traits in ((True, group.required), (False, group.forbidden)):
+            for trait in sorted(traits):
+                yield Requirement(trait_named(trait), required, suffix, f"request group {suffix}")
+
+
+def _translated(request: Request) -> Requirements:
+    asked = ask(request, _SIMPLE, _AS_NOVA, UNSUFFIXED)
+    if _value(request, _TPM[0]):
+        asked += ask(request, _TPM[:1], _AS_NOVA, UNSUFFIXED)
+        asked += _or_default(request, _TPM[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
+    if _value(request, _MEMORY[0]) == "true":
+        asked += _or_default(request, _MEMORY[1], "amd-sev", "memory encryption without a model: amd-sev")
+    # Stateless firmware is UEFI's; Nova ignores the property without it.
+    if _value(request, _FIRMWARE[0]) == "uefi":
+        asked += ask(request, _FIRMWARE[1:], _AS_NOVA, UNSUFFIXED)
+    return asked
+
+
+def _or_default(request: Request, row: Row, default: str, source: str) -> Requirements:
+    answer = ask(request, [row], _AS_NOVA, UNSUFFIXED)
+    return answer if answer != NOTHING else require(str(row.values[default].trait), source, UNSUFFIXED)
+
+
+def _value(request: Request, row: Row) -> str | None:
+    found = chosen(request, row, _AS_NOVA, [])
+    return found[0] if found else None
+
+
+def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
+    """Return what the group without a suffix asks for, by resource class; MiB and GiB as in the flavor.
+
+    :raises MalformedRequest: for an amount that Placement could not store.
+    """
+    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
+    named = {name for group in groups for name in group.resources}
+    unsuffixed = request.flavor_groups.get("")
+    resources = dict(unsuffixed.resources) if unsuffixed else {}
+    flavor = field_of(request_spec, "flavor")
+    if not named & {orc.VCPU, orc.PCPU}:
+        resources[orc.VCPU] = _amount(flavor, "vcpus")
+    if orc.MEMORY_MB not in named:
+        resources[orc.MEMORY_MB] = _amount(flavor, "memory_mb")
+    if orc.DISK_GB not in named:
+        resources[orc.DISK_GB] = _disk_gb(flavor, request)
+    if _value(request, _MEMORY[0]) == "true":
+        resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
+    return {name: amount for name, amount in resources.items() if amount}
+
+
+def _disk_gb(flavor: Any, request: Request) -> int:
+    root = 0 if request.boots_from_volume else _amount(flavor, "root_gb")
+    # Swap is in MiB and takes whole GiB.
+    total = root + _amount(flavor, "ephemeral_gb") + -(-_amount(flavor, "swap") // 1024)
+    return _checked("the flavor's disks together", total)
+
+
+def _amount(flavor: Any, name: str) -> int:
+    value = field_of(flavor, name, 0)
+    return _checked(f"flavor field {name}", resource_amount(value), value)
+
+
+def _checked(source: str, amount: int | None, value: object = None) -> int:
+    if amount is None or not 0 <= amount <= LARGEST_AMOUNT:
+        raise MalformedRequest(source, amount if value is None else value, f"a whole number from 0 to {LARGEST_AMOUNT}")
+    return amount

@@ -184,8 +184,8 @@ class FilterFailed(PrefilterError):
     def __init__(self, name: str, cause: BaseException) -> None:
         self.name = name
         super().__init__(
-            f"The request filter {name!r} failed with {type(cause).__name__}: {shown(str(cause), 300)}. The request was "
-            "not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
+            f"The request filter {name!r} failed with {type(cause).__name__}: {shown(str(cause), 300)}. The request "
+            "was not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
         )
 
 

@@ -36,28 +36,31 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
 
 def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> tuple[str, str] | None:
     """Return the canonical value that image and flavor give to ``row``, and its source; None if they give none."""
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    in_flavor = request.extra_spec(row.extra_spec) if row.extra_spec else None
+    of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
+    # Nearly every row of nearly every request: nothing there.
+    if in_image is None and in_flavor is None and of_image is None:
+        return None
     found: tuple[str, str] | None = None
-    for kind, name, raw in _places(request, row):
-        if raw is None:
-            continue
-        value = row.canonical(raw)
-        source = f"{kind} {name}"
+    for raw, place in (
+        (in_image, f"image property {row.image_property}"),
+        (in_flavor, f"flavor extra spec {row.extra_spec}"),
+        (of_image, f"image field {row.image_attribute}"),
+    ):
+        value = None if raw is None else _known(raw, place, row, options, notes)
         if value is None:
-            if options.reject_unknown_values:
-                raise UnknownValue(source, raw, row.values)
-            notes.append(Note(source, f"unknown value {shown(raw)}: not asked for", warn=True))
             continue
-        source = f"{source}={value}"
         if found and found[0] != value:
-            raise FlavorImageConflict(found[1], source)
-        found = found or (value, source)
+            raise FlavorImageConflict(found[1], f"{place}={value}")
+        found = found or (value, f"{place}={value}")
     return found
 
 
-def _places(request: Request, row: Row) -> Iterable[tuple[str, str, object]]:
-    if row.image_property:
-        yield "image property", row.image_property, request.image_property(row.image_property)
-    if row.extra_spec:
-        yield "flavor extra spec", row.extra_spec, request.extra_spec(row.extra_spec)
-    if row.image_attribute:
-        yield "image field", row.image_attribute, request.image_attribute(row.image_attribute)
+def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note]) -> str | None:
+    value = row.canonical(raw)
+    if value is None:
+        if options.reject_unknown_values:
+            raise UnknownValue(place, raw, row.values)
+        notes.append(Note(place, f"unknown value {shown(raw)}: not asked for", warn=True))
+    return value

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from os_prefilter.errors import one_line
+
 LOG = logging.getLogger(__name__)
 
 Ask = Callable[[Any], Any]
@@ -57,7 +59,7 @@ class Fact:
                     "The deployment fact %s cannot be asked for (%s: %s); it stays %r until that works again.",
                     self.name,
                     type(error).__name__,
-                    error,
+                    one_line(str(error)),
                     self._value,
                 )
             self._failing = True

@@ -1,8 +1,9 @@
 """The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple, Self
@@ -26,6 +27,10 @@ _FACTS_INTERVAL = 60.0
 
 # Resource classes that the root provider of a host has, whatever its virt driver.
 _ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
+
+
+_Call = Callable[[Request, Any, Any], object]
+"""A filter with its needs bound: ``(request, request_spec, context)``."""
 
 
 class Run(NamedTuple):
@@ -71,6 +76,7 @@ class Pipeline:
         self.filters = tuple(filters)
         self.options = options or Options()
         self._facts = dict(facts or {})
+        self._calls = [self._bound(each) for each in self.filters]
         self._changes_in_place = any(each.nova_style for each in self.filters)
 
     @classmethod
@@ -123,15 +129,15 @@ class Pipeline:
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending: list[Requirement] = []
-        for each in self.filters:
+        for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
                 self._write(pending, request_spec, request)
                 pending = []
             start = perf_counter()
-            answer = self._call(each, request, request_spec, context)
+            answer = _answer(each.name, call, request, request_spec, context)
             seconds = perf_counter() - start
-            asked = tuple(item._replace(filter=each.name) for item in answer.asked)
+            asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
             if each.nova_style:
                 request = Request(request_spec)
             else:
@@ -141,22 +147,19 @@ class Pipeline:
         self._write(pending, request_spec, request)
         return Decision(tuple(runs))
 
-    def _call(self, each: LoadedFilter, request: Request, request_spec: Any, context: Any) -> Requirements:
-        try:
-            if each.nova_style:
-                return nova_style.run(each.name, each.function, context, request_spec)
-            needs = {need: self._need(need, context) for need in each.needs}
-            answer = each.function(request, **needs)
-        except PrefilterError:
-            raise
-        except Exception as error:
-            raise FilterFailed(each.name, error) from error
-        if not isinstance(answer, Requirements) or not all(map(_is_requirement, answer.asked)):
-            raise FilterFailed(each.name, TypeError(f"it answered with a {type(answer).__name__}, not Requirements"))
-        return answer
-
-    def _need(self, name: str, context: Any) -> Any:
-        return self.options if name == "options" else self._facts[name].value(context)
+    def _bound(self, each: LoadedFilter) -> _Call:
+        """Return the filter as something to call with the request alone, so that no request pays for its needs."""
+        if each.nova_style:
+            return lambda _request, request_spec, context: nova_style.run(
+                each.name, each.function, context, request_spec
+            )
+        facts = [(need, self._facts[need]) for need in each.needs if need != "options"]
+        function = partial(each.function, options=self.options) if "options" in each.needs else each.function
+        if not facts:
+            return lambda request, _request_spec, _context: function(request)
+        return lambda request, _request_spec, context: function(
+            request, **{need: fact.value(context) for need, fact in facts}
+        )
 
     def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
         """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
@@ -171,6 +174,18 @@ class Pipeline:
     def _write(requirements: list[Requirement], request_spec: Any, request: Request) -> None:
         if requirements:
             application.apply_requirements(requirements, request_spec, request)
+
+
+def _answer(name: str, call: _Call, request: Request, request_spec: Any, context: Any) -> Requirements:
+    try:
+        answer = call(request, request_spec, context)
+    except PrefilterError:
+        raise
+    except Exception as error:
+        raise FilterFailed(name, error) from error
+    if not isinstance(answer, Requirements) or not all(map(_is_requirement, answer.asked)):
+        raise FilterFailed(name, TypeError(f"it answered with a {type(answer).__name__}, not Requirements"))
+    return answer
 
 
 def _is_requirement(item: object) -> bool:

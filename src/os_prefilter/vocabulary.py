@@ -10,6 +10,7 @@ Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/networ
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NewType
 
@@ -111,7 +112,13 @@ _LONGEST_TRAIT = 255
 
 def is_trait_name(name: object) -> bool:
     """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
-    return isinstance(name, str) and 0 < len(name) <= _LONGEST_TRAIT and set(name) <= _TRAIT_CHARACTERS
+    return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
+
+
+# The same few names, for every request.
+@lru_cache(maxsize=1024)
+def _has_trait_characters(name: str) -> bool:
+    return bool(name) and set(name) <= _TRAIT_CHARACTERS
 
 
 def trait_named(name: str) -> Trait:

@@ -5,29 +5,20 @@ from typing import Any
 from urllib.parse import unquote
 
 from os_prefilter.cli.arguments import (
-    add_pipeline_arguments,
-    add_request_arguments,
     embedded_placement,
     fleet_from,
     pipeline_from,
     request_from,
 )
-from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.listing import RequestListing
 from os_prefilter.operators.candidates import find_candidates
 
 NO_HOST = 2
 """The exit code where no host remains."""
 
 
-class Candidates(Listing):
+class Candidates(RequestListing):
     """Ask a real Placement, embedded in this process, which hosts remain for a request."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_request_arguments(parser)
-        add_pipeline_arguments(parser)
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table; return 2 if it is empty."""

@@ -4,25 +4,16 @@ import argparse
 from typing import Any
 
 from os_prefilter.cli.arguments import (
-    add_pipeline_arguments,
-    add_request_arguments,
     fleet_from,
     pipeline_from,
     request_from,
 )
-from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.listing import RequestListing
 from os_prefilter.operators.explain import explain
 
 
-class Explain(Listing):
+class Explain(RequestListing):
     """Show what a request requires of a host, who asked for it and because of what."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        add_request_arguments(parser)
-        add_pipeline_arguments(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""

@@ -1,11 +1,26 @@
-"""What every command of ours is: a cliff listing that starts quickly."""
+"""What the commands have in common."""
+
+import argparse
 
 from cliff.lister import Lister
 
+from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
+
 
 class Listing(Lister):
-    """A listing in the formats table, json, yaml, csv and value."""
+    """A listing in the formats table, json, yaml, csv and value, which starts quickly."""
 
     def get_epilog(self) -> str:
         """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
         return ""
+
+
+class RequestListing(Listing):
+    """A listing about one request."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_request_arguments(parser)
+        add_pipeline_arguments(parser)
+        return parser

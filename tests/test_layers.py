@@ -11,7 +11,7 @@ _ROOT = Path(os_prefilter.__file__).parent
 # Lower layers first; a module may import its own layer and those before it.
 _LAYERS = (
     {"errors"},
-    {"vocabulary", "files"},
+    {"vocabulary", "files", "versioned"},
     {"requirements", "request_spec", "extra_specs", "options", "request", "documents"},
     {"asking", "filters", "facts", "plugins", "conf"},
     {"stated"},

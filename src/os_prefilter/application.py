@@ -2,13 +2,15 @@
 
 import copy
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.extra_specs import trait_key
-from os_prefilter.request import Request, field_of, raw_groups
+from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import written_requirements
+from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import is_trait_name
 
 _Key = tuple[str, str, bool]
@@ -41,16 +43,16 @@ def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Re
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known |= {(item.scope, str(item.trait), item.required): item.source for item in written_requirements(request)}
+        known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
     for item in requirements:
         if not is_trait_name(item.trait):
             raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))
-        key = (item.scope, str(item.trait), item.required)
-        known.setdefault(key, f"{item.filter}: {item.source}")
-        against = known.get((item.scope, str(item.trait), not item.required))
-        if against:
-            by, forbidden = (known[key], against) if item.required else (against, known[key])
+        against = known.get((item.scope, item.trait, not item.required))
+        if against is not None:
+            sources = f"{item.filter}: {item.source}", against
+            by, forbidden = sources if item.required else reversed(sources)
             raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
+        known[item.scope, item.trait, item.required] = f"{item.filter}: {item.source}"
 
 
 def _known(request_spec: Any) -> dict[_Key, str]:
@@ -68,9 +70,11 @@ def _prepared(requirements: tuple[Requirement, ...], request_spec: Any) -> list[
     steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
     groups = raw_groups(request_spec) if any(item.scope != ROOT for item in requirements) else {}
+    # Read once: with Nova's objects each is a property that goes through others.
+    root_required, root_forbidden = request_spec.root_required, request_spec.root_forbidden
     for item in requirements:
         if item.scope == ROOT:
-            target = request_spec.root_required if item.required else request_spec.root_forbidden
+            target = root_required if item.required else root_forbidden
         elif item.scope in groups:
             group = groups[item.scope]
             target = group.required_traits if item.required else group.forbidden_traits
@@ -78,15 +82,10 @@ def _prepared(requirements: tuple[Requirement, ...], request_spec: Any) -> list[
             suffix = "" if item.scope == UNSUFFIXED else item.scope
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
             continue
-        steps.append(_addition(target, item.trait))
+        steps.append(partial(target.add, item.trait))
     if in_flavor:
         flavor = copy.deepcopy(request_spec.flavor)
         flavor.extra_specs = {**field_of(flavor, "extra_specs", {}), **in_flavor}
         # Before the others: a request spec that cannot be written to shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
-
-
-def _addition(target: Any, trait: str) -> Callable[[], object]:
-    add = target.add
-    return lambda: add(trait)

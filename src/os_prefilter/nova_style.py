@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
-from os_prefilter.request import Request, field_of
+from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.stated import written_requirements
+from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]

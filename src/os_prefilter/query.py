@@ -11,9 +11,10 @@ from urllib.parse import urlencode
 
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount
-from os_prefilter.request import Request, field_of, raw_groups
+from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import UNSUFFIXED
 from os_prefilter.stated import stated_requirements, unsuffixed_resources
+from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import is_trait_name
 
 MICROVERSION = "1.39"

@@ -11,6 +11,7 @@ from typing import Any, cast
 from os_prefilter.errors import MalformedRequest, shown
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.versioned import field_of, set_fields_of
 from os_prefilter.vocabulary import ROWS, is_trait_name
 
 # Legacy name -> current name of an image property, as Nova's ImageMetaProps has it.
@@ -18,19 +19,6 @@ _LEGACY_NAMES = {legacy: row.image_property for row in ROWS for legacy in row.le
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*_LEGACY_NAMES, _VMWARE_ADAPTER))
 _TRAIT_PREFIX = "trait:"
-
-
-def field_of(owner: Any, name: str, default: Any = None) -> Any:
-    """Return a field of a RequestSpec-like object or of one of its parts; ``default`` if it is unset or None.
-
-    Nova's objects raise when an unset field is read, or go and load it; they answer ``name in object`` instead.
-    """
-    if owner is None:
-        return default
-    if hasattr(owner, "obj_attr_is_set") and name in owner.fields and name not in owner:
-        return default
-    value = getattr(owner, name, None)
-    return default if value is None else value
 
 
 class Request:
@@ -166,8 +154,7 @@ def _property_getter(properties: Any) -> Callable[[str], object]:
             properties = _with_current_names(properties)
         return cast("Callable[[str], object]", properties.get)
     # Nova's ImageMetaProps has translated the legacy names already.
-    fields, get = properties.fields, properties.get
-    return lambda name: get(name) if name in fields else None
+    return set_fields_of(properties).get
 
 
 def _no_property(_name: str) -> None:

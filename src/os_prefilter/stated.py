@@ -13,8 +13,9 @@ from os_prefilter.asking import ask, chosen
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
-from os_prefilter.request import Request, field_of
+from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import BY_NAME, Row, rows_asked_by, trait_named
 
 BY_REQUEST = "request"

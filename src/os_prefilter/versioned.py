@@ -1,0 +1,42 @@
+"""Reading Nova's objects, of oslo.versionedobjects, without importing either.
+
+Their public interface goes through several calls for each field, and raises or loads lazily where a field is unset. A
+request has some thirty fields to look at, and most are unset. The objects keep the values in their ``__dict__`` under
+the field's name with a prefix; whether that still holds is asked of each class once.
+"""
+
+from functools import cache
+from typing import Any
+
+_PREFIX = "_obj_"
+
+
+def field_of(owner: Any, name: str, default: Any = None) -> Any:
+    """Return a field of a RequestSpec-like object or of one of its parts; ``default`` if it is unset or None."""
+    if owner is None:
+        return default
+    fields = getattr(owner, "fields", None)
+    if fields is None or name not in fields:
+        value = getattr(owner, name, None)
+    elif _keeps_fields_in_dict(owner.__class__):
+        value = vars(owner).get(_PREFIX + name)
+    else:
+        value = getattr(owner, name) if owner.obj_attr_is_set(name) else None
+    return default if value is None else value
+
+
+def set_fields_of(owner: Any) -> dict[str, Any]:
+    """Return the fields of an object of oslo.versionedobjects that are set, by name."""
+    if _keeps_fields_in_dict(owner.__class__):
+        start = len(_PREFIX)
+        return {key[start:]: value for key, value in vars(owner).items() if key.startswith(_PREFIX)}
+    return {name: getattr(owner, name) for name in owner.fields if owner.obj_attr_is_set(name)}
+
+
+@cache
+def _keeps_fields_in_dict(kind: Any) -> bool:
+    """Whether a value under the prefixed name is what the class's public interface gives for the field."""
+    probe: Any = kind()
+    name = next(iter(probe.fields))
+    vars(probe)[_PREFIX + name] = value = object()
+    return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value

@@ -20,8 +20,9 @@ if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
 
 exclude_patterns = ["_build", "releasenotes"]
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
 html_title = f"os-prefilter {release}"
-pygments_style = "sphinx"
 highlight_language = "none"
 
 autodoc_member_order = "bysource"

@@ -174,7 +174,7 @@ def test_nothing_is_written_where_something_cannot_be() -> None:
     """Root, then a group whose traits are frozen: the root stays as it was."""
     spec = spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, _Frozen())])  # type: ignore[arg-type]
     answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", "port")}
-    with pytest.raises(UnsuitableRequestSpec, match="written into a RequestSpec: AttributeError"):
+    with pytest.raises(UnsuitableRequestSpec, match="AttributeError"):
         _pipeline(**answers).apply(spec)
     assert not spec.root_required
 

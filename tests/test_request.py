@@ -8,8 +8,17 @@ from nova import objects
 from nova.objects import base as nova_base
 from oslo_config import cfg
 
-from os_prefilter import Request, RequestGroup, allocation_candidates_query, default, process_reqspec
-from os_prefilter.errors import MalformedRequest
+from os_prefilter import (
+    Flavor,
+    Image,
+    Request,
+    RequestGroup,
+    RequestSpec,
+    allocation_candidates_query,
+    default,
+    process_reqspec,
+)
+from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from tests.conftest import pipeline_of, spec_of
 from tests.nova_objects import nova_flavor, nova_spec
 
@@ -136,10 +145,20 @@ def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
     assert spec.root_forbidden == {"COMPUTE_STATUS_DISABLED"}
 
 
-@pytest.mark.parametrize("thing", [None, {}, {"flavor": {}}])
+@pytest.mark.parametrize(
+    "thing",
+    [
+        None,
+        {},
+        {"flavor": {}},
+        RequestSpec(Flavor(), {"hw_vif_model": "igb"}),  # type: ignore[arg-type]
+        RequestSpec(Flavor(), "hw_vif_model=igb"),  # type: ignore[arg-type]
+        RequestSpec(Flavor(), Image("hw_vif_model=igb")),  # type: ignore[arg-type]
+    ],
+)
 def test_what_is_no_request_spec_is_refused(thing: object) -> None:
     """It would ask for nothing, and every host would do."""
-    with pytest.raises(TypeError, match="a RequestSpec-like object is needed"):
+    with pytest.raises(UnsuitableRequestSpec, match="is no RequestSpec that filters can work on"):
         pipeline_of("noop").apply(thing)
 
 

@@ -20,7 +20,7 @@ from os_prefilter.conf import GROUP, list_opts
 from os_prefilter.operators.catalogue import VOCABULARY_COLUMNS, vocabulary
 
 _FIRST = ("Image property", "Flavor extra spec")
-_SHOWN = ("Value", "Also spelt", "Trait", "Why none")
+_SHOWN = ("Value", "Also spelt", "Trait", "When", "Why none")
 
 
 def vocabulary_page() -> Iterator[str]:
@@ -49,7 +49,7 @@ def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
 
 def _cell(name: str, line: dict[str, str]) -> str:
     text = line[name]
-    if not text or name == "Why none":
+    if not text or name in ("When", "Why none"):
         return text
     quoted = ", ".join(f"``{each}``" for each in text.split(", "))
     return f"not {quoted}" if name == "Trait" and line["Rule"] == "forbidden" else quoted

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
+from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec, shown
 from os_prefilter.extra_specs import trait_key
 from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
@@ -31,7 +31,7 @@ def apply_requirements(requirements: Iterable[Requirement], request_spec: Any, r
         steps = _prepared(requirements, request_spec)
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
-        raise UnsuitableRequestSpec(request_spec, error) from error
+        raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
     for step in steps:
         step()
 

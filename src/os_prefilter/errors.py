@@ -17,7 +17,7 @@
     |   |-- RejectedByFilter            a Nova-style filter said no
     |   `-- MalformedRequest            a trait name, amount or suffix that Placement cannot take
     |-- FilterFailed                    a filter raised something of its own
-    |-- UnsuitableRequestSpec           the object has no place for what a filter requires
+    |-- UnsuitableRequestSpec           the object is not RequestSpec-like
     |-- DocumentError                   a file cannot be read or does not say what it should
     `-- PlacementError
         |-- PlacementUnavailable        no answer, or a server error
@@ -190,13 +190,13 @@ class FilterFailed(PrefilterError):
 
 
 class UnsuitableRequestSpec(PrefilterError):
-    """A RequestSpec-like object has no place for what filters require; it is unchanged. The cause is chained."""
+    """An object is not RequestSpec-like: it cannot be read, or has no place for what filters require."""
 
-    def __init__(self, request_spec: object, cause: BaseException) -> None:
+    def __init__(self, request_spec: object, problem: str) -> None:
         super().__init__(
-            f"Requirements cannot be written into a {type(request_spec).__name__}: {type(cause).__name__}: "
-            f"{shown(str(cause))}. It needs the sets root_required and root_forbidden, a flavor, and sets of traits in "
-            "its requested_resources, as Nova's RequestSpec has them."
+            f"A {type(request_spec).__name__} is no RequestSpec that filters can work on: {problem}. It needs a "
+            "flavor, an image or None, the sets root_required and root_forbidden, and sets of traits in its "
+            "requested_resources, as os_prefilter.RequestSpec and Nova's have them."
         )
 
 

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
+from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec, shown
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.stated import written_requirements
@@ -60,7 +60,7 @@ class Snapshot:
         try:
             self._state = vars(copy.deepcopy(request_spec))
         except TypeError as error:
-            raise UnsuitableRequestSpec(request_spec, error) from error
+            raise UnsuitableRequestSpec(request_spec, shown(str(error))) from error
         self._request_spec = request_spec
 
     def restore(self) -> None:

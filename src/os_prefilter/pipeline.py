@@ -94,7 +94,9 @@ class Pipeline:
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
             raise refused(error) from error
-        return cls(load_filters(names, {"options", *known}), options, known)
+        pipeline = cls(load_filters(names, {"options", *known}), options, known)
+        LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
+        return pipeline
 
     @classmethod
     def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Ask] | None = None) -> Self:
@@ -107,12 +109,16 @@ class Pipeline:
         known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
         return cls(load_filters(names, {"options", *known}), options, known)
 
+    def __repr__(self) -> str:
+        return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
 
         :param context: handed to filters written the Nova way and to facts.
         :raises RequestRejected: if the request cannot be scheduled as it was asked.
         :raises FilterFailed: if a filter raises an error of its own.
+        :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from os_prefilter.errors import MalformedRequest, shown
+from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec, shown
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.versioned import field_of, set_fields_of
@@ -27,14 +27,19 @@ class Request:
     __slots__ = ("_extra_specs", "_flavor_groups", "_image", "_property", "_requested_groups", "_spec")
 
     def __init__(self, request_spec: Any) -> None:
+        # What cannot be read would ask for nothing, and every host would do.
         if request_spec is None or isinstance(request_spec, Mapping):
-            # It would ask for nothing, and every host would do.
-            raise TypeError(
-                f"a RequestSpec-like object is needed, not {shown(request_spec)}; see os_prefilter.documents"
+            raise UnsuitableRequestSpec(
+                request_spec, "it is not an object with fields; os_prefilter.documents reads JSON"
             )
         self._spec = request_spec
         self._image = field_of(request_spec, "image")
-        self._property = _property_getter(field_of(self._image, "properties"))
+        if isinstance(self._image, (Mapping, str)):
+            raise UnsuitableRequestSpec(request_spec, f"its image is a {type(self._image).__name__}, not an Image")
+        properties = field_of(self._image, "properties")
+        if not (properties is None or isinstance(properties, Mapping) or hasattr(properties, "fields")):
+            raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
+        self._property = _property_getter(properties)
         extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
         self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
         self._flavor_groups: Mapping[str, Group] | None = None

@@ -152,6 +152,7 @@ _WRONG = [
     ("explain --example intel-nic --config-file {tmp}/none", "none"),
     ("explain --example intel-nic --config-file {tmp}/broken", "broken"),
     ("explain --example intel-nic --config-file {tmp}/wrong", "unknown_values"),
+    ("explain --example intel-nic --config-file {tmp}/typo", "enabled_filters names no filter"),
     ("candidates --example intel-nic --hosts {tmp}/none", "none: there is no such file"),
     ("candidates --example intel-nic --hosts {tmp}/broken", "broken"),
     ("demo --hosts {tmp}/empty", "empty"),
@@ -167,7 +168,8 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
 ) -> None:
     (tmp_path / "broken").write_text("{x")
     (tmp_path / "empty").write_text("{}")
-    (tmp_path / "wrong").write_text("[prefilter]\nunknown_values = perhaps\n")
+    (tmp_path / "wrong").write_text("[prefilter]\nenabled_filters = hpet\nunknown_values = perhaps\n")
+    (tmp_path / "typo").write_text("[prefilter]\nenabled_filter = hpet\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe[")
     (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "properties": {}}')
     group = {"requester_id": "root", "resources": {"VGPU": 1}}

@@ -50,7 +50,7 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="a request filter to run (comma-separated or repeated, in this order); default: those that --config-file "
-        "enables, else all that are installed",
+        "enables, else all that come with the library",
     )
     group.add_argument(
         "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
@@ -155,7 +155,13 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{arguments.config_file}: {error}") from error
     if not enabled and not arguments.config_file:
-        enabled = [name for name in installed_filters() if name not in _LEFT_OUT]
+        # Not those of other packages: one that does not load would break every command.
+        ours = (name for name, target in installed_filters().items() if target.startswith("os_prefilter."))
+        enabled = [name for name in ours if name not in _LEFT_OUT]
+    if not enabled:
+        raise ConfigurationError(
+            f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
+        )
     conf.set_override("enabled_filters", enabled, GROUP)
     if not configured:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)

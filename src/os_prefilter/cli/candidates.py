@@ -33,5 +33,7 @@ class Candidates(RequestListing):
             found = find_candidates(spec, pipeline, placement.client)
         self._found = found.candidates.hosts
         self.app.stderr.write(f"GET /allocation_candidates?{unquote(found.query)}\n")
+        if found.created:
+            self.app.stderr.write(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.\n")
         self.app.stderr.write(f"{len(self._found)} of {len(fleet.hosts)} hosts remain.\n")
         return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in self._found]

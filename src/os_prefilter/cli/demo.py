@@ -9,10 +9,11 @@ from cliff.columns import FormattableColumn
 from os_prefilter.cli.arguments import add_pipeline_arguments, embedded_placement, fleet_from, pipeline_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.errors import PlacementRefused
-from os_prefilter.operators.candidates import find_candidates
+from os_prefilter.operators.candidates import ask_placement
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.request_spec import RequestSpec
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
@@ -35,7 +36,7 @@ class Demo(Listing):
         with embedded_placement(fleet) as placement:
             rows = [_row(example, pipeline, placement.client) for example in example_requests().values()]
         self.app.stderr.write(
-            f"{len(fleet.hosts)} hosts in a real Placement on SQLite; filters: "
+            f"{len(fleet.hosts)} host{'s' * (len(fleet.hosts) != 1)} in a real Placement on SQLite; filters: "
             f"{', '.join(each.name for each in pipeline.filters) or 'none'}.\n"
         )
         if parsed_args.formatter in ("csv", "value"):
@@ -89,14 +90,17 @@ class _Hosts(_Cell):
 
 
 def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[_Cell, ...]:
-    lines = lines_of(pipeline.apply(example.request_spec()))
-    hosts, without = _hosts(example, pipeline, placement), _hosts(example, Pipeline(()), placement)
-    return _Asked(example), _Required(lines), _Hosts(hosts), _Hosts([host for host in without if host not in hosts])
+    spec = example.request_spec()
+    decision = pipeline.apply(spec)
+    hosts = _hosts(spec, decision, placement)
+    without = _hosts(example.request_spec(), Decision(()), placement)
+    spared = [host for host in without if host not in hosts]
+    return _Asked(example), _Required(lines_of(decision)), _Hosts(hosts), _Hosts(spared)
 
 
-def _hosts(example: Example, pipeline: Pipeline, placement: Any) -> tuple[str, ...]:
+def _hosts(spec: RequestSpec, decision: Decision, placement: Any) -> tuple[str, ...]:
     try:
-        hosts: tuple[str, ...] = find_candidates(example.request_spec(), pipeline, placement).candidates.hosts
+        hosts: tuple[str, ...] = ask_placement(spec, decision, placement).candidates.hosts
     except PlacementRefused:
         # A fleet of somebody's own may not have the resource class of a bundled request.
         return ()

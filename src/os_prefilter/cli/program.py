@@ -1,5 +1,7 @@
 """The cliff application behind ``os-prefilter``."""
 
+import logging
+
 from cliff.app import App
 from cliff.commandmanager import CommandManager
 
@@ -19,6 +21,18 @@ class Program(App):
             command_manager=CommandManager("os_prefilter.cli"),
             deferred_help=True,
         )
+
+    def configure_logging(self) -> None:
+        """Set up cliff's handlers, less what the commands print themselves: what was not asked for."""
+        root = logging.getLogger()
+        others = list(root.handlers)
+        super().configure_logging()
+        for handler in root.handlers:
+            if handler not in others:
+                handler.addFilter(self._is_news)
+
+    def _is_news(self, record: logging.LogRecord) -> bool:
+        return record.name != "os_prefilter.pipeline" or bool(self.options.verbose_level)
 
     def run(self, argv: list[str]) -> int:
         """Run the command in ``argv``; return 1 where argparse would exit with 2."""

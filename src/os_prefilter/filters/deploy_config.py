@@ -17,7 +17,7 @@ _TYPES = frozenset(row.extra_spec for row in _ROWS)
 
 
 def deploy_config(request: Request, *, options: Options) -> Requirements:
-    """Require the capability that the configuration needs. ``disabled`` asks for nothing.
+    """Require the capability that the configuration needs; "disabled" asks for nothing.
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     """

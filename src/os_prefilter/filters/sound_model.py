@@ -10,5 +10,5 @@ _ROWS = rows_asked_by("sound_model")
 
 
 def sound_model(request: Request, *, options: Options) -> Requirements:
-    """Require the sound model of ``hw_sound_model`` or ``hw:sound_model``; Nova's filter knows virtio only."""
+    """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
     return ask(request, _ROWS, options)

@@ -10,7 +10,7 @@ _DEFAULT = "user"
 
 
 def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
-    """Require the flavor's ``hw:tpm_secret_security``, by default ``user``, where an emulated TPM is asked for."""
+    """Require the flavor's hw:tpm_secret_security, by default "user", where an emulated TPM is asked for."""
     notes: list[Note] = []
     tpm = chosen(request, BY_NAME["tpm_version"], options, notes)
     if tpm is None:

@@ -71,7 +71,7 @@ def test_the_command_imports_placement_only_where_it_runs() -> None:
 
 
 def test_files_and_functions_stay_short() -> None:
-    """STYLE: a file near 300 lines wants to be two; the table of the vocabulary is data."""
+    """A file near 300 lines wants to be two; the table of the vocabulary is data."""
     for path in _ROOT.rglob("*.py"):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= (420 if path.stem == "vocabulary" else 300), path

@@ -234,3 +234,28 @@ def test_a_host_that_shares_its_disk_is_a_host_as_well(capsys: Capture, tmp_path
     (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "disk": 1}')
     found = _json(capsys, "candidates", "--flavor", str(tmp_path / "flavor"), "--filter", "noop", "--hosts", str(path))
     assert [row["Host"] for row in found] == ["borrowing", "sharing"]
+
+
+def test_a_trait_that_no_host_has_is_said(capsys: Capture, tmp_path: Path) -> None:
+    """Placement must know it before it is asked for; that the command created it is no reason for silence."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
+    assert main(["candidates", "--property", "hw_time_hpet=yes", "--filter", "hpet", "--hosts", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert "No host of the fleet has CUSTOM_COMPUTE_TIME_HPET; created, to be asked for." in err
+    assert "0 of 1 hosts remain." in err
+
+
+def test_nothing_required_is_said(capsys: Capture) -> None:
+    assert main(["explain", "--property", "os_distro=debian", "--filter", "noop,hpet"]) == 0
+    assert capsys.readouterr().err == "Nothing is required of a host.\n"
+
+
+@pytest.mark.parametrize("form", ["csv", "value"])
+def test_demo_has_one_line_for_a_request_where_cells_have_no_structure(form: str, capsys: Capture) -> None:
+    assert main(["demo", "-f", form]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 10 + (form == "csv")
+    assert any(
+        "from-vsphere: An image taken over from vSphere, with its legacy property names;" in line for line in lines
+    )

@@ -11,7 +11,7 @@ from os_prefilter.errors import ContradictingRequirements, FilterFailed, Unsuita
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, as_filter
 from os_prefilter.requirements import UNSUFFIXED, forbid, require
-from os_prefilter.vocabulary import Trait
+from os_prefilter.terms import Trait
 from tests.conftest import pipeline_of, spec_of
 
 

@@ -9,7 +9,8 @@ from nova.network import model as network_model
 from nova.objects import fields as nova_fields
 from nova.objects import image_meta
 
-from os_prefilter.vocabulary import BY_NAME, ROWS, Row, is_trait_name, opt_in_traits, trait_named
+from os_prefilter.terms import Row, is_trait_name
+from os_prefilter.vocabulary import BY_NAME, ROWS, opt_in_traits
 
 _TERMS = [(row, value) for row in ROWS for value in row.values]
 
@@ -129,34 +130,12 @@ def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str
     assert row.canonical(spelling) == props.get(row.image_property)
 
 
-@pytest.mark.parametrize("value", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "])
-def test_true_has_the_spellings_of_oslo(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) == "true"
-
-
-@pytest.mark.parametrize("value", [False, 0, "0", "f", "false", "off", "n", "No"])
-def test_false_has_the_spellings_of_oslo(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) == "false"
-
-
-@pytest.mark.parametrize("value", [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000])
-def test_what_is_no_boolean_is_unknown(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) is None
-
-
 @pytest.mark.parametrize(
     "value", [None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"]
 )
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.boolean], ids=lambda row: row.name)
 def test_what_is_not_in_the_table_is_unknown(row: Row, value: object) -> None:
     assert row.canonical(value) is None
-
-
-@pytest.mark.parametrize("name", [None, 1, "", "A,B", "A!", "a", "A" * 256, "A B", "Ä"])
-def test_what_placement_cannot_have_is_no_trait_name(name: object) -> None:
-    assert not is_trait_name(name)
-    with pytest.raises(ValueError, match="is not the name of a trait"):
-        trait_named(name)  # type: ignore[arg-type]
 
 
 def test_traits_that_no_driver_of_nova_reports_are_asked_for_only_if_hosts_do() -> None:

@@ -10,8 +10,8 @@ from os_prefilter.extra_specs import trait_key
 from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import written_requirements
+from os_prefilter.terms import is_trait_name
 from os_prefilter.versioned import field_of
-from os_prefilter.vocabulary import is_trait_name
 
 _Key = tuple[str, str, bool]
 

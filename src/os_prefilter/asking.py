@@ -6,7 +6,7 @@ from os_prefilter.errors import FlavorImageConflict, UnknownValue, shown
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.vocabulary import Row
+from os_prefilter.terms import Row
 
 
 def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:

@@ -11,7 +11,8 @@ from oslo_config import cfg
 from os_prefilter.errors import ConfigurationError, InvalidOption, listed, shown
 from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.options import Options, matches_any
-from os_prefilter.vocabulary import is_trait_name, opt_in_traits
+from os_prefilter.terms import is_trait_name
+from os_prefilter.vocabulary import opt_in_traits
 
 GROUP = "prefilter"
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 import os_resource_classes
 
 from os_prefilter.errors import MalformedRequest, shown
-from os_prefilter.vocabulary import is_trait_name
+from os_prefilter.terms import is_trait_name
 
 LOG = logging.getLogger(__name__)
 

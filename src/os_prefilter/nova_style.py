@@ -14,8 +14,8 @@ from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec, shown
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.stated import written_requirements
+from os_prefilter.terms import trait_named
 from os_prefilter.versioned import field_of
-from os_prefilter.vocabulary import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
 

@@ -14,8 +14,8 @@ from os_prefilter.extra_specs import LARGEST_AMOUNT, is_resource_class, resource
 from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import UNSUFFIXED
 from os_prefilter.stated import stated_requirements, unsuffixed_resources
+from os_prefilter.terms import is_trait_name
 from os_prefilter.versioned import field_of
-from os_prefilter.vocabulary import is_trait_name
 
 MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""

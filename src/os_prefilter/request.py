@@ -11,8 +11,9 @@ from typing import Any, cast
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec, shown
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.terms import is_trait_name
 from os_prefilter.versioned import field_of, set_fields_of
-from os_prefilter.vocabulary import ROWS, is_trait_name
+from os_prefilter.vocabulary import ROWS
 
 # Legacy name -> current name of an image property, as Nova's ImageMetaProps has it.
 _LEGACY_NAMES = {legacy: row.image_property for row in ROWS for legacy in row.legacy_names if row.image_property}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from os_prefilter.errors import one_line
-from os_prefilter.vocabulary import Trait, trait_named
+from os_prefilter.terms import Trait, trait_named
 
 ROOT: Final = "root"
 """Scope: the root provider of a tree, the compute node (``root_required``, Placement 1.35)."""

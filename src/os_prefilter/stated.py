@@ -15,8 +15,9 @@ from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.terms import Row, trait_named
 from os_prefilter.versioned import field_of
-from os_prefilter.vocabulary import BY_NAME, Row, rows_asked_by, trait_named
+from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 
 BY_REQUEST = "request"
 """The ``filter`` of a requirement that the request states itself."""
@@ -65,9 +66,9 @@ def _brought_by_groups(request: Request) -> Iterable[Requirement]:
 
 def _translated(request: Request) -> Requirements:
     asked = ask(request, _SIMPLE, _AS_NOVA, UNSUFFIXED)
-    if _value(request, _TPM[0]):
-        asked += ask(request, _TPM[:1], _AS_NOVA, UNSUFFIXED)
-        asked += _or_default(request, _TPM[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
+    tpm = ask(request, _TPM[:1], _AS_NOVA, UNSUFFIXED)
+    if tpm.asked:
+        asked += tpm + _or_default(request, _TPM[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
     if _value(request, _MEMORY[0]) == "true":
         asked += _or_default(request, _MEMORY[1], "amd-sev", "memory encryption without a model: amd-sev")
     # Stateless firmware is UEFI's; Nova ignores the property without it.

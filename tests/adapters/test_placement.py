@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -163,3 +164,25 @@ def test_names_cost_one_request_until_a_provider_is_new() -> None:
     listed.append("d")
     roots[:] = ["d"]
     assert client.allocation_candidates("").hosts == ("host-d",)
+
+
+def _real_client(port: int, **options: Any) -> PlacementClient:
+    http = requests.Session()
+    # A proxy of the environment would answer in Placement's place.
+    http.trust_env = False
+    session = Session(auth=Token(f"http://127.0.0.1:{port}", "t"), session=http)
+    return PlacementClient(Adapter(session, service_type="placement"), **options)
+
+
+def test_nobody_listens() -> None:
+    """A real connection to a port that was open a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(PlacementUnavailable, match="Check that the service runs"):
+        _real_client(port).allocation_candidates("resources=VCPU:1")
+
+
+def test_somebody_listens_and_never_answers() -> None:
+    """A real connection that is accepted by the kernel and then silent: it ends with the timeout."""
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PlacementUnavailable, match="did not answer"):
+        _real_client(server.getsockname()[1], timeout=0.2).traits()

@@ -6,7 +6,8 @@ import pytest
 
 from os_prefilter import RequestSpec
 from os_prefilter.errors import FlavorImageConflict, UnknownValue
-from os_prefilter.vocabulary import Row, rows_asked_by
+from os_prefilter.terms import Row
+from os_prefilter.vocabulary import rows_asked_by
 from tests.conftest import asked_by, pipeline_of, spec_of
 
 _ROWS = rows_asked_by("image_metadata")

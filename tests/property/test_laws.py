@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.errors import RequestRejected
 from os_prefilter.plugins import installed_filters
-from os_prefilter.vocabulary import ROWS, is_trait_name
+from os_prefilter.terms import is_trait_name
+from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of
 
 _NAMES = [name for name in installed_filters() if name != "noop"]

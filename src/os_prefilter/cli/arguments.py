@@ -141,7 +141,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
     """Return the pipeline that the arguments name.
 
     What a deployment would say of itself is read off ``fleet``: whether every compute reports the owner trait, and,
-    unless the configuration file says it, which ``CUSTOM_`` traits hosts report.
+    unless the configuration file says it, which traits hosts report that Nova does not.
 
     :raises ConfigurationError: if the configuration cannot be served.
     """

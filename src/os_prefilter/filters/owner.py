@@ -15,7 +15,7 @@ from os_prefilter.extra_specs import Group
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.vocabulary import Trait, trait_named
+from os_prefilter.terms import Trait, trait_named
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))

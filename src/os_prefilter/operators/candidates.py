@@ -4,7 +4,7 @@ from typing import Any, NamedTuple, Protocol
 
 from os_prefilter.pipeline import Decision, Pipeline
 from os_prefilter.query import allocation_candidates_query
-from os_prefilter.vocabulary import CUSTOM_PREFIX
+from os_prefilter.terms import CUSTOM_PREFIX
 
 
 class Found(NamedTuple):

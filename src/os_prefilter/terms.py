@@ -1,0 +1,122 @@
+"""What the vocabulary is made of: traits, the terms that values stand for, and rows of values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NewType
+
+from os_prefilter.errors import shown
+
+Trait = NewType("Trait", str)
+"""The name of a trait: one of the vocabulary's, or one that :func:`trait_named` has checked; never a tenant's text."""
+
+CUSTOM_PREFIX = "CUSTOM_"
+
+# Spellings that oslo.utils' bool_from_string, and so Nova, takes for a boolean.
+_TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
+_FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What one value of a row asks of a host.
+
+    ``trait`` is None where the value asks for nothing that a trait could say; ``reason`` then says why. ``required`` is
+    False where hosts that *have* the trait are the wrong ones. ``unknown_to_nova`` is True for a standard trait that no
+    virt driver of Nova 34 answers for.
+    """
+
+    trait: Trait | None
+    required: bool = True
+    reason: str = ""
+    unknown_to_nova: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``standard`` (in os-traits), ``custom`` (``CUSTOM_``) or ``none``."""
+        if self.trait is None:
+            return "none"
+        return "custom" if self.trait.startswith(CUSTOM_PREFIX) else "standard"
+
+    @property
+    def opt_in(self) -> bool:
+        """Whether hosts report the trait only where somebody makes them: Nova's own virt drivers do not."""
+        return self.unknown_to_nova or self.kind == "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that a request can ask for."""
+
+    name: str
+    values: Mapping[str, Term]
+    image_property: str | None = None
+    extra_spec: str | None = None
+    image_attribute: str | None = None
+    """A field of the image itself, not one of its properties: ``disk_format``."""
+    legacy_names: tuple[str, ...] = ()
+    """Older names of the image property, still met in Glance; the current name wins."""
+    legacy_values: Mapping[str, str] = field(default_factory=dict)
+    any_case: bool = False
+    """Whether Nova lower-cases the value before it compares."""
+    boolean: bool = False
+    asked_by: tuple[str, ...] = ("image_metadata",)
+    """The request filters that ask for it; ``query`` where Nova itself translates it while it builds the query."""
+
+    @property
+    def traits(self) -> frozenset[Trait]:
+        """All traits of the row."""
+        return frozenset(term.trait for term in self.values.values() if term.trait)
+
+    def canonical(self, value: object) -> str | None:
+        """Return the key of :attr:`values` that ``value`` means, None if it means none of them."""
+        if self.boolean:
+            return _canonical_boolean(value)
+        if not isinstance(value, str):
+            return None
+        if value in self.values:
+            return value
+        if self.any_case or self.legacy_values:
+            # No known value is longer: do not copy a tenant's megabytes to find that out.
+            value = value[:_LONGEST_VALUE].lower()
+            value = self.legacy_values.get(value, value)
+        return value if value in self.values else None
+
+
+_LONGEST_VALUE = 64
+
+
+def _canonical_boolean(value: object) -> str | None:
+    if isinstance(value, (bool, int)):
+        return {1: "true", 0: "false"}.get(value)
+    if not isinstance(value, str) or len(value) > _LONGEST_VALUE:
+        return None
+    spelling = value.strip().lower()
+    if spelling in _TRUE:
+        return "true"
+    return "false" if spelling in _FALSE else None
+
+
+_TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+_LONGEST_TRAIT = 255
+
+
+def is_trait_name(name: object) -> bool:
+    """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
+    return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
+
+
+# The same few names, for every request.
+@lru_cache(maxsize=1024)
+def _has_trait_characters(name: str) -> bool:
+    return bool(name) and set(name) <= _TRAIT_CHARACTERS
+
+
+def trait_named(name: str) -> Trait:
+    """Return the trait of a name that an operator or the author of a filter chose.
+
+    :raises ValueError: if Placement could not have a trait of that name.
+    """
+    if not is_trait_name(name):
+        raise ValueError(f"{shown(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
+    return Trait(name)

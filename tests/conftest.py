@@ -49,6 +49,12 @@ def asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
     return [(item.trait, item.required, item.scope) for item in decision.requirements]
 
 
+def device_asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
+    """Return the same without the default machine types that the device keeps its hosts off."""
+    asked = asked_by(name, request_spec, **options)
+    return [item for item in asked if item[1] or "DEFAULT_MACHINE" not in item[0]]
+
+
 @pytest.fixture(autouse=True)
 def _clean_default_pipeline() -> Iterator[None]:
     """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
@@ -76,3 +82,11 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
         return tuple(placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts)
 
     return hosts_for
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many cases the enumeration of the law had, over all processes of the run."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.getreports(outcome)]
+    numbers = [number for report in reports for name, number in report.user_properties if name == "law_cases"]
+    if numbers:
+        terminalreporter.write_line(f"The law: {sum(numbers):,} requests on hosts compared in {len(numbers)} tests.")

@@ -11,11 +11,13 @@ _ROOT = Path(os_prefilter.__file__).parent
 # Lower layers first; a module may import its own layer and those before it.
 _LAYERS = (
     {"errors"},
-    {"terms", "files", "versioned"},
+    {"terms", "files", "versioned", "platforms"},
     {"vocabulary"},
     {"requirements", "request_spec", "extra_specs", "options", "request", "documents"},
+    {"guest", "reporters"},
     {"asking", "filters", "facts", "plugins", "conf"},
-    {"stated"},
+    {"stated", "capabilities"},
+    {"late_check"},
     {"query"},
     {"nova_style", "application"},
     {"pipeline", "default", "__init__"},

@@ -30,7 +30,7 @@ def _pipeline(**answers: object) -> Pipeline:
 
 def test_decision_says_who_and_why_and_how_long() -> None:
     spec = spec_of({"hw_vif_model": "e1000e", "hw_time_hpet": "true"})
-    decision = pipeline_of("hpet", "image_metadata", "noop").apply(spec)
+    decision = pipeline_of("hpet", "image_metadata", "noop", reported_traits=[]).apply(spec)
     assert [(item.trait, item.required, item.scope, item.filter, item.source) for item in decision.requirements] == [
         ("CUSTOM_COMPUTE_TIME_HPET", True, "root", "hpet", "image property hw_time_hpet=true"),
         ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root", "image_metadata", "image property hw_vif_model=e1000e"),
@@ -43,7 +43,7 @@ def test_decision_says_who_and_why_and_how_long() -> None:
 def test_one_debug_line_a_request(caplog: pytest.LogCaptureFixture) -> None:
     """It says trait, scope, filter and source."""
     caplog.set_level("DEBUG", "os_prefilter")
-    pipeline = pipeline_of("compute_status", "hpet")
+    pipeline = pipeline_of("compute_status", "hpet", reported_traits=[])
     caplog.clear()
     pipeline.apply(spec_of({"hw_time_hpet": "true"}))
     assert [record.getMessage() for record in caplog.records] == [
@@ -150,7 +150,8 @@ def test_requirements_reach_each_kind_of_group() -> None:
 )
 def test_traits_are_mirrored_only_where_the_root_contributes(extra_specs: dict[str, str], mirrored: bool) -> None:
     spec = spec_of({"hw_time_hpet": "true"}, extra_specs)
-    decision = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed").apply(spec)
+    pipeline = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed", reported_traits=[])
+    decision = pipeline.apply(spec)
     assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET"}
     assert ("trait:CUSTOM_COMPUTE_TIME_HPET" in spec.flavor.extra_specs) is mirrored
     # A forbidden trait would exclude sharing and nested providers too.

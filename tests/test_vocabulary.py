@@ -9,8 +9,9 @@ from nova.network import model as network_model
 from nova.objects import fields as nova_fields
 from nova.objects import image_meta
 
+from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES, PLATFORM_ARCHITECTURES, family_of
 from os_prefilter.terms import Row, is_trait_name
-from os_prefilter.vocabulary import BY_NAME, ROWS, opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
 
 _TERMS = [(row, value) for row in ROWS for value in row.values]
 
@@ -40,7 +41,14 @@ _NOVA_VALUES = {
     "cpu_thread_policy": nova_fields.CPUThreadAllocationPolicy.ALL,
 }
 # Rows without an enumeration in Nova: booleans, Glance's disk formats, a validator's list, and our own.
-_NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {"image_type", "tpm_secret_security", "hyperthreading"}
+_NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {
+    "image_type",
+    "tpm_secret_security",
+    "hyperthreading",
+    "machine_type",
+    "default_machine",
+    "device_profile",
+}
 
 
 @pytest.mark.parametrize(("row", "value"), _TERMS, ids=lambda each: each.name if isinstance(each, Row) else each)
@@ -59,9 +67,11 @@ def test_each_value_has_a_trait_or_a_reason(row: Row, value: str) -> None:
 
 def test_every_row_says_where_it_is_asked_and_by_whom() -> None:
     assert len(BY_NAME) == len(ROWS)
-    for row in ROWS:
+    # Hosts alone say what their default is.
+    for row in [row for row in ROWS if row.name != "default_machine"]:
         assert row.image_property or row.extra_spec or row.image_attribute
         assert row.asked_by
+    for row in ROWS:
         assert set(row.legacy_values.values()) <= set(row.values)
 
 
@@ -133,9 +143,55 @@ def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str
 @pytest.mark.parametrize(
     "value", [None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"]
 )
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.boolean], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if not row.boolean and row.name != "device_profile"], ids=lambda row: row.name
+)
 def test_what_is_not_in_the_table_is_unknown(row: Row, value: object) -> None:
     assert row.canonical(value) is None
+
+
+def test_a_device_profile_may_have_any_name() -> None:
+    row = BY_NAME["device_profile"]
+    assert [row.canonical(name) for name in ("gpu", "a\nb", "x" * 100_000)] == ["any"] * 3
+    assert row.canonical("") == ""
+    assert row.canonical(7) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("pc", "pc"),
+        ("pc-i440fx-7.2", "pc"),
+        ("pc-q35-rhel9.4.0", "q35"),
+        ("virt-8.2", "virt"),
+        ("pseries-7.2-sxxm", "pseries"),
+        ("s390-ccw-virtio-9.1", "s390-ccw-virtio"),
+        ("microvm", "microvm"),
+        ("isapc", "isapc"),
+        ("pcx", None),
+        ("q35-9.1", None),
+        ("none", None),
+    ],
+)
+def test_machine_types_by_their_names(name: str, family: str | None) -> None:
+    assert BY_NAME["machine_type"].canonical(name) == family
+    assert family_of(name) == (family or "other")
+
+
+def test_each_architecture_with_known_machine_types_has_its_own_traits() -> None:
+    for row in ROWS:
+        for trait in row.traits if row.per_architecture else ():
+            architectures = {architecture for known, architecture in QUALIFIED if known == trait}
+            assert architectures <= set(PLATFORM_ARCHITECTURES)
+            assert architectures
+    assert len(set(QUALIFIED.values())) == len(QUALIFIED)
+    assert all(is_trait_name(name) and name.startswith("CUSTOM_") for name in QUALIFIED.values())
+
+
+def test_the_table_of_machine_types_speaks_of_rows_and_values_that_exist() -> None:
+    for (row, value), families in FAMILIES_WITHOUT.items():
+        assert BY_NAME[row].values[value].trait
+        assert families < {*MACHINES, "other"}
 
 
 def test_traits_that_no_driver_of_nova_reports_are_asked_for_only_if_hosts_do() -> None:

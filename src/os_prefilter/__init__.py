@@ -1,9 +1,12 @@
 """Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
+from os_prefilter.capabilities import capability_traits
 from os_prefilter.default import process_reqspec
+from os_prefilter.late_check import Unsupported, guest_settings, unsupported
 from os_prefilter.options import Options
 from os_prefilter.pipeline import Decision, Pipeline
 from os_prefilter.query import allocation_candidates_query
+from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request
 from os_prefilter.request_spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter.requirements import NOTHING, Note, Requirement, Requirements, forbid, require
@@ -13,18 +16,26 @@ __all__ = [
     "Decision",
     "Destination",
     "Flavor",
+    "GuestSettings",
+    "HostFacts",
     "Image",
     "Note",
     "Options",
     "Pipeline",
+    "Reporter",
     "Request",
     "RequestGroup",
     "RequestLevelParams",
     "RequestSpec",
     "Requirement",
     "Requirements",
+    "Setting",
+    "Unsupported",
     "allocation_candidates_query",
+    "capability_traits",
     "forbid",
+    "guest_settings",
     "process_reqspec",
     "require",
+    "unsupported",
 ]

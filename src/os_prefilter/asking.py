@@ -1,12 +1,27 @@
 """From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from os_prefilter.errors import FlavorImageConflict, UnknownValue, shown
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue, shown
+from os_prefilter.extra_specs import trait_key
+from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
+from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.terms import Row
+from os_prefilter.terms import Row, Trait
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+
+_DEFAULT_MACHINES = {family: str(term.trait) for family, term in BY_NAME["default_machine"].values.items()}
+
+
+class Chosen(NamedTuple):
+    """What a request asks of one row."""
+
+    value: str
+    """The key of :attr:`os_prefilter.terms.Row.values`."""
+    source: str
 
 
 def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
@@ -17,32 +32,97 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image ask for different values of one row.
+    :raises ImpossibleCombination: for a device that the machine type asked for can never have.
     """
     asked: list[Requirement] = []
     notes: list[Note] = []
     for row in rows:
         found = chosen(request, row, options, notes)
-        if found:
-            value, source = found
-            term = row.values[value]
-            if term.trait is None:
-                continue
-            if term.opt_in and not options.reports(term.trait):
-                notes.append(Note(source, f"{term.trait} is not in [prefilter] reported_traits: not asked for"))
-            else:
-                asked.append(Requirement(term.trait, term.required, scope, source))
+        if not found:
+            continue
+        trait = row.values[found.value].trait
+        if trait is None:
+            continue
+        if row.per_architecture:
+            trait = _of_guest(trait, found, guest_of(request), options)
+        if _is_opt_in(row, trait, found.value) and not options.reports(trait):
+            notes.append(Note(found.source, f"{trait} is not in [prefilter] reported_traits: not asked for"))
+        else:
+            asked.append(Requirement(trait, row.values[found.value].required, scope, found.source))
+        if scope == ROOT:
+            asked += _kept_off(request, row, found, options)
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
 
 
-def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> tuple[str, str] | None:
-    """Return the canonical value that image and flavor give to ``row``, and its source; None if they give none."""
+def keep_off(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
+    """Return which machine types must not be the default of a host, for what others than filters ask for by ``rows``.
+
+    :raises ImpossibleCombination: for a device that the machine type asked for can never have.
+    """
+    asked: list[Requirement] = []
+    for row in rows:
+        found = chosen(request, row, options, [])
+        if found:
+            asked += _kept_off(request, row, found, options)
+    return Requirements(tuple(asked)) if asked else NOTHING
+
+
+def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
+    term = row.values[value]
+    return term.opt_in or trait != term.trait
+
+
+def _of_guest(trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
+    """Return the trait for guests of the architecture that is to be emulated, where hosts report it."""
+    if not guest.architecture:
+        return trait
+    qualified = QUALIFIED.get((trait, guest.architecture))
+    if qualified is None:
+        raise ImpossibleCombination(found.source, guest.architecture_source)
+    return qualified if options.reports(qualified) else trait
+
+
+def _kept_off(request: Request, row: Row, found: Chosen, options: Options) -> Iterator[Requirement]:
+    """Yield the default machine types that hosts must not have, because those can never have the value.
+
+    :raises ImpossibleCombination: if the machine type that the request names is one of those.
+    """
+    without = families_without(row.name, found.value)
+    if not without:
+        return
+    guest = guest_of(request)
+    if guest.family in without:
+        raise ImpossibleCombination(found.source, guest.family_source)
+    if guest.family:
+        return
+    for family in sorted(without):
+        trait: str | None = _DEFAULT_MACHINES[family]
+        if guest.architecture:
+            trait = QUALIFIED.get((Trait(str(trait)), guest.architecture))
+        if trait and options.reports(trait):
+            yield Requirement(Trait(trait), False, ROOT, found.source)
+
+
+def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> Chosen | None:
+    """Return the value that image and flavor give to ``row``; None if they give none.
+
+    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if they ask for different values, or for and against a device at once.
+    """
     in_image = request.image_property(row.image_property) if row.image_property else None
     in_flavor = request.extra_spec(row.extra_spec) if row.extra_spec else None
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
+    device = row.values["true"].trait if row.boolean else None
     # Nearly every row of nearly every request: nothing there.
-    if in_image is None and in_flavor is None and of_image is None:
+    if in_image is None and in_flavor is None and of_image is None and not device and not row.default:
         return None
-    found: tuple[str, str] | None = None
+    with_what = _gate(request, row, options) if row.only_with else None
+    if row.only_with and not with_what:
+        return None
+    # Nothing is read of the image of an instance that boots from a volume.
+    if of_image is not None and request.boots_from_volume:
+        return None
+    found: Chosen | None = None
     for raw, place in (
         (in_image, f"image property {row.image_property}"),
         (in_flavor, f"flavor extra spec {row.extra_spec}"),
@@ -51,10 +131,45 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> t
         value = None if raw is None else _known(raw, place, row, options, notes)
         if value is None:
             continue
-        if found and found[0] != value:
-            raise FlavorImageConflict(found[1], f"{place}={value}")
-        found = found or (value, f"{place}={value}")
+        if found and found.value != value:
+            raise FlavorImageConflict(found.source, f"{place}={value}")
+        found = found or Chosen(value, f"{place}={value}")
+    if device:
+        return _switched(request, device, found)
+    if with_what and row.default and in_image is None and in_flavor is None:
+        return Chosen(row.default, f"{with_what.source} with the default {row.name} {row.default}")
     return found
+
+
+def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
+    """Return what is asked of the row without which ``row`` means nothing; None if that is not asked for."""
+    gate = BY_NAME[row.only_with]
+    found = chosen(request, gate, options, [])
+    if found and row.only_with_values:
+        return found if found.value in row.only_with_values else None
+    return found if found and gate.values[found.value].trait else None
+
+
+def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:
+    """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
+    wanted, unwanted = explicit(request, device)
+    if found:
+        (wanted if found.value == "true" else unwanted).append(found.source)
+    if wanted and unwanted:
+        raise FlavorImageConflict(wanted[-1], unwanted[-1])
+    return Chosen("true", " and ".join(wanted)) if wanted else found
+
+
+def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
+    """Return the sources in image and flavor that require, and that forbid, a trait by its name."""
+    wanted = [f"image property trait:{trait}=required"] if trait in request.image_traits else []
+    unwanted = []
+    for suffix, group in request.flavor_groups.items():
+        if trait in group.required:
+            wanted.append(f"flavor extra spec {trait_key(trait, suffix)}=required")
+        if trait in group.forbidden:
+            unwanted.append(f"flavor extra spec {trait_key(trait, suffix)}=forbidden")
+    return wanted, unwanted
 
 
 def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note]) -> str | None:

@@ -9,20 +9,26 @@
     |   |-- FilterLoadError             offered, but it does not import
     |   |-- InvalidFilter               imported, but not callable as a filter
     |   |-- MissingFact                 a filter needs a deployment fact nobody provides
-    |   `-- InvalidOption               an option's value makes no sense
+    |   |-- InvalidOption               an option's value makes no sense
+    |   `-- UnusableReporter            no capability reporter for a virt driver
     |-- RequestRejected                 this request cannot be scheduled as it was asked
     |   |-- UnknownValue                a property's value is not in the vocabulary
     |   |-- FlavorImageConflict         flavor and image ask for different things
+    |   |-- ImpossibleCombination       a device that the machine type asked for never has
+    |   |-- UnsupportedByHost           this one host cannot do what it asks for
     |   |-- ContradictingRequirements   one trait both required and forbidden
     |   |-- RejectedByFilter            a Nova-style filter said no
     |   `-- MalformedRequest            a trait name, amount or suffix that Placement cannot take
     |-- FilterFailed                    a filter raised something of its own
     |-- UnsuitableRequestSpec           the object is not RequestSpec-like
     |-- DocumentError                   a file cannot be read or does not say what it should
+    |-- ProbeFailed                     a host did not say what it can do; what is known of it stays
     `-- PlacementError
         |-- PlacementUnavailable        no answer, or a server error
         |-- PlacementRefused            it answered with a client error
-        `-- UnknownTraits               a query names traits that Placement does not have
+        |-- UnknownTraits               a query names traits that Placement does not have
+        |-- UnknownProvider             there is no resource provider of that name or UUID
+        `-- GenerationConflict          another writer changed the provider each time
 
 Each message says what happened, to what, and what to do next. Text that came from a tenant is shown through
 :func:`shown`, so that it can break neither a log line nor a terminal.
@@ -127,6 +133,17 @@ class InvalidOption(ConfigurationError):
         super().__init__(f"[prefilter] {option}: {problem}")
 
 
+class UnusableReporter(ConfigurationError):
+    """The capability reporter of a virt driver is missing, does not load, or is not one."""
+
+    def __init__(self, driver: str, problem: str) -> None:
+        self.driver = driver
+        super().__init__(
+            f"The capability reporter {shown(driver)} cannot be used: {one_line(problem)}. Correct the name, or repair "
+            "the package that offers it under the entry point group os_prefilter.capability_reporters."
+        )
+
+
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it was asked; the request spec is unchanged."""
 
@@ -147,6 +164,25 @@ class FlavorImageConflict(RequestRejected):
     def __init__(self, first: str, second: str) -> None:
         self.sources = (first, second)
         super().__init__(f"{first} and {second} contradict each other. Remove one of the two, or make them equal.")
+
+
+class ImpossibleCombination(RequestRejected):
+    """A device on a machine type, or a machine type on an architecture, that no version of QEMU has there."""
+
+    def __init__(self, device: str, platform: str) -> None:
+        self.sources = (device, platform)
+        super().__init__(f"{device} is impossible with {platform}: no host can do both. Change one of the two.")
+
+
+class UnsupportedByHost(RequestRejected):
+    """The host cannot switch on what the request asks for; the driver must fail the spawn."""
+
+    def __init__(self, host: str, refusals: Iterable[object]) -> None:
+        self.refusals = list(refusals)
+        super().__init__(
+            f"The host {shown(host)} cannot do what the request asks for: {'; '.join(map(str, self.refusals))}. "
+            "Enable the request filters, so that such requests go to hosts that can, or change the request."
+        )
 
 
 class ContradictingRequirements(RequestRejected):
@@ -210,6 +246,15 @@ class DocumentError(PrefilterError):
         super().__init__(f"{self.path}: {problem}")
 
 
+class ProbeFailed(PrefilterError):
+    """A host did not say what it can do. Nothing new is known of it: what it reported before stays."""
+
+    def __init__(self, what: str, reason: str, advice: str) -> None:
+        self.what = one_line(what)
+        self.reason = one_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
+        super().__init__(f"The probe failed at {self.what}: {self.reason}. {advice}")
+
+
 class PlacementError(PrefilterError):
     """Placement did not do what was asked."""
 
@@ -240,4 +285,29 @@ class UnknownTraits(PlacementError):
         super().__init__(
             f"Placement does not know: {', '.join(self.traits)}. A standard trait needs a newer os-traits "
             "beside Placement (then restart it); a CUSTOM_ trait is created with 'openstack trait create NAME'."
+        )
+
+
+class UnknownProvider(PlacementError):
+    """Placement has no resource provider of that name or UUID."""
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        super().__init__(
+            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it when it starts: check "
+            "that it runs and uses this Placement, or name the provider of the host, which 'openstack resource "
+            "provider list' shows."
+        )
+
+
+class GenerationConflict(PlacementError):
+    """The traits of a resource provider were not written: somebody else changed the provider in the meantime."""
+
+    def __init__(self, provider: str, attempts: int = 1) -> None:
+        self.provider = provider
+        self.attempts = attempts
+        super().__init__(
+            f"The traits of the resource provider {shown(provider, 200)} were not written: another writer changed it "
+            f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it all "
+            "the time."
         )

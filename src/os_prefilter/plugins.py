@@ -1,4 +1,4 @@
-"""Loading request filters from stevedore entry points.
+"""Loading request filters and capability reporters from stevedore entry points.
 
 By itself stevedore skips what does not load and lets the last of two equal names win. Both are wrong here: an operator
 who enabled a filter must not get a scheduler without it. So each of these stops the service with an error.
@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from stevedore.named import NamedExtensionManager
 
@@ -19,9 +19,13 @@ from os_prefilter.errors import (
     InvalidOption,
     MissingFact,
     UnknownFilter,
+    UnusableReporter,
+    listed,
 )
+from os_prefilter.reporters import Reporter
 
 NAMESPACE = "os_prefilter.request_filters"
+REPORTERS = "os_prefilter.capability_reporters"
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -54,7 +58,7 @@ class LoadedFilter:
 def installed_filters() -> dict[str, str]:
     """Return the names of all installed filters and where each comes from, without importing any."""
     # A manager of no names loads nothing.
-    entry_points = _manager([]).list_entry_points()
+    entry_points = _manager(NAMESPACE, []).list_entry_points()
     return {point.name: point.value for point in sorted(entry_points, key=lambda point: point.name)}
 
 
@@ -68,7 +72,16 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
     for name in names:
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
-    return tuple(as_filter(name, _import(name), provided) for name in names)
+    return tuple(as_filter(name, _import_filter(name), provided) for name in names)
+
+
+def _import_filter(name: str) -> object:
+    errors = _Errors(
+        lambda known: UnknownFilter(name, known),
+        lambda targets: DuplicateFilter(name, targets),
+        lambda target, cause: FilterLoadError(name, target, cause),
+    )
+    return _import(NAMESPACE, name, errors)
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
@@ -101,25 +114,52 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
     return LoadedFilter(name, function, needs, nova_style)
 
 
-def _import(name: str) -> object:
-    def fail(_manager: object, point: EntryPoint, error: Exception) -> NoReturn:
-        raise FilterLoadError(name, point.value, error) from error
+def load_reporter(driver: str) -> Reporter:
+    """Import the capability reporter of a virt driver.
 
-    found = {point.value for point in _manager([]).list_entry_points() if point.name == name}
+    :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
+    """
+    errors = _Errors(
+        lambda known: UnusableReporter(driver, f"no installed package offers it; there are {listed(known)}"),
+        lambda targets: UnusableReporter(driver, f"it is offered more than once: {', '.join(targets)}"),
+        lambda target, cause: UnusableReporter(driver, f"{target} does not load: {type(cause).__name__}: {cause}"),
+    )
+    plugin = _import(REPORTERS, driver, errors)
+    if not isinstance(plugin, Reporter):
+        raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.reporters.Reporter")
+    return plugin
+
+
+class _Errors(NamedTuple):
+    """What to raise for an entry point that is missing, there twice, or does not load."""
+
+    missing: Callable[[list[str]], Exception]
+    twice: Callable[[list[str]], Exception]
+    broken: Callable[[str, BaseException], Exception]
+
+
+def _import(namespace: str, name: str, errors: _Errors) -> object:
+    def fail(_manager: object, point: EntryPoint, error: Exception) -> NoReturn:
+        raise errors.broken(point.value, error) from error
+
+    points = _manager(namespace, []).list_entry_points()
+    found = {point.value for point in points if point.name == name}
     if not found:
-        raise UnknownFilter(name, installed_filters())
+        raise errors.missing([point.name for point in points])
     if len(found) > 1:
-        raise DuplicateFilter(name, sorted(found))
+        raise errors.twice(sorted(found))
     try:
-        return _manager([name], fail).extensions[0].plugin
+        return _manager(namespace, [name], fail).extensions[0].plugin
     except AssertionError as error:
         # The one error that stevedore does not hand to the callback.
-        raise FilterLoadError(name, found.pop(), error) from error
+        raise errors.broken(found.pop(), error) from error
 
 
-def _manager(names: list[str], on_failure: Callable[..., NoReturn] | None = None) -> NamedExtensionManager[Any]:
+def _manager(
+    namespace: str, names: list[str], on_failure: Callable[..., NoReturn] | None = None
+) -> NamedExtensionManager[Any]:
     return NamedExtensionManager(
-        NAMESPACE,
+        namespace,
         names,
         on_load_failure_callback=on_failure,
         on_missing_entrypoints_callback=None,

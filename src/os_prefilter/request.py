@@ -25,7 +25,15 @@ _TRAIT_PREFIX = "trait:"
 class Request:
     """What was asked for, as filters may see it. Not to be kept longer than the call."""
 
-    __slots__ = ("_extra_specs", "_flavor_groups", "_image", "_property", "_requested_groups", "_spec")
+    __slots__ = (
+        "_extra_specs",
+        "_flavor_groups",
+        "_image",
+        "_image_traits",
+        "_property",
+        "_requested_groups",
+        "_spec",
+    )
 
     def __init__(self, request_spec: Any) -> None:
         # What cannot be read would ask for nothing, and every host would do.
@@ -43,6 +51,7 @@ class Request:
         self._property = _property_getter(properties)
         extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
         self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
+        self._image_traits: tuple[str, ...] | None = None
         self._flavor_groups: Mapping[str, Group] | None = None
         self._requested_groups: Mapping[str, Group] | None = None
 
@@ -74,15 +83,9 @@ class Request:
 
         :raises MalformedRequest: for one that Placement could not have.
         """
-        properties = field_of(self._image, "properties", {})
-        if isinstance(properties, Mapping):
-            traits = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
-        else:
-            traits = field_of(properties, "traits_required", [])
-        for trait in traits:
-            if not is_trait_name(trait):
-                raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
-        return tuple(sorted(set(traits)))
+        if self._image_traits is None:
+            self._image_traits = _required_traits(field_of(self._image, "properties", {}))
+        return self._image_traits
 
     @property
     def flavor_groups(self) -> Mapping[str, Group]:
@@ -121,6 +124,17 @@ class Request:
             # 1 is InstancePCIRequest.NEUTRON_PORT; the others are flavor aliases.
             if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != 1
         )
+
+
+def _required_traits(properties: Any) -> tuple[str, ...]:
+    if isinstance(properties, Mapping):
+        traits = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+    else:
+        traits = field_of(properties, "traits_required", [])
+    for trait in traits:
+        if not is_trait_name(trait):
+            raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
+    return tuple(sorted(set(traits)))
 
 
 def raw_groups(request_spec: Any) -> dict[str, Any]:

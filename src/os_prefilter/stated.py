@@ -14,8 +14,8 @@ from os_prefilter.errors import MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirement, Requirements, require
-from os_prefilter.terms import Row, trait_named
+from os_prefilter.requirements import UNSUFFIXED, Requirement
+from os_prefilter.terms import trait_named
 from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 
@@ -23,11 +23,8 @@ BY_REQUEST = "request"
 """The ``filter`` of a requirement that the request states itself."""
 
 _AS_NOVA = Options(reject_unknown_values=True)
-# Pairs of which the second means nothing without the first.
-_TPM = (BY_NAME["tpm_version"], BY_NAME["tpm_model"])
-_MEMORY = (BY_NAME["mem_encryption"], BY_NAME["mem_encryption_model"])
-_FIRMWARE = (BY_NAME["firmware_type"], BY_NAME["firmware_stateless"])
-_SIMPLE = tuple(row for row in rows_asked_by("query") if row not in (*_TPM, *_MEMORY, *_FIRMWARE))
+_ROWS = rows_asked_by("query")
+_MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 
 
 def stated_requirements(request: Request) -> tuple[Requirement, ...]:
@@ -35,7 +32,7 @@ def stated_requirements(request: Request) -> tuple[Requirement, ...]:
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
-    asked = (*written_requirements(request), *_translated(request).asked)
+    asked = (*written_requirements(request), *ask(request, _ROWS, _AS_NOVA, UNSUFFIXED).asked)
     return tuple(item._replace(filter=BY_REQUEST) for item in asked)
 
 
@@ -64,29 +61,6 @@ def _brought_by_groups(request: Request) -> Iterable[Requirement]:
                 yield Requirement(trait_named(trait), required, suffix, f"request group {suffix}")
 
 
-def _translated(request: Request) -> Requirements:
-    asked = ask(request, _SIMPLE, _AS_NOVA, UNSUFFIXED)
-    tpm = ask(request, _TPM[:1], _AS_NOVA, UNSUFFIXED)
-    if tpm.asked:
-        asked += tpm + _or_default(request, _TPM[1], "tpm-tis", "emulated TPM without a model: tpm-tis")
-    if _value(request, _MEMORY[0]) == "true":
-        asked += _or_default(request, _MEMORY[1], "amd-sev", "memory encryption without a model: amd-sev")
-    # Stateless firmware is UEFI's; Nova ignores the property without it.
-    if _value(request, _FIRMWARE[0]) == "uefi":
-        asked += ask(request, _FIRMWARE[1:], _AS_NOVA, UNSUFFIXED)
-    return asked
-
-
-def _or_default(request: Request, row: Row, default: str, source: str) -> Requirements:
-    answer = ask(request, [row], _AS_NOVA, UNSUFFIXED)
-    return answer if answer != NOTHING else require(str(row.values[default].trait), source, UNSUFFIXED)
-
-
-def _value(request: Request, row: Row) -> str | None:
-    found = chosen(request, row, _AS_NOVA, [])
-    return found[0] if found else None
-
-
 def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
     """Return what the group without a suffix asks for, by resource class; MiB and GiB as in the flavor.
 
@@ -103,7 +77,8 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
         resources[orc.MEMORY_MB] = _amount(flavor, "memory_mb")
     if orc.DISK_GB not in named:
         resources[orc.DISK_GB] = _disk_gb(flavor, request)
-    if _value(request, _MEMORY[0]) == "true":
+    encryption = chosen(request, _MEMORY_ENCRYPTION, _AS_NOVA, [])
+    if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     return {name: amount for name, amount in resources.items() if amount}
 

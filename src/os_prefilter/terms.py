@@ -1,7 +1,7 @@
 """What the vocabulary is made of: traits, the terms that values stand for, and rows of values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NewType
 
@@ -62,6 +62,16 @@ class Row:
     boolean: bool = False
     asked_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that ask for it; ``query`` where Nova itself translates it while it builds the query."""
+    only_with: str = ""
+    """The row without which this one means nothing: the model of a TPM without a TPM."""
+    only_with_values: frozenset[str] = frozenset()
+    """The values of that row with which it means something; all that ask for a trait if empty."""
+    default: str | None = None
+    """The value that counts where :attr:`only_with` is asked for and this one is not."""
+    per_architecture: bool = False
+    """Whether a host may answer differently for guests of an architecture that it emulates."""
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    """The start of longer names for a value: ``pc-q35-`` of ``pc-q35-9.1``."""
 
     @property
     def traits(self) -> frozenset[Trait]:
@@ -80,7 +90,31 @@ class Row:
             # No known value is longer: do not copy a tenant's megabytes to find that out.
             value = value[:_LONGEST_VALUE].lower()
             value = self.legacy_values.get(value, value)
+        for prefix, family in self.prefixes.items():
+            if value.startswith(prefix):
+                return family
         return value if value in self.values else None
+
+
+def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
+    """Map each value to ``prefix`` plus the value in capitals, or to the suffix given for it."""
+    suffixes = {value: exceptions.get(value, value.upper().replace("-", "_")) for value in values.split()}
+    return {value: Term(Trait(f"{prefix}_{suffix}")) for value, suffix in suffixes.items()}
+
+
+def unknown_to_nova(some: Mapping[str, Term]) -> dict[str, Term]:
+    """Return the same terms, marked as traits that no virt driver of Nova answers for."""
+    return {value: replace(term, unknown_to_nova=True) for value, term in some.items()}
+
+
+def nothing(reason: str) -> Term:
+    """Return the term of a value that asks for nothing."""
+    return Term(None, reason=reason)
+
+
+def switch(trait: str, reason: str = "not having a device is possible everywhere") -> dict[str, Term]:
+    """Return the terms of something that is there or not."""
+    return {"true": Term(Trait(trait)), "false": nothing(reason)}
 
 
 _LONGEST_VALUE = 64

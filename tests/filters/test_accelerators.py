@@ -15,7 +15,7 @@ def test_nothing_without_a_profile(extra_specs: dict[str, str]) -> None:
 def test_a_profile_asks_and_its_name_stays_out_of_the_source() -> None:
     spec = spec_of(extra_specs={"accel:device_profile": "x\ny"})
     (item,) = pipeline_of("accelerators").apply(spec).requirements
-    assert (item.trait, item.source) == ("COMPUTE_ACCELERATORS", "flavor extra spec accel:device_profile")
+    assert (item.trait, item.source) == ("COMPUTE_ACCELERATORS", "flavor extra spec accel:device_profile=any")
 
 
 def test_only_hosts_that_attach_remain(hosts: Callable[..., tuple[str, ...]]) -> None:

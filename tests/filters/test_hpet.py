@@ -56,7 +56,7 @@ def test_for_and_against_at_once_is_an_error(properties: dict[str, object], extr
 
 def test_all_sources_are_named() -> None:
     spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{HPET}": "required"})
-    (item,) = pipeline_of("hpet").apply(spec).requirements
+    (item,) = pipeline_of("hpet", reported_traits=[]).apply(spec).requirements
     assert item.source == f"flavor extra spec trait:{HPET}=required and image property hw_time_hpet=true"
 
 

@@ -6,18 +6,22 @@ import pytest
 
 from os_prefilter import RequestSpec
 from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.platforms import families_without
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import rows_asked_by
-from tests.conftest import asked_by, pipeline_of, spec_of
+from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from tests.conftest import asked_by, device_asked_by, pipeline_of, spec_of
 
 _ROWS = rows_asked_by("image_metadata")
+_DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
 @pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=str)
 def test_each_value_alone_asks_for_its_trait(row: Row, value: str) -> None:
-    """By enumeration: image property and flavor extra spec alike, and nothing else."""
+    """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
-    expected = [(trait, True, "root")] if trait else []
+    expected = [(str(trait), True, "root")] if trait else []
+    families = sorted(families_without(row.name, value))
+    expected += [(str(_DEFAULT_MACHINE.values[family].trait), False, "root") for family in families]
     if row.image_property:
         assert asked_by("image_metadata", spec_of({row.image_property: value})) == expected
     if row.extra_spec:
@@ -44,7 +48,7 @@ def test_each_value_alone_asks_for_its_trait(row: Row, value: str) -> None:
     ],
 )
 def test_legacy_names_and_combinations(properties: dict[str, object], expected: list[str]) -> None:
-    assert [trait for trait, _, _ in asked_by("image_metadata", spec_of(properties))] == expected
+    assert [trait for trait, _, _ in device_asked_by("image_metadata", spec_of(properties))] == expected
 
 
 def test_no_image_asks_for_nothing() -> None:

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter.vocabulary import BY_NAME
-from tests.conftest import asked_by, spec_of
+from tests.conftest import asked_by, device_asked_by, spec_of
 
 
 @pytest.mark.parametrize("model", BY_NAME["sound_model"].values)
 def test_each_model(model: str) -> None:
     expected = [(f"COMPUTE_SOUND_MODEL_{model.upper()}", True, "root")]
-    assert asked_by("sound_model", spec_of({"hw_sound_model": model})) == expected
-    assert asked_by("sound_model", spec_of(extra_specs={"hw:sound_model": model})) == expected
+    assert device_asked_by("sound_model", spec_of({"hw_sound_model": model})) == expected
+    assert device_asked_by("sound_model", spec_of(extra_specs={"hw:sound_model": model})) == expected
 
 
 def test_nothing_asked() -> None:

@@ -6,13 +6,14 @@ Source of what is sent and expected: the Placement API reference.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits, shown
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits, one_line, shown
 
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"
@@ -62,11 +63,9 @@ class PlacementClient:
         """
         what = "GET /allocation_candidates"
         answer = self.request("GET", f"/allocation_candidates?{query}")
-        try:
+        with expected(what):
             used = [frozenset(request["allocations"]) for request in answer["allocation_requests"]]
             by_root = _by_host(used, answer["provider_summaries"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise PlacementUnavailable(what, _unexpected(error)) from error
         names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
         found = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
         hosts = tuple(sorted(found))
@@ -91,8 +90,16 @@ class PlacementClient:
         if standard:
             raise UnknownTraits(standard)
         for name in sorted(missing):
-            self.request("PUT", f"/traits/{name}")
+            self.create_trait(name)
         return tuple(sorted(missing))
+
+    def custom_traits(self) -> frozenset[str]:
+        """Return each ``CUSTOM_`` trait that this Placement has."""
+        return frozenset(self._trait_names("/traits?name=startswith:CUSTOM_"))
+
+    def create_trait(self, name: str) -> None:
+        """Create a ``CUSTOM_`` trait; one that exists already stays."""
+        self.request("PUT", f"/traits/{name}")
 
     def request(self, method: str, url: str, body: object = None) -> Any:
         """Send one request; return the JSON object that came back, or None if nothing did.
@@ -114,8 +121,9 @@ class PlacementClient:
                 timeout=self._timeout,
                 **extra,
             )
-        except exceptions.ClientException as error:
-            reason = " ".join(str(error).split()).rstrip(".")
+        except (exceptions.ClientException, OSError) as error:
+            # OSError: the file of the certificate authority cannot be read, for one.
+            reason = one_line(" ".join(str(error).split()).rstrip("."))
             raise PlacementUnavailable(what, reason or type(error).__name__) from error
         status = response.status_code
         if status >= 500:  # noqa: PLR2004
@@ -126,10 +134,8 @@ class PlacementClient:
 
     def _trait_names(self, url: str) -> list[str]:
         answer = self.request("GET", url)
-        try:
+        with expected("GET /traits"):
             return [str(name) for name in answer["traits"]]
-        except (KeyError, TypeError) as error:
-            raise PlacementUnavailable("GET /traits", _unexpected(error)) from error
 
     def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
         """Return uuid -> name. One request for the whole fleet, and again only when a provider is new.
@@ -138,10 +144,8 @@ class PlacementClient:
         """
         if not uuids <= self._names.keys():
             answer = self.request("GET", "/resource_providers")
-            try:
+            with expected("GET /resource_providers"):
                 self._names = {rp["uuid"]: rp["name"] for rp in answer["resource_providers"]}
-            except (KeyError, TypeError) as error:
-                raise PlacementUnavailable("GET /resource_providers", _unexpected(error)) from error
         # A provider deleted between the two requests has no name any more.
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
@@ -171,7 +175,7 @@ def _detail(response: Any) -> str:
     """Return what an error answer says: its JSON errors' details, or the start of its text, on one line."""
     try:
         text = "; ".join(str(error["detail"]) for error in response.json()["errors"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         text = response.text
     text = "".join(c if c.isprintable() else " " for c in text[:10_000])
     return " ".join(text.split()) or "no explanation"
@@ -180,15 +184,21 @@ def _detail(response: Any) -> str:
 def _object(what: str, response: Any) -> Any:
     try:
         answer = response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlacementUnavailable(what, f"the answer is not JSON but {shown(response.text)}") from error
     if not isinstance(answer, dict):
         raise PlacementUnavailable(what, f"the answer is not a JSON object but {shown(answer)}")
     return answer
 
 
-def _unexpected(error: Exception) -> str:
-    return f"the answer is not that of a Placement ({type(error).__name__} {error})"
+@contextmanager
+def expected(what: str) -> Iterator[None]:
+    """Read an answer; what is not there, or of another type, says that this is not the answer of a Placement."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        found = one_line(f"{type(error).__name__} {str(error)[:200]}")
+        raise PlacementUnavailable(what, f"the answer is not that of a Placement ({found})") from error
 
 
 def _chunks(names: Iterable[str]) -> Iterator[str]:

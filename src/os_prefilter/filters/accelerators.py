@@ -1,16 +1,14 @@
 """Device profiles of Cyborg."""
 
-import os_traits
-
+from os_prefilter.asking import ask
+from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, Requirements, require
+from os_prefilter.requirements import Requirements
+from os_prefilter.vocabulary import rows_asked_by
 
-_PROFILE = "accel:device_profile"
+_ROWS = rows_asked_by("accelerators")
 
 
-def accelerators(request: Request) -> Requirements:
+def accelerators(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_ACCELERATORS, a compute service that can attach them, where the flavor names a device profile."""
-    if not request.extra_spec(_PROFILE):
-        return NOTHING
-    # The profile's name is not shown: it is free text, and the trait does not depend on it.
-    return require(os_traits.COMPUTE_ACCELERATORS, f"flavor extra spec {_PROFILE}")
+    return ask(request, _ROWS, options)

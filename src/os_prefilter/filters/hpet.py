@@ -5,13 +5,16 @@ image, in the flavor or in one of its groups, which the virt driver then takes f
 that hosts report the trait, whatever ``reported_traits`` says.
 """
 
-from os_prefilter.asking import chosen
-from os_prefilter.errors import FlavorImageConflict
-from os_prefilter.extra_specs import trait_key
+from dataclasses import replace
+from functools import lru_cache
+
+from os_prefilter.asking import ask
 from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, Note, Requirements, require
-from os_prefilter.vocabulary import BY_NAME, HPET
+from os_prefilter.requirements import Requirements
+from os_prefilter.vocabulary import HPET, rows_asked_by
+
+_ROWS = rows_asked_by("hpet")
 
 
 def hpet(request: Request, *, options: Options) -> Requirements:
@@ -19,24 +22,10 @@ def hpet(request: Request, *, options: Options) -> Requirements:
 
     :raises FlavorImageConflict: if it is asked for and against at once.
     """
-    notes: list[Note] = []
-    switch = chosen(request, BY_NAME["time_hpet"], options, notes)
-    wanted, unwanted = _explicit(request)
-    if switch:
-        (wanted if switch[0] == "true" else unwanted).append(switch[1])
-    if wanted and unwanted:
-        raise FlavorImageConflict(wanted[-1], unwanted[-1])
-    asked = require(HPET, " and ".join(wanted)) if wanted else NOTHING
-    return asked + Requirements(notes=tuple(notes)) if notes else asked
+    return ask(request, _ROWS, _with_hpet(options))
 
 
-def _explicit(request: Request) -> tuple[list[str], list[str]]:
-    """Return the sources that require and that forbid the trait by its name."""
-    wanted = [f"image property trait:{HPET}=required"] if HPET in request.image_traits else []
-    unwanted = []
-    for suffix, group in request.flavor_groups.items():
-        if HPET in group.required:
-            wanted.append(f"flavor extra spec {trait_key(HPET, suffix)}=required")
-        if HPET in group.forbidden:
-            unwanted.append(f"flavor extra spec {trait_key(HPET, suffix)}=forbidden")
-    return wanted, unwanted
+# One pipeline has one.
+@lru_cache(maxsize=16)
+def _with_hpet(options: Options) -> Options:
+    return replace(options, reported_traits=(*options.reported_traits, HPET))

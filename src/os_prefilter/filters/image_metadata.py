@@ -1,14 +1,19 @@
 """Device models and guest types that an image asks for, as traits of the host (spec image-metadata-prefiltering)."""
 
-from os_prefilter.asking import ask
+from os_prefilter.asking import ask, keep_off
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import rows_asked_by
 
 _ROWS = rows_asked_by("image_metadata")
+# Nova asks for their traits, which say nothing of the machine type.
+_STATED = rows_asked_by("query")
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:
-    """Require what the host must emulate: VIF, video, buses, architecture, vIOMMU, sound, USB, firmware, guest type."""
-    return ask(request, _ROWS, options)
+    """Require what the host must emulate: VIF, video, buses, architecture, vIOMMU, sound, USB, firmware, machine type.
+
+    :raises ImpossibleCombination: for a device that the machine type asked for can never have.
+    """
+    return ask(request, _ROWS, options) + keep_off(request, _STATED, options)

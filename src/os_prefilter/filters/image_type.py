@@ -3,7 +3,7 @@
 from os_prefilter.asking import ask
 from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, Requirements
+from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import rows_asked_by
 
 _ROWS = rows_asked_by("image_type")
@@ -11,4 +11,4 @@ _ROWS = rows_asked_by("image_type")
 
 def image_type(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_IMAGE_TYPE_*; nothing when booting from a volume, where the host reads no image."""
-    return NOTHING if request.boots_from_volume else ask(request, _ROWS, options)
+    return ask(request, _ROWS, options)

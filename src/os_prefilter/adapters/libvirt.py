@@ -1,0 +1,176 @@
+"""A libvirt host, asked what it can do.
+
+Each probe opens a connection and closes it. It gives all facts, or it is an error that names the call that failed:
+absence of an answer is never taken for absence of a device. There is no timeout of our own: libvirt's keepalive needs
+an event loop, and a libvirt that hangs on the host itself is for the service manager to see.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from os_prefilter.adapters.libvirt_documents import (
+    Capabilities,
+    DomainCapabilities,
+    capabilities_from,
+    domain_capabilities_from,
+    is_architecture,
+    nova_architecture,
+)
+from os_prefilter.adapters.libvirt_xml import facts_of, virt_type_of
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
+from os_prefilter.platforms import MACHINES
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+
+_URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
+_DEFAULT_URI = "qemu:///system"
+_ADVICE = "Check that libvirt runs ('virsh -c {uri} capabilities') and look into its log, then try again."
+_ADVICE_OPEN = (
+    "Check that libvirt runs, that the URI is right, and that this user may connect (group libvirt, or root)."
+)
+_ADVICE_DENIED = (
+    "The connection may only read, and libvirt gives domain capabilities to full ones alone. Connect to the socket that "
+    "is not read-only, as root or as a member of the group libvirt."
+)
+_ADVICE_ANSWER = "Correct what it names, or report the answer to the project if it is right, then try again."
+
+
+def default_uri(settings: LibvirtSettings) -> str:
+    """Return the URI that Nova would connect to."""
+    return settings.connection_uri or _URIS.get(settings.virt_type or "", _DEFAULT_URI)
+
+
+class LibvirtHost:
+    """A host whose libvirt answers at a URI.
+
+    :param uri: empty: the usual one of the virt type
+    :param settings: what nova.conf says of the host
+    :raises ConfigurationError: if libvirt-python is not installed
+    """
+
+    def __init__(self, uri: str, settings: LibvirtSettings) -> None:
+        self.uri = uri or default_uri(settings)
+        self._settings = settings
+        self._libvirt = _libvirt()
+
+    def identity(self) -> str:
+        """Return what changes when libvirt or QEMU was upgraded, or the host has become another.
+
+        As long as it is the same, :meth:`facts` need not be asked for again. It costs three calls; the facts cost one
+        more for each machine type.
+
+        :raises ProbeFailed: if libvirt does not answer
+        """
+        with self._session() as session:
+            versions = session.call("getLibVersion"), session.call("getVersion")
+            digest = hashlib.sha256(session.call("getCapabilities").encode()).hexdigest()
+        return f"libvirt {versions[0]}, hypervisor {versions[1]}, capabilities {digest}"
+
+    def facts(self) -> LibvirtFacts:
+        """Return what is known of the host.
+
+        :raises ProbeFailed: if libvirt does not answer one of the calls, or answers something that cannot be used
+        """
+        with self._session() as session:
+            host = session.call("getHostname")
+            libvirt_version = _version(session.call("getLibVersion"))
+            hypervisor_version = _version(session.call("getVersion"))
+            try:
+                offered = capabilities_from("getCapabilities()", session.call("getCapabilities").encode())
+                return facts_of(
+                    offered,
+                    list(session.domain_capabilities(offered, virt_type_of(offered, self._settings))),
+                    settings=self._settings,
+                    libvirt_version=libvirt_version,
+                    qemu_version=hypervisor_version,
+                    host=host,
+                )
+            except DocumentError as error:
+                raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_ANSWER) from error
+
+    @contextmanager
+    def _session(self) -> Iterator["_Session"]:
+        with _failures(self._libvirt, f"open({self.uri!r})", _ADVICE_OPEN):
+            connection = self._libvirt.open(self.uri)
+        try:
+            yield _Session(self._libvirt, connection, self.uri)
+        finally:
+            # It may be dead already; what was learned, or went wrong, before is what counts.
+            with suppress(self._libvirt.libvirtError):
+                connection.close()
+
+
+class _Session:
+    """An open connection."""
+
+    def __init__(self, libvirt: Any, connection: Any, uri: str) -> None:
+        self._libvirt = libvirt
+        self._connection = connection
+        self._uri = uri
+
+    def call(self, name: str, *arguments: object) -> Any:
+        """Return what a function of the connection answers."""
+        what = f"{_call(name, *arguments)} of {self._uri}"
+        with _failures(self._libvirt, what, _ADVICE.format(uri=self._uri)):
+            return getattr(self._connection, name)(*arguments)
+
+    def domain_capabilities(self, offered: Capabilities, virt_type: str) -> Iterator[DomainCapabilities]:
+        """Yield the domain capabilities of each guest architecture, the one of its default machine type first."""
+        if virt_type not in ("kvm", "qemu"):
+            return
+        for architecture, domain_types in offered.guests.items():
+            domain_type = offered.domain_type(architecture, virt_type)
+            # An architecture without a name that is known has no trait either.
+            asked = is_architecture(architecture) and offered.speaks_of(architecture)
+            if not asked or domain_type not in domain_types:
+                continue
+            default = self._domain_capabilities(architecture, None, domain_type)
+            yield default
+            for machine, exact in sorted(domain_types[domain_type].items()):
+                # Each call can take seconds, and the default machine type has answered.
+                if nova_architecture(architecture) in MACHINES.get(machine, ()) and exact != default.machine:
+                    yield self._domain_capabilities(architecture, machine, domain_type)
+
+    def _domain_capabilities(self, architecture: str, machine: str | None, domain_type: str) -> DomainCapabilities:
+        arguments = (None, architecture, machine, domain_type)
+        answer = self.call("getDomainCapabilities", *arguments)
+        return domain_capabilities_from(_call("getDomainCapabilities", *arguments), answer.encode())
+
+
+@contextmanager
+def _failures(libvirt: Any, what: str, advice: str) -> Iterator[None]:
+    """Turn libvirt's error into one that says what was asked, and what to do."""
+    try:
+        yield
+    except libvirt.libvirtError as error:
+        if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED):
+            advice = _ADVICE_DENIED
+        raise ProbeFailed(what, str(error), advice) from error
+
+
+def _call(name: str, *arguments: object) -> str:
+    return f"{name}({', '.join(map(repr, arguments))})"
+
+
+def _version(number: int) -> Version:
+    """Return a version from libvirt's number: 1,000,000 * major + 1,000 * minor + micro."""
+    return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
+
+
+def _libvirt() -> Any:
+    try:
+        libvirt = import_module("libvirt")
+    except ImportError as error:
+        raise ConfigurationError(
+            f"libvirt cannot be asked without its Python binding ({error}): pip install 'os-prefilter[libvirt]'"
+        ) from error
+    # By default libvirt prints each error to stderr as well.
+    libvirt.registerErrorHandler(_be_silent, None)
+    return libvirt
+
+
+def _be_silent(_context: object, _error: object) -> None:
+    pass

@@ -1,0 +1,86 @@
+"""What a host can do, as traits: one answer for each trait that its reporter owns."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from os_prefilter.errors import UnusableReporter
+from os_prefilter.plugins import load_reporter
+from os_prefilter.reporters import HostFacts, Reporter
+from os_prefilter.terms import Row, Trait
+from os_prefilter.vocabulary import QUALIFIED, ROWS
+
+
+class _Meaning(NamedTuple):
+    """What a trait says of a host."""
+
+    row: Row
+    value: str
+    architecture: str
+
+
+def _meanings() -> Iterator[tuple[Trait, _Meaning]]:
+    for row in ROWS:
+        for value, term in row.values.items():
+            if term.trait and term.required:
+                yield term.trait, _Meaning(row, value, "")
+    for row in ROWS:
+        for value, term in row.values.items():
+            for (trait, architecture), qualified in QUALIFIED.items() if row.per_architecture else ():
+                if trait == term.trait:
+                    yield qualified, _Meaning(row, value, architecture)
+
+
+# Several rows share a trait: disk_bus and cdrom_bus; they mean the same.
+_MEANINGS: dict[Trait, tuple[_Meaning, ...]] = {}
+for _trait, _meaning in _meanings():
+    _MEANINGS[_trait] = (*_MEANINGS.get(_trait, ()), _meaning)
+
+
+def capability_traits(facts: HostFacts) -> dict[str, bool]:
+    """Return whether the host has each trait that its reporter owns: none of them is left out.
+
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    return {trait: not reason for trait, reason in refusals(facts).items()}
+
+
+def refusals(facts: HostFacts) -> dict[Trait, str]:
+    """Return why the host does not have each trait that its reporter owns; empty for those that it has.
+
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    reporter = reporter_of(facts)
+    return {trait: refusal_of(trait, facts, reporter) for trait in _MEANINGS if owns(reporter, trait)}
+
+
+def owns(reporter: Reporter, trait: str) -> bool:
+    """Whether the reporter answers for a trait."""
+    return any(meaning.row.name in reporter.owns for meaning in _MEANINGS.get(Trait(trait), ()))
+
+
+def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
+    """Return why the host does not have a trait of the vocabulary."""
+    row, value, architecture = next(each for each in _MEANINGS[trait] if each.row.name in reporter.owns)
+    return reporter.refusal(facts, row.name, value, architecture)
+
+
+def known_traits() -> tuple[Trait, ...]:
+    """Return all traits that say something of a host, in the order of the vocabulary."""
+    return tuple(_MEANINGS)
+
+
+def reporter_of(facts: HostFacts) -> Reporter:
+    """Return the installed reporter for these facts.
+
+    :raises UnusableReporter: if there is none, or it does not load, or it is not one for such facts.
+    """
+    reporter = _reporter(facts.driver)
+    if not isinstance(facts, reporter.facts):
+        found = type(facts).__name__
+        raise UnusableReporter(facts.driver, f"it reads {reporter.facts.__name__} and was given {found}")
+    return reporter
+
+
+# An entry point does not change while the process lives.
+_reporter = lru_cache(maxsize=None)(load_reporter)

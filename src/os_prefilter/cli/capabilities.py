@@ -1,0 +1,30 @@
+"""``os-prefilter capabilities show``: the traits of a host, and why it lacks others."""
+
+import argparse
+from typing import Any
+
+from os_prefilter.cli.host import add_host_arguments, facts_from
+from os_prefilter.cli.listing import Listing
+from os_prefilter.operators.capabilities import COLUMNS, capabilities
+
+
+class CapabilitiesShow(Listing):
+    """Show what a host can do, probed from its libvirt or judged by saved files, with the reason for each no."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_host_arguments(parser)
+        parser.add_argument(
+            "--all", action="store_true", help="also the traits of guest architectures that the host does not emulate"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table."""
+        facts = facts_from(parsed_args)
+        lines = capabilities(facts, every_architecture=parsed_args.all)
+        counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
+        told = ", ".join(f"{number} {answer}" for answer, number in counts.items())
+        self.app.stderr.write(f"{facts.host}, reporter {facts.driver}: {told}.\n")
+        return COLUMNS, lines

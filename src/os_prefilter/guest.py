@@ -1,0 +1,36 @@
+"""The platform that a request asks its guest to have: an architecture to emulate, a machine type."""
+
+from typing import NamedTuple
+
+from os_prefilter.platforms import PLATFORM_ARCHITECTURES, guest_architecture
+from os_prefilter.request import Request
+from os_prefilter.vocabulary import BY_NAME
+
+_EMULATION = BY_NAME["emulation_architecture"]
+_MACHINE = BY_NAME["machine_type"]
+
+
+class Guest(NamedTuple):
+    """What a request says of the platform; empty where it leaves that to the host."""
+
+    architecture: str = ""
+    """The architecture to emulate, if its machine types are known; the host's own may be meant as well."""
+    architecture_source: str = ""
+    family: str = ""
+    """The family of machine types that is asked for."""
+    family_source: str = ""
+
+
+def guest_of(request: Request) -> Guest:
+    """Return the platform of a request's guest; values that nobody knows are left to those who ask for the rows."""
+    emulated = _EMULATION.canonical(request.image_property(str(_EMULATION.image_property)))
+    family = _MACHINE.canonical(request.image_property(str(_MACHINE.image_property))) or ""
+    architecture = guest_architecture(emulated or "")
+    if architecture not in PLATFORM_ARCHITECTURES:
+        architecture = ""
+    return Guest(
+        architecture,
+        f"image property {_EMULATION.image_property}={emulated}" if architecture else "",
+        family,
+        f"image property {_MACHINE.image_property}={family}" if family else "",
+    )

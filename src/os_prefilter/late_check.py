@@ -1,0 +1,158 @@
+"""The virt driver's half: can this host really do it, and what must be switched on.
+
+The scheduler asked only for hosts that can; but a host may have changed since, or a filter may be off. So the driver
+checks again, with the same knowledge that its traits come from, and fails the spawn rather than start a guest without
+what was asked for (decision on traits as configuration).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from os_prefilter.asking import Chosen, chosen
+from os_prefilter.capabilities import owns, refusal_of, reporter_of
+from os_prefilter.errors import UnknownValue, UnsupportedByHost, one_line, shown
+from os_prefilter.guest import Guest, guest_of
+from os_prefilter.options import Options
+from os_prefilter.platforms import families_without
+from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting, host_architecture
+from os_prefilter.request import Request
+from os_prefilter.stated import written_requirements
+from os_prefilter.terms import Row
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS
+
+_EXACTLY = Options(reject_unknown_values=True)
+_LENIENT = Options()
+_ASKED = tuple(row for row in ROWS if row.asked_by)
+_MACHINE = BY_NAME["machine_type"]
+_DEFAULT_MACHINE = BY_NAME["default_machine"]
+_TRAITS = frozenset(trait for row in ROWS for trait in row.traits) | frozenset(QUALIFIED.values())
+
+
+class Unsupported(NamedTuple):
+    """One thing that a request asks for and a host cannot do."""
+
+    property: str
+    """Where it is asked for: ``image property hw_disk_bus``."""
+    value: str
+    reason: str
+
+    def __str__(self) -> str:
+        return one_line(f"{self.property}={self.value}: {self.reason}")
+
+
+def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
+    """Return what the host cannot do of what a request asks for; empty means that the late check accepts it.
+
+    A value that is not in the vocabulary is something that the host cannot do.
+
+    :raises FlavorImageConflict: if flavor and image contradict each other.
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    request = Request(request_spec)
+    check = _Check(facts, reporter_of(facts), guest_of(request))
+    found: list[Unsupported] = []
+    for row, choice in _choices(request, found):
+        value = _exact(request, row, choice)
+        reason = check.refusal(row, choice.value, value)
+        if reason:
+            found.append(Unsupported(choice.source.partition("=")[0], value, reason))
+    return [*found, *_explicit(request, check)]
+
+
+def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
+    """Return what the driver must give the guest: HPET first, then as the vocabulary has it.
+
+    A device that is there or not may be asked for by its property, or by its trait in the image, in the flavor or in
+    one of the flavor's groups.
+
+    :raises UnsupportedByHost: if the host cannot do all of it.
+    :raises FlavorImageConflict: if something is asked for and against at once.
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    refused = unsupported(request_spec, facts)
+    if refused:
+        raise UnsupportedByHost(facts.host, refused)
+    request = Request(request_spec)
+    guest = guest_of(request)
+    settings = [Setting(row.name, choice.value, choice.source) for row, choice in _choices(request, [])]
+    settings.sort(key=lambda setting: setting.name != "time_hpet")
+    machine = next((s for s in settings if s.name == _MACHINE.name), None)
+    return GuestSettings(
+        tuple(settings),
+        guest.architecture or host_architecture(facts.architecture),
+        str(request.image_property(str(_MACHINE.image_property))) if machine else "",
+    )
+
+
+def _choices(request: Request, unknown: list[Unsupported]) -> Iterator[tuple[Row, Chosen]]:
+    """Yield what the request asks for; values that nobody knows are added to ``unknown``."""
+    for row in _ASKED:
+        try:
+            choice = chosen(request, row, _EXACTLY, [])
+        except UnknownValue as error:
+            unknown.append(Unsupported(error.source, shown(error.value), "nobody knows this value"))
+            # Of the other place, image or flavor, if that says something.
+            choice = chosen(request, row, _LENIENT, [])
+        if choice:
+            yield row, choice
+
+
+def _exact(request: Request, row: Row, choice: Chosen) -> str:
+    """Return the value; of a machine type its exact version, which no trait says."""
+    return str(request.image_property(str(row.image_property))) if row is _MACHINE else choice.value
+
+
+class _Check(NamedTuple):
+    """One guest on one host."""
+
+    facts: HostFacts
+    reporter: Reporter
+    guest: Guest
+
+    def refusal(self, row: Row, value: str, exact: str) -> str:
+        """Return why the host cannot do it, empty if it can."""
+        trait, architecture = row.values[value].trait, self.guest.architecture if row.per_architecture else ""
+        if trait is None:
+            return ""
+        if architecture and (trait, architecture) not in QUALIFIED:
+            return f"{architecture} guests have no such machine type"
+        if row.name in self.reporter.owns:
+            reason = self.reporter.refusal(self.facts, row.name, exact, architecture)
+        else:
+            reason = self.of_others(trait, required=row.values[value].required)
+        return reason or self._never(row, value)
+
+    def of_others(self, trait: str, *, required: bool) -> str:
+        """Return the same for a trait that somebody else answers for."""
+        if (trait in self.facts.other_traits) == required:
+            return ""
+        return f"nobody has set {trait} on the host" if required else f"the host has {trait}"
+
+    def _never(self, row: Row, value: str) -> str:
+        """Return why the guest's machine type, its own or the host's default, can never have it."""
+        without = families_without(row.name, value)
+        if self.guest.family:
+            return f"a guest of machine type {self.guest.family} never has it" if self.guest.family in without else ""
+        if _DEFAULT_MACHINE.name not in self.reporter.owns:
+            return ""
+        for family in sorted(without):
+            trait, architecture = _DEFAULT_MACHINE.values[family].trait, self.guest.architecture
+            known = not architecture or (trait, architecture) in QUALIFIED
+            if known and not self.reporter.refusal(self.facts, _DEFAULT_MACHINE.name, family, architecture):
+                return f"the default machine type here is of the family {family}, which never has it"
+        return ""
+
+
+def _explicit(request: Request, check: _Check) -> Iterator[Unsupported]:
+    """Yield the traits that a request names itself and that the host does not have, or has against its will."""
+    for item in written_requirements(request):
+        if item.trait not in _TRAITS:
+            continue
+        if owns(check.reporter, item.trait):
+            reason = refusal_of(item.trait, check.facts, check.reporter)
+            reason = reason if item.required else "" if reason else f"the host has {item.trait}"
+        else:
+            reason = check.of_others(item.trait, required=item.required)
+        if reason:
+            place, _, value = item.source.rpartition("=")
+            yield Unsupported(place or item.source, value if place else item.trait, reason)

@@ -1,0 +1,43 @@
+"""What a host can do as a table: each trait of the vocabulary, whether the host has it, and why not."""
+
+from typing import NamedTuple
+
+from os_prefilter.capabilities import known_traits, refusals
+from os_prefilter.reporters import HostFacts
+from os_prefilter.terms import Trait
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+
+COLUMNS = ("Trait", "Host has it", "Because")
+_NOT_OWNED = "not owned"
+_ARCHITECTURE_OF = {qualified: architecture for (_, architecture), qualified in QUALIFIED.items()}
+
+
+class Capability(NamedTuple):
+    """One line of the table."""
+
+    trait: str
+    answer: str
+    """``yes``, ``no`` or ``not owned``."""
+    because: str
+
+
+def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[Capability]:
+    """Return one line for each trait that says something of a host.
+
+    :param every_architecture: also of guests of architectures that the host does not emulate, all of which are no.
+    :raises UnusableReporter: if no reporter is installed for these facts.
+    """
+    reasons = refusals(facts)
+    emulated = BY_NAME["emulation_architecture"]
+    emulates = {value for value, term in emulated.values.items() if term.trait and not reasons.get(term.trait, "not")}
+    return [
+        _line(trait, reasons, facts)
+        for trait in known_traits()
+        if every_architecture or _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
+    ]
+
+
+def _line(trait: Trait, reasons: dict[Trait, str], facts: HostFacts) -> Capability:
+    if trait not in reasons:
+        return Capability(trait, _NOT_OWNED, f"whoever sets it answers for it, not the reporter {facts.driver}")
+    return Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])

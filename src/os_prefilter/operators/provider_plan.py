@@ -1,0 +1,90 @@
+"""What the traits of a host's resource providers should be, and what they become; nothing is asked or written here.
+
+Only traits that a capability reporter answers for are ever added or removed; all others survive, whoever set them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from os_prefilter.options import Options
+from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
+
+_OWNER_PREFIX = "OWNER_"
+# On what Neutron's agents report: neutron_lib.placement.constants.
+_NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
+
+
+class Mode(Enum):
+    """Who else writes traits of the host."""
+
+    BESIDE = "beside"
+    """A running nova-compute: only what no virt driver of Nova answers for is managed."""
+    ALONE = "alone"
+    """Nobody: everything that the reporter answers for is managed."""
+
+
+class Change(NamedTuple):
+    """One difference between what Placement has and what it should have."""
+
+    provider: str
+    """The name of the resource provider; empty where a trait is made known to Placement."""
+    trait: str
+    change: str
+    """``add``, ``remove`` or ``create``."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What Placement should say of a host."""
+
+    traits: Mapping[str, bool]
+    """The managed traits, and whether the root provider has each."""
+    owner: Options | None = None
+    """The trait of the service that owns the providers, and how they are recognized; None: ownership stays as it is."""
+    known: frozenset[str] = frozenset()
+    """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
+
+
+def managed(traits: Mapping[str, bool], mode: Mode) -> dict[str, bool]:
+    """Return those of a reporter's answers that are written in this mode."""
+    if mode is Mode.ALONE:
+        return dict(traits)
+    ours = opt_in_traits()
+    return {trait: has for trait, has in traits.items() if trait in ours}
+
+
+def traits_to_know() -> frozenset[str]:
+    """Return the ``CUSTOM_`` traits that requests may name although no host has them.
+
+    All of the vocabulary, but of those for guests of one architecture only the default machine types: a request forbids
+    those, and requires the others only where a host is expected to have them.
+    """
+    defaults = BY_NAME["default_machine"].traits
+    qualified = (name for (trait, _), name in QUALIFIED.items() if trait in defaults)
+    plain = (trait for row in ROWS for trait in row.traits if trait.startswith(CUSTOM_PREFIX))
+    return frozenset((*plain, *qualified))
+
+
+def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:
+    """Return what a provider with the traits ``present`` has once each of ``traits`` is as told."""
+    has = {trait for trait, wanted in traits.items() if wanted}
+    return (present - traits.keys()) | has
+
+
+def is_foreign(traits: Iterable[str], owner: Options) -> bool:
+    """Whether the traits of a provider say that it belongs to another service than the owner."""
+    return any(
+        trait in owner.foreign_owner_traits
+        or trait.startswith(_NEUTRON_PREFIX)
+        or (trait.startswith(_OWNER_PREFIX) and trait != owner.owner_trait)
+        for trait in traits
+    )
+
+
+def is_recognized(resource_classes: Iterable[str], owner: Options) -> bool:
+    """Whether a provider below one of the owner's has an inventory, and only of what the owner creates."""
+    classes = tuple(resource_classes)
+    return bool(classes) and all(map(owner.owns, classes))

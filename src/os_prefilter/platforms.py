@@ -1,0 +1,111 @@
+"""Guest platforms: architectures, QEMU's machine types, and what a machine type can never have.
+
+A host that offers a device on one machine type does not offer it on every one: q35 has no IDE, isapc no HPET. Nova's
+libvirt driver reports what any machine type of any architecture has. What follows says for which families of machine
+types that cannot be. It holds for every version of QEMU (``hw/*/`` in QEMU, ``src/qemu/qemu_validate.c`` in libvirt);
+the tests compare it with libvirt's own answers. See the ADR "Machine types and emulated architectures".
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ARCHITECTURES = (
+    "aarch64 alpha armv6 armv7b armv7l cris i686 ia64 lm32 m68k microblaze microblazeel mips mips64 mips64el mipsel "
+    "openrisc parisc parisc64 ppc ppc64 ppc64le ppcemb ppcle s390 s390x sh4 sh4eb sparc sparc64 unicore32 x86_64 "
+    "xtensa xtensaeb"
+)
+"""The architectures that Nova knows (``nova/objects/fields.py``), by space."""
+
+ARCHITECTURE_ALIASES: Mapping[str, str] = {
+    "amd64": "x86_64",
+    "i386": "i686",
+    "i486": "i686",
+    "i586": "i686",
+    "x86_32": "i686",
+    "x86_32p": "i686",
+}
+
+OTHER = "other"
+"""The family of a machine type that is in no family of :data:`MACHINES`."""
+
+MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "isapc": ("x86_64",),
+        "microvm": ("x86_64",),
+        "pc": ("x86_64",),
+        "pseries": ("ppc64", "ppc64le"),
+        "q35": ("x86_64",),
+        "s390-ccw-virtio": ("s390x",),
+        "virt": ("aarch64", "armv7l"),
+    }
+)
+"""The families of machine types that can be asked for, and the architectures of their guests."""
+
+MACHINE_PREFIXES: Mapping[str, str] = MappingProxyType(
+    {
+        "pc-q35-": "q35",
+        "pc-i440fx-": "pc",
+        "pseries-": "pseries",
+        "s390-ccw-virtio-": "s390-ccw-virtio",
+        "virt-": "virt",
+    }
+)
+"""How the names of exact versions begin: ``pc-q35-9.1``."""
+
+PLATFORM_ARCHITECTURES = tuple(sorted({arch for archs in MACHINES.values() for arch in archs}))
+"""The architectures whose machine types are known. The same device may exist for one of them and not for another."""
+
+_EVERYWHERE = frozenset((*MACHINES, OTHER))
+_BUS_ROWS = ("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus")
+
+# (row, value) -> the families of machine types that can have it; OTHER where nobody can say that they cannot.
+_ONLY_ON: dict[tuple[str, str], str] = {
+    **{(row, "ide"): "isapc pc other" for row in _BUS_ROWS},
+    # AHCI is a PCI device, and s390x has none of QEMU's.
+    **{(row, "sata"): "pc q35 pseries virt other" for row in _BUS_ROWS},
+    # The controller sits on an ISA bus.
+    **{(row, "fdc"): "isapc pc q35 other" for row in _BUS_ROWS},
+    ("vif_model", "lan9118"): "other",
+    ("vif_model", "spapr-vlan"): "pseries",
+    # Nova: InvalidVIOMMUMachineType.
+    ("viommu_model", "auto"): "q35 virt",
+    ("viommu_model", "virtio"): "q35 virt",
+    ("viommu_model", "intel"): "q35",
+    ("viommu_model", "smmuv3"): "virt",
+    # isapc and microvm accept it and silently give none.
+    ("time_hpet", "true"): "pc q35",
+    ("firmware_type", "uefi"): "pc q35 virt other",
+    # It needs system management mode: libvirt refuses it anywhere else.
+    ("secure_boot", "required"): "q35",
+    ("tpm_model", "tpm-crb"): "isapc microvm pc q35 other",
+    ("tpm_model", "tpm-tis"): "isapc microvm pc q35 virt other",
+    ("maxphysaddr_mode", "emulate"): "isapc microvm pc q35 other",
+    ("maxphysaddr_mode", "passthrough"): "isapc microvm pc q35 other",
+    # They sit on an ISA bus.
+    ("sound_model", "pcspk"): "isapc microvm pc q35 other",
+    ("sound_model", "sb16"): "isapc microvm pc q35 other",
+    # Nova: InvalidMachineType.
+    **{("mem_encryption_model", model): "q35" for model in ("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx")},
+}
+FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
+    {key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()}
+)
+"""(row, value) -> the families of machine types that can never have it."""
+_NONE: frozenset[str] = frozenset()
+
+
+def families_without(row: str, value: str) -> frozenset[str]:
+    """Return the families of machine types that can never have the value of a row of the vocabulary."""
+    return FAMILIES_WITHOUT.get((row, value), _NONE)
+
+
+def family_of(machine: str) -> str:
+    """Return the family of a machine type by its name: ``q35`` for ``pc-q35-9.1``; :data:`OTHER` for an unknown one."""
+    if machine in MACHINES:
+        return machine
+    return next((family for prefix, family in MACHINE_PREFIXES.items() if machine.startswith(prefix)), OTHER)
+
+
+def guest_architecture(architecture: str) -> str:
+    """Return the architecture as a platform: a guest of i686 runs on that of x86_64."""
+    return "x86_64" if architecture == "i686" else architecture

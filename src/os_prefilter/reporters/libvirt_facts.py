@@ -1,0 +1,74 @@
+"""What is known of a libvirt host: the frozen facts that :mod:`os_prefilter.adapters.libvirt` gathers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+from os_prefilter.reporters import HostFacts
+
+Version = tuple[int, int, int]
+"""Major, minor and micro."""
+
+
+def version_text(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestFacts:
+    """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
+
+    default_machine: str = ""
+    """The machine type of a guest that asks for none: Nova's configuration says it, else Nova, else libvirt."""
+    machines: frozenset[str] = frozenset()
+    """The names of its machine types, short ones and exact versions."""
+    machines_are_complete: bool = False
+    """Whether :attr:`machines` has every name (capabilities list them); else only those that were asked about."""
+    buses: frozenset[str] = frozenset()
+    """Of disks (``<disk><enum name='bus'>``)."""
+    video_models: frozenset[str] = frozenset()
+    tpm_models: frozenset[str] = frozenset()
+    tpm_versions: frozenset[str] | None = None
+    """None: libvirt does not say (before 7.8.0), and both are taken for granted, as Nova does."""
+    uefi: bool = False
+    """Whether libvirt found UEFI firmware."""
+    secure_boot: bool = False
+    """Whether that firmware can enforce signatures (``<loader>``: secure)."""
+    sev: bool = False
+    """AMD SEV (``<sev supported='yes'>``)."""
+    sev_es: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibvirtFacts(HostFacts):
+    """What is known of a libvirt host."""
+
+    driver: ClassVar[str] = "libvirt"
+
+    virt_type: str
+    """``kvm``, ``qemu``, ``lxc`` or ``parallels``: [libvirt] virt_type of nova.conf."""
+    libvirt_version: Version
+    hypervisor_version: Version = (0, 0, 0)
+    """Of QEMU for kvm and qemu; nothing else depends on it."""
+    guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
+    """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
+    smt: bool = False
+    """Whether its cores run more than one thread."""
+    swtpm_enabled: bool = False
+    """[libvirt] swtpm_enabled."""
+    tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))
+    """[libvirt] supported_tpm_secret_security."""
+    images_type: str = "default"
+    """[libvirt] images_type: the image backend."""
+    force_raw_images: bool = True
+    """[DEFAULT] force_raw_images."""
+
+    @property
+    def own_guests(self) -> GuestFacts:
+        """What it can give guests of its own architecture."""
+        return self.guests.get(self.architecture, _NO_GUESTS)
+
+
+_NO_GUESTS = GuestFacts()

@@ -1,0 +1,57 @@
+"""The table: what a request may ask for, and the trait by which a host says that it can.
+
+This package is the only place that produces trait names. Request filters, capability reporters, the late check, the
+command ``os-prefilter vocabulary list`` and the page of the documentation all read it. What a tenant wrote is only ever
+looked up here; it never becomes part of a name.
+
+Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/network/model.py``); names without the prefix
+``CUSTOM_`` are those of os-traits 3.9. A test compares the table with both.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES
+from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
+from os_prefilter.vocabulary.filtered import FILTERED, HPET, HYPERTHREADING
+from os_prefilter.vocabulary.stated import STATED
+
+__all__ = ["BY_NAME", "HPET", "HYPERTHREADING", "QUALIFIED", "ROWS", "opt_in_traits", "rows_asked_by"]
+
+ROWS: tuple[Row, ...] = (*FILTERED, *STATED)
+"""The whole table."""
+
+BY_NAME: Mapping[str, Row] = MappingProxyType({row.name: row for row in ROWS})
+"""The rows by name."""
+
+
+def rows_asked_by(name: str) -> tuple[Row, ...]:
+    """Return the rows that the request filter ``name`` asks for, in the order of the table."""
+    return tuple(row for row in ROWS if name in row.asked_by)
+
+
+def _qualified() -> dict[tuple[Trait, str], Trait]:
+    families = {
+        term.trait: MACHINES.get(value)
+        for row in ("machine_type", "default_machine")
+        for value, term in BY_NAME[row].values.items()
+    }
+    return {
+        (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
+        for row in ROWS
+        if row.per_architecture
+        for trait in sorted(row.traits)
+        for architecture in families.get(trait) or PLATFORM_ARCHITECTURES
+    }
+
+
+QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualified())
+"""(trait, architecture) -> the trait by which a host says that for guests of that architecture, its own or emulated."""
+
+
+def opt_in_traits(rows: Iterable[Row] = ROWS) -> frozenset[Trait]:
+    """Return the traits of ``rows`` that no driver of Nova reports by itself: all ``CUSTOM_``, and a few others."""
+    rows = tuple(rows)
+    own = {term.trait for row in rows for term in row.values.values() if term.trait and term.opt_in}
+    every = {trait for row in rows if row.per_architecture for trait in row.traits}
+    return frozenset((*own, *(name for (trait, _), name in QUALIFIED.items() if trait in every)))

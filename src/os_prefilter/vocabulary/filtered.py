@@ -1,0 +1,191 @@
+"""What the request filters ask for: device models, guest types, the disk's format, and how it is to be configured."""
+
+from os_prefilter.platforms import ARCHITECTURE_ALIASES, ARCHITECTURES, MACHINE_PREFIXES, MACHINES, OTHER
+from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
+
+_BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
+# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
+_EMULATED_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
+_EMULATED_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_EMULATED_STANDARD.split())))
+
+HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
+"""The host's virt driver can give a guest a High Precision Event Timer (x86 only)."""
+
+HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
+"""libvirt host: it has SMT. Bare metal: it can be switched; nothing about on or off."""
+
+
+FILTERED: tuple[Row, ...] = (
+    Row(
+        "vif_model",
+        terms(
+            "COMPUTE_NET_VIF_MODEL",
+            "e1000 e1000e igb lan9118 ne2k_pci netfront pcnet rtl8139 spapr-vlan sriov virtio vmxnet vmxnet3",
+        ),
+        image_property="hw_vif_model",
+        legacy_values={
+            "virtuale1000": "e1000",
+            "virtuale1000e": "e1000e",
+            "virtualpcnet32": "pcnet",
+            "virtualsriovethernetcard": "sriov",
+            "virtualvmxnet": "vmxnet",
+            "virtualvmxnet3": "vmxnet3",
+        },
+        any_case=True,
+    ),
+    Row(
+        "video_model",
+        terms("COMPUTE_GRAPHICS_MODEL", "bochs cirrus gop none qxl vga virtio vmvga xen"),
+        image_property="hw_video_model",
+        per_architecture=True,
+    ),
+    # vmware_adaptertype is a legacy name with a rule of its own: request.py.
+    Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
+    Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
+    Row("rescue_bus", _BUSES, image_property="hw_rescue_bus", per_architecture=True),
+    Row("floppy_bus", _BUSES, image_property="hw_floppy_bus", per_architecture=True),
+    Row(
+        # i686 asks for an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
+        "architecture",
+        # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
+        terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
+        image_property="hw_architecture",
+        legacy_names=("architecture",),
+        legacy_values=ARCHITECTURE_ALIASES,
+        any_case=True,
+    ),
+    Row(
+        "emulation_architecture",
+        terms("COMPUTE_ARCH", _EMULATED_STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _EMULATED_CUSTOM),
+        image_property="hw_emulation_architecture",
+        legacy_values=ARCHITECTURE_ALIASES,
+        any_case=True,
+    ),
+    Row(
+        "viommu_model",
+        terms("COMPUTE_VIOMMU_MODEL", "auto intel smmuv3 virtio"),
+        image_property="hw_viommu_model",
+        extra_spec="hw:viommu_model",
+        per_architecture=True,
+    ),
+    Row(
+        "sound_model",
+        terms("COMPUTE_SOUND_MODEL", "ac97 es1370 ich6 ich9 pcspk sb16 usb virtio"),
+        image_property="hw_sound_model",
+        extra_spec="hw:sound_model",
+        asked_by=("image_metadata", "sound_model"),
+    ),
+    Row(
+        "usb_model",
+        unknown_to_nova(terms("COMPUTE_USB_MODEL", "nec-xhci qemu-xhci"))
+        | {"none": nothing("every host can leave the USB controller out")},
+        image_property="hw_usb_model",
+        extra_spec="hw:usb_model",
+    ),
+    Row(
+        "firmware_type",
+        unknown_to_nova(terms("COMPUTE_FIRMWARE", "bios uefi")),
+        image_property="hw_firmware_type",
+        per_architecture=True,
+    ),
+    Row(
+        "machine_type",
+        terms("CUSTOM_COMPUTE_MACHINE", " ".join(MACHINES)),
+        image_property="hw_machine_type",
+        prefixes=MACHINE_PREFIXES,
+        per_architecture=True,
+    ),
+    # Nobody asks for it; hosts report it, so that what it can never have keeps off them.
+    Row(
+        "default_machine",
+        terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER))),
+        asked_by=(),
+        per_architecture=True,
+    ),
+    Row(
+        # A host reports every type whose images it runs: KVM hosts report KVM and QEMU (same ADR).
+        "hypervisor_type",
+        terms(
+            "CUSTOM_HYPERVISOR_TYPE",
+            "baremetal bhyve docker fake hyperv ironic kqemu kvm lxc lxd openvz parallels phyp prsm qemu test uml vbox "
+            "vmware vz xen zvm",
+        ),
+        image_property="img_hv_type",
+        legacy_names=("hypervisor_type",),
+        legacy_values={"xapi": "xen"},
+        any_case=True,
+    ),
+    Row(
+        "vm_mode",
+        terms("CUSTOM_VM_MODE", "exe hvm uml xen"),
+        image_property="hw_vm_mode",
+        legacy_names=("vm_mode",),
+        legacy_values={"pv": "xen", "hv": "hvm", "baremetal": "hvm"},
+        any_case=True,
+    ),
+    Row(
+        "time_hpet",
+        switch(HPET),
+        image_property="hw_time_hpet",
+        boolean=True,
+        asked_by=("hpet",),
+        per_architecture=True,
+    ),
+    Row(
+        "hyperthreading",
+        {
+            "enabled": Term(HYPERTHREADING),
+            "disabled": nothing("only switching it on needs a node that can switch"),
+        },
+        image_property="deploy-config:hyperthreading",
+        extra_spec="deploy-config:hyperthreading",
+        asked_by=("deploy_config",),
+    ),
+    Row(
+        "packed_virtqueue",
+        switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),
+        image_property="hw_virtio_packed_ring",
+        extra_spec="hw:virtio_packed_ring",
+        boolean=True,
+        asked_by=("packed_virtqueue",),
+    ),
+    Row(
+        "ephemeral_encryption",
+        switch("COMPUTE_EPHEMERAL_ENCRYPTION", "not encrypting is possible everywhere"),
+        image_property="hw_ephemeral_encryption",
+        extra_spec="hw:ephemeral_encryption",
+        boolean=True,
+        asked_by=("ephemeral_encryption",),
+    ),
+    Row(
+        "ephemeral_encryption_format",
+        terms("COMPUTE_EPHEMERAL_ENCRYPTION", "luks luksv2 plain"),
+        image_property="hw_ephemeral_encryption_format",
+        extra_spec="hw:ephemeral_encryption_format",
+        only_with="ephemeral_encryption",
+        asked_by=("ephemeral_encryption",),
+    ),
+    Row(
+        "tpm_secret_security",
+        terms("COMPUTE_SECURITY_TPM_SECRET_SECURITY", "deployment host user"),
+        extra_spec="hw:tpm_secret_security",
+        only_with="tpm_version",
+        default="user",
+        asked_by=("tpm_secret_security",),
+    ),
+    Row(
+        "device_profile",
+        {"any": Term(Trait("COMPUTE_ACCELERATORS")), "": nothing("no profile is named")},
+        extra_spec="accel:device_profile",
+        # The name is free text; that there is one asks for a compute service that can attach its devices.
+        prefixes={"": "any"},
+        asked_by=("accelerators",),
+    ),
+    Row(
+        "image_type",
+        terms("COMPUTE_IMAGE_TYPE", "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk"),
+        image_attribute="disk_format",
+        asked_by=("image_type",),
+    ),
+)
+"""The rows that request filters ask for."""

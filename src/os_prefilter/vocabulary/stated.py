@@ -1,0 +1,96 @@
+"""What Nova itself translates into traits while it builds the query; so does ours (``os_prefilter.query``)."""
+
+from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms
+from os_prefilter.vocabulary.filtered import HYPERTHREADING
+
+STATED: tuple[Row, ...] = (
+    Row(
+        "tpm_version",
+        terms("COMPUTE_SECURITY_TPM", "1.2 2.0", **{"1.2": "1_2", "2.0": "2_0"}),
+        image_property="hw_tpm_version",
+        extra_spec="hw:tpm_version",
+        asked_by=("query",),
+    ),
+    Row(
+        "tpm_model",
+        terms("COMPUTE_SECURITY_TPM", "tpm-crb tpm-tis", **{"tpm-crb": "CRB", "tpm-tis": "TIS"}),
+        image_property="hw_tpm_model",
+        extra_spec="hw:tpm_model",
+        only_with="tpm_version",
+        default="tpm-tis",
+        asked_by=("query",),
+    ),
+    Row(
+        "secure_boot",
+        {
+            "required": Term(Trait("COMPUTE_SECURITY_UEFI_SECURE_BOOT")),
+            "optional": nothing("it is used where the host has it"),
+            "disabled": nothing("every host can leave it off"),
+        },
+        image_property="os_secure_boot",
+        extra_spec="os:secure_boot",
+        asked_by=("query",),
+    ),
+    Row(
+        "firmware_stateless",
+        switch("COMPUTE_SECURITY_STATELESS_FIRMWARE", "stateful firmware is the usual one"),
+        image_property="hw_firmware_stateless",
+        # It is UEFI's; Nova ignores the property without it.
+        only_with="firmware_type",
+        only_with_values=frozenset(("uefi",)),
+        boolean=True,
+        asked_by=("query",),
+    ),
+    Row(
+        "maxphysaddr_mode",
+        terms("COMPUTE_ADDRESS_SPACE", "emulate passthrough", emulate="EMULATED"),
+        image_property="hw_maxphysaddr_mode",
+        extra_spec="hw:maxphysaddr_mode",
+        asked_by=("query",),
+    ),
+    Row(
+        "pci_numa_affinity_policy",
+        {
+            "socket": Term(Trait("COMPUTE_SOCKET_PCI_NUMA_AFFINITY")),
+            "required": nothing("Nova's NUMA topology filter decides it"),
+            "preferred": nothing("a preference excludes no host"),
+            "legacy": nothing("Nova's NUMA topology filter decides it"),
+        },
+        image_property="hw_pci_numa_affinity_policy",
+        extra_spec="hw:pci_numa_affinity_policy",
+        asked_by=("query",),
+    ),
+    Row(
+        "mem_encryption",
+        {
+            "true": nothing("it asks for the resource MEM_ENCRYPTION_CONTEXT, and its model for a trait"),
+            "false": nothing("not encrypting is possible everywhere"),
+        },
+        image_property="hw_mem_encryption",
+        extra_spec="hw:mem_encryption",
+        boolean=True,
+        asked_by=("query",),
+    ),
+    Row(
+        "mem_encryption_model",
+        terms("HW_CPU_X86", "amd-sev amd-sev-es amd-sev-snp intel-tdx"),
+        image_property="hw_mem_encryption_model",
+        extra_spec="hw:mem_encryption_model",
+        only_with="mem_encryption",
+        only_with_values=frozenset(("true",)),
+        default="amd-sev",
+        asked_by=("query",),
+    ),
+    Row(
+        "cpu_thread_policy",
+        {
+            "require": Term(HYPERTHREADING),
+            "isolate": Term(HYPERTHREADING, required=False),
+            "prefer": nothing("a preference excludes no host"),
+        },
+        image_property="hw_cpu_thread_policy",
+        extra_spec="hw:cpu_thread_policy",
+        asked_by=("query",),
+    ),
+)
+"""The rows that a request states without any filter."""

@@ -1,0 +1,133 @@
+"""Hosts that do not exist, of every kind that the reporters can tell apart."""
+
+from collections.abc import Iterator
+from itertools import product
+
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
+
+_X86_BUSES = frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata"))
+_ARM_BUSES = frozenset(("fdc", "scsi", "virtio", "usb", "sata"))
+_ALL_TPM = frozenset(("1.2", "2.0"))
+
+X86 = GuestFacts(
+    default_machine="pc",
+    machines=frozenset(("pc", "q35", "isapc", "microvm", "pc-i440fx-7.2", "pc-q35-7.2", "xenpv")),
+    machines_are_complete=True,
+    buses=_X86_BUSES,
+    video_models=frozenset(("vga", "cirrus", "vmvga", "qxl", "virtio", "none", "bochs")),
+    tpm_models=frozenset(("tpm-tis", "tpm-crb")),
+    tpm_versions=frozenset(("2.0",)),
+    uefi=True,
+    secure_boot=True,
+    sev=True,
+)
+ARM = GuestFacts(
+    default_machine="virt",
+    machines=frozenset(("virt", "virt-7.2", "raspi3b")),
+    buses=_ARM_BUSES,
+    video_models=frozenset(("vga", "virtio", "none", "bochs", "vmvga")),
+    tpm_models=frozenset(("tpm-tis",)),
+    tpm_versions=None,
+    uefi=True,
+)
+S390 = GuestFacts(
+    default_machine="s390-ccw-virtio",
+    machines=frozenset(("s390-ccw-virtio",)),
+    buses=frozenset(("fdc", "scsi", "virtio", "usb")),
+    video_models=frozenset(("virtio", "none")),
+)
+POWER = GuestFacts(
+    default_machine="pseries",
+    machines=frozenset(("pseries", "powernv")),
+    buses=frozenset(("sata", "scsi", "virtio", "usb")),
+    video_models=frozenset(("vga", "virtio", "none", "bochs")),
+    tpm_models=frozenset(("tpm-spapr",)),
+    tpm_versions=_ALL_TPM,
+)
+RISCV = GuestFacts(default_machine="spike", machines=frozenset(("spike", "virt")), buses=_ARM_BUSES, uefi=True)
+NOTHING = GuestFacts(default_machine="my-machine-type", machines=frozenset(("my-machine-type",)))
+
+
+def _x86(default_machine: str, machines: str, *, full: bool = True) -> GuestFacts:
+    """Return guests of an x86 host of one mind: the devices of ``pc`` or, without it, those of q35."""
+    return GuestFacts(
+        default_machine=default_machine,
+        machines=frozenset(machines.split()),
+        buses=_X86_BUSES if "pc" in machines.split() else _X86_BUSES - {"ide"},
+        video_models=X86.video_models if full else frozenset(("virtio",)),
+        tpm_models=X86.tpm_models if full else frozenset(),
+        tpm_versions=_ALL_TPM,
+        uefi=full,
+    )
+
+
+OLD: tuple[Version, Version] = ((8, 0, 0), (6, 2, 0))
+NEW: tuple[Version, Version] = ((10, 4, 0), (9, 1, 0))
+_VERSIONS: tuple[tuple[Version, Version], ...] = (
+    OLD,
+    ((8, 3, 0), (7, 2, 22)),
+    ((8, 6, 0), (8, 0, 0)),
+    ((8, 7, 0), (7, 2, 0)),
+    ((9, 3, 0), (7, 2, 0)),
+    ((9, 2, 99), (8, 0, 0)),
+    ((9, 3, 0), (8, 0, 0)),
+    ((10, 4, 0), (8, 1, 99)),
+    ((10, 3, 0), (8, 2, 0)),
+    NEW,
+)
+_GUESTS = (
+    ("x86_64", {"x86_64": X86}),
+    ("x86_64", {"x86_64": X86, "aarch64": ARM, "s390x": S390, "sparc": NOTHING}),
+    ("x86_64", {"x86_64": _x86("q35", "q35 pc")}),
+    ("x86_64", {"x86_64": _x86("pc-q35-7.2", "q35", full=False), "aarch64": NOTHING}),
+    ("x86_64", {"x86_64": _x86("microvm", "microvm isapc")}),
+    ("x86_64", {"x86_64": NOTHING}),
+    ("aarch64", {"aarch64": ARM}),
+    ("aarch64", {"aarch64": ARM, "armv7l": ARM, "x86_64": _x86("q35", "q35 pc")}),
+    ("armv7l", {"armv7l": ARM}),
+    ("s390x", {"s390x": S390, "x86_64": X86}),
+    ("ppc64le", {"ppc64le": POWER}),
+    ("ppc64", {"ppc64": POWER, "ppc64le": POWER}),
+    ("riscv64", {"riscv64": RISCV}),
+)
+
+
+def libvirt_hosts() -> Iterator[LibvirtFacts]:
+    """Yield hosts over virt types, architectures, machine types and versions."""
+    for (architecture, guests), virt_type, (libvirt, qemu) in product(_GUESTS, ("kvm", "qemu"), _VERSIONS):
+        yield LibvirtFacts(
+            architecture=architecture,
+            virt_type=virt_type,
+            libvirt_version=libvirt,
+            hypervisor_version=qemu,
+            guests=guests,
+            smt=virt_type == "kvm",
+            swtpm_enabled=libvirt > OLD[0],
+            tpm_secret_security=frozenset(("user", "host")) if qemu == NEW[1] else frozenset(("deployment",)),
+            images_type="rbd" if qemu == NEW[1] else "default",
+            force_raw_images=virt_type == "kvm",
+        )
+    for virt_type, architecture, version in product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW)):
+        yield LibvirtFacts(architecture=architecture, virt_type=virt_type, libvirt_version=version[0])
+
+
+def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
+    """Yield one host of each kind, for what takes long: the oldest versions with QEMU, the newest with KVM."""
+    for facts in libvirt_hosts():
+        newest = facts.libvirt_version == NEW[0] and facts.hypervisor_version in (NEW[1], (0, 0, 0))
+        oldest = facts.libvirt_version == OLD[0] and facts.hypervisor_version == OLD[1]
+        if (newest and facts.virt_type != "qemu") or (oldest and facts.virt_type == "qemu"):
+            yield facts
+
+
+def other_hosts() -> Iterator[HostFacts]:
+    """Yield hosts of the other drivers."""
+    from os_prefilter.reporters.fake import FakeFacts  # noqa: PLC0415
+    from os_prefilter.reporters.ironic import IronicFacts  # noqa: PLC0415
+    from os_prefilter.reporters.vmware import VmwareFacts  # noqa: PLC0415
+
+    yield VmwareFacts()
+    yield VmwareFacts(other_traits=frozenset(("HW_CPU_HYPERTHREADING",)))
+    yield FakeFacts()
+    yield IronicFacts()

@@ -1,0 +1,237 @@
+"""libvirt: versions, HPET, machine types and architectures; and Nova's own late checks over all their values."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from nova import exception as nova_exception
+from nova.network import model as network_model
+from nova.objects import fields as nova_fields
+from nova.objects.image_meta import ImageMeta, ImageMetaProps
+from nova.virt.libvirt import blockinfo, driver, vif
+from nova.virt.libvirt import host as nova_host
+
+from os_prefilter.capabilities import capability_traits, refusals
+from os_prefilter.late_check import unsupported
+from os_prefilter.reporters.libvirt import VERSIONS, refusal
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.terms import Trait
+from os_prefilter.vocabulary import HPET
+from tests.conftest import spec_of
+from tests.hosts import ARM, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
+
+KVM = LibvirtFacts(
+    architecture="x86_64", virt_type="kvm", libvirt_version=NEW[0], hypervisor_version=NEW[1], guests={"x86_64": X86}
+)
+QEMU = replace(KVM, virt_type="qemu")
+LXC = LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0])
+PARALLELS = replace(LXC, virt_type="parallels")
+
+
+@pytest.mark.parametrize(
+    ("trait", "libvirt", "qemu", "reason"),
+    [
+        ("COMPUTE_NET_VIF_MODEL_IGB", (9, 3, 0), (8, 0, 0), ""),
+        ("COMPUTE_NET_VIF_MODEL_IGB", (9, 3, 0), (7, 2, 22), "needs QEMU 8.0.0, found 7.2.22"),
+        ("COMPUTE_NET_VIF_MODEL_IGB", (9, 2, 99), (8, 0, 0), "needs libvirt 9.3.0, found 9.2.99"),
+        (
+            "COMPUTE_NET_VIF_MODEL_IGB",
+            (9, 0, 0),
+            (7, 2, 0),
+            "needs libvirt 9.3.0, found 9.0.0; needs QEMU 8.0.0, found 7.2.0",
+        ),
+        ("COMPUTE_SOUND_MODEL_VIRTIO", (10, 4, 0), (8, 2, 0), ""),
+        ("COMPUTE_SOUND_MODEL_VIRTIO", (10, 4, 0), (8, 1, 9), "needs QEMU 8.2.0, found 8.1.9"),
+        ("COMPUTE_SOUND_MODEL_VIRTIO", (10, 3, 9), (9, 0, 0), "needs libvirt 10.4.0, found 10.3.9"),
+        ("COMPUTE_VIOMMU_MODEL_VIRTIO", (8, 3, 0), (6, 2, 0), ""),
+        ("COMPUTE_VIOMMU_MODEL_VIRTIO", (8, 2, 0), (9, 0, 0), "needs libvirt 8.3.0, found 8.2.0"),
+        ("COMPUTE_ADDRESS_SPACE_EMULATED", (8, 7, 0), (6, 2, 0), ""),
+        ("COMPUTE_ADDRESS_SPACE_PASSTHROUGH", (8, 6, 9), (6, 2, 0), "needs libvirt 8.7.0, found 8.6.9"),
+        ("COMPUTE_SECURITY_STATELESS_FIRMWARE", (8, 6, 0), (6, 2, 0), ""),
+        ("COMPUTE_SECURITY_STATELESS_FIRMWARE", (8, 5, 9), (6, 2, 0), "needs libvirt 8.6.0, found 8.5.9"),
+    ],
+)
+def test_what_a_version_brings(trait: str, libvirt: Version, qemu: Version, reason: str) -> None:
+    facts = replace(KVM, libvirt_version=libvirt, hypervisor_version=qemu)
+    assert refusals(facts)[Trait(trait)] == reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "has"),
+    [
+        (KVM, True),
+        (QEMU, True),
+        (LXC, False),
+        (PARALLELS, False),
+        (replace(KVM, architecture="aarch64", guests={"aarch64": ARM}), False),
+        # An x86 guest is possible there, but not asked for by the timer alone.
+        (replace(KVM, architecture="aarch64", guests={"aarch64": ARM, "x86_64": X86}), False),
+        (replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("isapc", "microvm")))}), False),
+        (replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("pc-q35-7.2",)))}), True),
+    ],
+)
+def test_hpet_is_where_machine_types_and_architecture_give_it(facts: LibvirtFacts, has: bool) -> None:
+    assert capability_traits(facts)[HPET] is has
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({"hw_time_hpet": "true"}, None),
+        ({"hw_time_hpet": "true", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
+        ({"hw_time_hpet": "true", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_time_hpet": "true", "hw_machine_type": "pc-q35-7.2"}, None),
+        ({"hw_time_hpet": "true", "hw_architecture": "i686"}, None),
+        ({"hw_time_hpet": "true", "hw_architecture": "aarch64"}, "the host is x86_64"),
+        ({"hw_time_hpet": "true", "hw_emulation_architecture": "aarch64"}, "x86 alone has"),
+        ({"hw_disk_bus": "ide"}, None),
+        ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "machine type q35 never has it"),
+        ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, None),
+        ({"hw_disk_bus": "virtio", "hw_machine_type": "q35"}, None),
+        ({"hw_viommu_model": "intel"}, "of the family pc, which never has it"),
+        ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, None),
+        ({"hw_viommu_model": "smmuv3"}, "it is for guests of aarch64, not of x86_64"),
+        ({"hw_viommu_model": "smmuv3", "hw_emulation_architecture": "aarch64"}, None),
+        ({"hw_machine_type": "virt"}, "no machine type virt for x86_64"),
+        ({"hw_machine_type": "virt", "hw_emulation_architecture": "aarch64"}, None),
+        # The exact version: what no trait says, and the driver must refuse.
+        ({"hw_machine_type": "pc-i440fx-7.2"}, None),
+        ({"hw_machine_type": "pc-i440fx-99.0"}, "no machine type pc-i440fx-99.0"),
+        ({"hw_machine_type": "my-board"}, "nobody knows this value"),
+        ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "libvirt's buses for s390x"),
+        ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
+        ({"hw_emulation_architecture": "i686"}, None),
+        ({"img_hv_type": "qemu"}, None),
+        ({"img_hv_type": "xen"}, "it runs images for: kvm, qemu"),
+        ({"os_secure_boot": "required", "hw_firmware_type": "uefi"}, "which never has it"),
+        ({"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "q35"}, None),
+        ({"hw_tpm_version": "2.0"}, "swtpm_enabled is off"),
+    ],
+)
+def test_late_check_on_a_kvm_host(properties: dict[str, object], refused: str | None) -> None:
+    facts = replace(KVM, guests={"x86_64": X86, "aarch64": ARM, "s390x": S390})
+    found = unsupported(spec_of(properties), facts)
+    if refused is None:
+        assert found == []
+    else:
+        assert any(refused in item.reason for item in found), found
+        assert all(item.property.startswith("image property ") for item in found)
+
+
+def test_a_configured_default_machine_counts() -> None:
+    on_q35 = replace(KVM, guests={"x86_64": replace(X86, default_machine="pc-q35-7.2")})
+    traits = capability_traits(on_q35)
+    assert traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"]
+    assert not traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_PC"]
+    assert unsupported(spec_of({"hw_disk_bus": "ide"}), on_q35)
+    assert not unsupported(spec_of({"hw_viommu_model": "intel"}), on_q35)
+
+
+# -- against Nova ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("facts", [KVM, QEMU, LXC, PARALLELS], ids=lambda facts: facts.virt_type)
+def test_vif_models_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
+    ours = {model for model in network_model.VIF_MODEL_ALL if not refusal(facts, "vif_model", model, "")}
+    nova = {model for model in network_model.VIF_MODEL_ALL if vif.is_vif_model_valid_for_virt(facts.virt_type, model)}
+    assert ours == nova
+
+
+@pytest.mark.parametrize("facts", [KVM, QEMU, LXC, PARALLELS], ids=lambda facts: facts.virt_type)
+def test_buses_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
+    """On x86, where QEMU has them all; elsewhere Nova accepts what libvirt then refuses."""
+    ours = {bus for bus in nova_fields.DiskBus.ALL if not refusal(facts, "disk_bus", bus, "")}
+    nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt(facts.virt_type, bus)}
+    assert ours == nova
+
+
+@pytest.mark.parametrize(
+    ("guests", "lacks"),
+    [
+        (ARM, {"ide"}),
+        (POWER, {"ide", "fdc"}),
+        (S390, {"ide", "sata"}),
+        (NOTHING, {"ide", "sata", "scsi", "virtio", "usb", "fdc"}),
+    ],
+)
+def test_buses_that_nova_accepts_and_domain_capabilities_do_not_have(guests: object, lacks: set[str]) -> None:
+    """Intended difference 1: Nova's list is the same on every architecture."""
+    facts = replace(KVM, architecture="aarch64", guests={"aarch64": guests})
+    nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt("kvm", bus)}
+    assert {bus for bus in nova if refusal(facts, "disk_bus", bus, "")} == lacks
+
+
+class _Guest:
+    def __init__(self, machine: str | None) -> None:
+        self.os_mach_type = machine
+
+
+_PLATFORMS: Mapping[str, tuple[str, ...]] = {
+    "x86_64": ("pc", "q35", "pc-i440fx-7.2", "pc-q35-7.2", "isapc", "microvm"),
+    "aarch64": ("virt", "virt-7.2"),
+    "ppc64le": ("pseries",),
+    "s390x": ("s390-ccw-virtio",),
+}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "machine"), [(arch, machine) for arch, machines in _PLATFORMS.items() for machine in machines]
+)
+@pytest.mark.parametrize("model", nova_fields.VIOMMUModel.ALL)
+def test_viommu_as_novas_late_check_has_it(architecture: str, machine: str, model: str) -> None:
+    """But for the models of one architecture on the other, which Nova hands to libvirt (intended difference 2)."""
+    guests = {"x86_64": X86, "aarch64": ARM, "ppc64le": POWER, "s390x": S390}
+    facts = replace(KVM, architecture=architecture, guests={architecture: guests[architecture]})
+    image = _image(architecture, model)
+    drv = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
+    drv._host = _Host()
+    try:
+        drv._get_iommu_model(_Guest(machine), image, _Flavor())
+        nova = True
+    except (nova_exception.InvalidVIOMMUMachineType, nova_exception.InvalidVIOMMUArchitecture):
+        nova = False
+    ours = not unsupported(spec_of({"hw_viommu_model": model, "hw_machine_type": machine}), facts)
+    wrong_architecture = (model, architecture) in {("intel", "aarch64"), ("smmuv3", "x86_64")}
+    assert ours == (nova and not wrong_architecture)
+
+
+class _Host:
+    def has_min_version(self, *_args: object, **_options: object) -> bool:
+        return True
+
+
+class _Flavor:
+    extra_specs: Mapping[str, str] = {}
+
+
+def _image(architecture: str, model: str) -> object:
+    return ImageMeta(properties=ImageMetaProps(hw_architecture=architecture, hw_viommu_model=model))
+
+
+_ANY = (0, 0, 0)
+
+
+def test_versions_are_novas() -> None:
+    assert VERSIONS == {
+        ("vif_model", "igb"): (driver.MIN_IGB_LIBVIRT_VERSION, driver.MIN_IGB_QEMU_VERSION),
+        ("sound_model", "virtio"): (driver.MIN_VIRTIO_SOUND_LIBVIRT_VERSION, driver.MIN_VIRTIO_SOUND_QEMU_VERSION),
+        ("viommu_model", "virtio"): (driver.MIN_LIBVIRT_VIOMMU_VIRTIO_MODEL, _ANY),
+        ("firmware_stateless", "true"): (driver.MIN_LIBVIRT_STATELESS_FIRMWARE, _ANY),
+        ("maxphysaddr_mode", "emulate"): (driver.MIN_LIBVIRT_MAXPHYSADDR, _ANY),
+        ("maxphysaddr_mode", "passthrough"): (driver.MIN_LIBVIRT_MAXPHYSADDR, _ANY),
+        ("mem_encryption_model", "amd-sev-es"): (_ANY, nova_host.MIN_QEMU_SEV_ES_VERSION),
+    }
+
+
+def test_an_architecture_that_nova_does_not_know_reports_none() -> None:
+    facts = replace(KVM, architecture="riscv64", guests={"riscv64": RISCV})
+    traits = capability_traits(facts)
+    assert not any(has for trait, has in traits.items() if trait.startswith("HW_ARCH_"))
+    assert traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_OTHER"]
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_reasons_are_one_line(version: tuple[Version, Version]) -> None:
+    for base in (KVM, LXC, PARALLELS, replace(KVM, guests={"x86_64": NOTHING})):
+        facts = replace(base, libvirt_version=version[0], hypervisor_version=version[1])
+        assert all(reason.isprintable() for reason in refusals(facts).values())

@@ -1,0 +1,161 @@
+"""The driver's half: what is refused, what must be switched on, and by which of its names it was asked for."""
+
+from dataclasses import replace
+
+import pytest
+
+import os_prefilter
+from os_prefilter import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter.errors import FlavorImageConflict, PrefilterError, UnsupportedByHost, UnusableReporter
+from os_prefilter.late_check import Unsupported, guest_settings, unsupported
+from os_prefilter.reporters import HostFacts, Setting
+from os_prefilter.terms import Row
+from os_prefilter.vocabulary import HPET, ROWS
+from tests.conftest import spec_of
+from tests.reporters.test_libvirt import KVM, LXC
+
+_BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
+_NO_HPET = replace(LXC, host="container-1")
+
+
+@pytest.mark.parametrize(
+    ("spec", "source"),
+    [
+        (spec_of({"hw_time_hpet": "true"}), "image property hw_time_hpet=true"),
+        (spec_of({"hw_time_hpet": True}), "image property hw_time_hpet=true"),
+        (spec_of({f"trait:{HPET}": "required"}), f"image property trait:{HPET}=required"),
+        (spec_of(extra_specs={f"trait:{HPET}": "required"}), f"flavor extra spec trait:{HPET}=required"),
+        (
+            spec_of(extra_specs={f"trait1:{HPET}": "required", "resources1:VCPU": "1"}),
+            f"flavor extra spec trait1:{HPET}=required",
+        ),
+        (
+            spec_of({"hw_time_hpet": "yes"}, {f"trait7:{HPET}": "required"}),
+            f"flavor extra spec trait7:{HPET}=required and image property hw_time_hpet=true",
+        ),
+    ],
+)
+def test_hpet_is_switched_on_however_it_was_asked_for(spec: RequestSpec, source: str) -> None:
+    settings = guest_settings(spec, KVM)
+    assert settings.settings == (Setting("time_hpet", "true", source),)
+    with pytest.raises(UnsupportedByHost, match="container-1") as refused:
+        guest_settings(spec, _NO_HPET)
+    assert refused.value.refusals
+    assert "a lxc guest has no such thing" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        spec_of(),
+        spec_of({"hw_time_hpet": "false"}),
+        RequestSpec(Flavor(), None),
+        spec_of({"hw_disk_bus": "virtio"}),
+    ],
+)
+def test_hpet_stays_off_unless_it_was_asked_for(spec: RequestSpec) -> None:
+    assert guest_settings(spec, KVM).value("time_hpet") in (None, "false")
+
+
+@pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
+def test_each_boolean_device_works_by_its_trait(row: Row) -> None:
+    """The decision of 2018: the trait is the cue, and the driver fails where it cannot follow it."""
+    trait = row.values["true"].trait
+    with_gate = {"hw_firmware_type": "uefi"} if row.only_with == "firmware_type" else {}
+    spec = spec_of(dict(with_gate), {f"trait:{trait}": "required"})
+    able = replace(KVM)
+    if unsupported(spec, able):
+        # Nova 34 encrypts no ephemeral disk.
+        assert row.name == "ephemeral_encryption"
+    else:
+        assert guest_settings(spec, able).value(row.name) == "true"
+    with pytest.raises(UnsupportedByHost):
+        guest_settings(spec, _NO_HPET)
+
+
+@pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
+def test_for_and_against_at_once_is_an_error(row: Row) -> None:
+    trait = row.values["true"].trait
+    properties: dict[str, object] = {str(row.image_property): "false"}
+    if row.only_with == "firmware_type":
+        properties["hw_firmware_type"] = "uefi"
+    for check in (unsupported, guest_settings):
+        with pytest.raises(FlavorImageConflict):
+            check(spec_of(properties, {f"trait:{trait}": "required"}), KVM)
+        with pytest.raises(FlavorImageConflict):
+            check(spec_of(properties, {f"trait1:{trait}": "required", "resources1:VCPU": "1"}), KVM)
+
+
+def test_settings_come_with_what_the_image_asks_for_hpet_first() -> None:
+    spec = spec_of(
+        {"hw_vif_model": "VirtualE1000e", "hw_time_hpet": "on", "hw_machine_type": "pc-q35-7.2", "hw_disk_bus": "sata"}
+    )
+    settings = guest_settings(spec, KVM)
+    assert [(each.name, each.value) for each in settings.settings] == [
+        ("time_hpet", "true"),
+        ("vif_model", "e1000e"),
+        ("disk_bus", "sata"),
+        ("machine_type", "q35"),
+    ]
+    assert (settings.machine, settings.architecture) == ("pc-q35-7.2", "x86_64")
+
+
+def test_a_refusal_says_property_value_and_reason() -> None:
+    assert unsupported(spec_of({"hw_vif_model": "sriov"}), KVM) == [
+        Unsupported(
+            "image property hw_vif_model",
+            "sriov",
+            "the VIF models of kvm: e1000, e1000e, igb, ne2k_pci, pcnet, rtl8139, spapr-vlan, virtio, vmxnet3",
+        )
+    ]
+
+
+@pytest.mark.parametrize("value", ["nosuch", "virtio\nERROR fake", "x" * 10_000, 7, ["virtio"]])
+def test_a_value_that_nobody_knows_is_refused_on_one_line(value: object) -> None:
+    (found,) = unsupported(spec_of({"hw_disk_bus": value}), KVM)
+    assert str(found).isprintable()
+    assert len(str(found)) < 200
+    with pytest.raises(UnsupportedByHost) as refused:
+        guest_settings(spec_of({"hw_disk_bus": value}), KVM)
+    assert str(refused.value).isprintable()
+
+
+def test_traits_that_a_request_names_are_checked_where_they_say_what_a_host_can() -> None:
+    spec = spec_of(
+        {"trait:COMPUTE_NET_VIF_MODEL_E1000": "required", "trait:CUSTOM_MINE": "required"},
+        {"trait:COMPUTE_NET_VIF_MODEL_SRIOV": "required", "trait2:HW_ARCH_X86_64": "forbidden", "resources2:VGPU": "1"},
+        requested_resources=[RequestGroup("port", required_traits={"CUSTOM_PHYSNET_A", "HW_ARCH_AARCH64"})],
+    )
+    assert [(item.property, item.value) for item in unsupported(spec, KVM)] == [
+        ("flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV", "required"),
+        ("flavor extra spec trait2:HW_ARCH_X86_64", "forbidden"),
+        ("request group port", "HW_ARCH_AARCH64"),
+    ]
+
+
+def test_facts_of_an_unknown_driver_are_an_error() -> None:
+    class Facts(HostFacts):
+        driver = "nosuch"
+
+    with pytest.raises(UnusableReporter, match="'nosuch'.*there are fake, ironic, libvirt, vmware"):
+        unsupported(spec_of(), Facts())
+
+
+def test_facts_of_the_wrong_kind_are_an_error() -> None:
+    class Facts(HostFacts):
+        driver = "libvirt"
+
+    with pytest.raises(UnusableReporter, match="it reads LibvirtFacts and was given Facts"):
+        unsupported(spec_of(), Facts())
+
+
+def test_the_image_is_not_read_when_booting_from_a_volume() -> None:
+    spec = RequestSpec(Flavor(vcpus=1), Image(disk_format="vhd"), is_bfv=True)
+    assert unsupported(spec, KVM) == []
+    assert [item.value for item in unsupported(replace(spec, is_bfv=False), KVM)] == ["vhd"]
+
+
+def test_public_names() -> None:
+    assert os_prefilter.unsupported is unsupported
+    assert os_prefilter.guest_settings is guest_settings
+    assert issubclass(UnsupportedByHost, PrefilterError)

@@ -4,7 +4,11 @@ from collections.abc import Iterator
 from itertools import product
 
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.vocabulary import ROWS
 
 _X86_BUSES = frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata"))
 _ARM_BUSES = frozenset(("fdc", "scsi", "virtio", "usb", "sata"))
@@ -123,11 +127,13 @@ def few_libvirt_hosts() -> Iterator[LibvirtFacts]:
 
 def other_hosts() -> Iterator[HostFacts]:
     """Yield hosts of the other drivers."""
-    from os_prefilter.reporters.fake import FakeFacts  # noqa: PLC0415
-    from os_prefilter.reporters.ironic import IronicFacts  # noqa: PLC0415
-    from os_prefilter.reporters.vmware import VmwareFacts  # noqa: PLC0415
-
     yield VmwareFacts()
-    yield VmwareFacts(other_traits=frozenset(("HW_CPU_HYPERTHREADING",)))
+    yield VmwareFacts(other_traits=frozenset(("HW_CPU_HYPERTHREADING", "HW_CPU_X86_AMD_SEV")))
     yield FakeFacts()
+    yield FakeFacts(can={})
+    yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS})
     yield IronicFacts()
+    yield IronicFacts(architecture="x86_64", boot_mode="uefi", secure_boot=True, bios={"LogicalProc": BiosSetting()})
+    yield IronicFacts(
+        architecture="aarch64", other_traits=frozenset(("HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI"))
+    )

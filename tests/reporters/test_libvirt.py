@@ -14,7 +14,7 @@ from nova.virt.libvirt import host as nova_host
 from os_prefilter.capabilities import capability_traits, refusals
 from os_prefilter.late_check import unsupported
 from os_prefilter.reporters.libvirt import VERSIONS, refusal
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET
 from tests.conftest import spec_of
@@ -154,7 +154,7 @@ def test_buses_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
         (NOTHING, {"ide", "sata", "scsi", "virtio", "usb", "fdc"}),
     ],
 )
-def test_buses_that_nova_accepts_and_domain_capabilities_do_not_have(guests: object, lacks: set[str]) -> None:
+def test_buses_that_nova_accepts_and_domain_capabilities_do_not_have(guests: GuestFacts, lacks: set[str]) -> None:
     """Intended difference 1: Nova's list is the same on every architecture."""
     facts = replace(KVM, architecture="aarch64", guests={"aarch64": guests})
     nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt("kvm", bus)}

@@ -32,10 +32,10 @@ _ADVICE_OPEN = (
     "Check that libvirt runs, that the URI is right, and that this user may connect (group libvirt, or root)."
 )
 _ADVICE_DENIED = (
-    "The connection may only read, and libvirt gives domain capabilities to full ones alone. Connect to the socket that "
-    "is not read-only, as root or as a member of the group libvirt."
+    "The connection may only read, and libvirt gives domain capabilities to full ones alone. Connect to the socket "
+    "that is not read-only, as root or as a member of the group libvirt."
 )
-_ADVICE_ANSWER = "Correct what it names, or report the answer to the project if it is right, then try again."
+_ADVICE_ANSWER = "Mend that; if nothing is wrong with the host, report the answer to this project."
 
 
 def default_uri(settings: LibvirtSettings) -> str:
@@ -76,8 +76,8 @@ class LibvirtHost:
         """
         with self._session() as session:
             host = session.call("getHostname")
-            libvirt_version = _version(session.call("getLibVersion"))
-            hypervisor_version = _version(session.call("getVersion"))
+            libvirt_version = session.version("getLibVersion")
+            hypervisor_version = session.version("getVersion")
             try:
                 offered = capabilities_from("getCapabilities()", session.call("getCapabilities").encode())
                 return facts_of(
@@ -117,6 +117,14 @@ class _Session:
         with _failures(self._libvirt, what, _ADVICE.format(uri=self._uri)):
             return getattr(self._connection, name)(*arguments)
 
+    def version(self, name: str) -> Version:
+        """Return the version that a function of the connection answers."""
+        number = self.call(name)
+        # 1,000,000 * major + 1,000 * minor + micro; libvirt answers 0 where it does not know.
+        if number <= 0:
+            raise ProbeFailed(f"{name}() of {self._uri}", f"the answer {number} is no version", _ADVICE_ANSWER)
+        return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
+
     def domain_capabilities(self, offered: Capabilities, virt_type: str) -> Iterator[DomainCapabilities]:
         """Yield the domain capabilities of each guest architecture, the one of its default machine type first."""
         if virt_type not in ("kvm", "qemu"):
@@ -153,11 +161,6 @@ def _failures(libvirt: Any, what: str, advice: str) -> Iterator[None]:
 
 def _call(name: str, *arguments: object) -> str:
     return f"{name}({', '.join(map(repr, arguments))})"
-
-
-def _version(number: int) -> Version:
-    """Return a version from libvirt's number: 1,000,000 * major + 1,000 * minor + micro."""
-    return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
 
 
 def _libvirt() -> Any:

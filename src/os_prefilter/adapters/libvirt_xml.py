@@ -70,7 +70,7 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
     host: str = "this host",
 ) -> LibvirtFacts:
     """Return the facts that parsed documents of one host hold; see :func:`facts_from_xml`."""
-    virt_type = virt_type_of(offered, settings)
+    virt_type = virt_type_of(offered, settings, answers)
     if libvirt_version is None:
         raise DocumentError(offered.where, "libvirt's version is not in its XML. Give --libvirt-version X.Y.Z.")
     guests: dict[str, GuestFacts] = {}
@@ -96,14 +96,16 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
     )
 
 
-def virt_type_of(offered: Capabilities, settings: LibvirtSettings) -> str:
+def virt_type_of(offered: Capabilities, settings: LibvirtSettings, answers: Iterable[DomainCapabilities] = ()) -> str:
     """Return the virt type of the host.
 
+    :param answers: domain capabilities; those of a type are proof that the host has it
     :raises DocumentError: if libvirt does not offer the one that is configured
     """
+    own = offered.architecture
+    types = offered.domain_types.union(each.domain_type for each in answers if each.architecture == own)
     # Nova's default is kvm, and nova-compute starts no guest with it where there is no KVM. So without nova.conf, or
     # with one that does not say it, what the host has decides.
-    types = offered.domain_types
     wanted = settings.virt_type or ("kvm" if "kvm" in types else "qemu")
     if wanted not in types:
         raise DocumentError(
@@ -196,7 +198,7 @@ def _union(sets: Iterable[frozenset[str]]) -> frozenset[str]:
 def _oldest_qemu(offered: Capabilities, answers: Iterable[DomainCapabilities]) -> Version:
     """Return the oldest QEMU that has the host's machine types: its newest one is named after a version."""
     own = offered.architecture
-    names = {name for machines in offered.guests[own].values() for name in machines}
+    names = {name for machines in offered.guests.get(own, {}).values() for name in machines}
     names.update(answer.machine for answer in answers if answer.architecture == own)
     found = [_version(match) for match in map(_VERSIONED_MACHINE.fullmatch, names) if match]
     if not found:

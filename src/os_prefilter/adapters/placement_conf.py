@@ -5,6 +5,7 @@ of the adapter (``region_name``, ``valid_interfaces``, ``endpoint_override``, ..
 that names the file, the section and the option, and never shows a password.
 """
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from keystoneauth1 import loading
 from keystoneauth1.exceptions import ClientException
 from oslo_config import cfg
 
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
+from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.errors import ConfigurationError, one_line, shown
+from os_prefilter.options import Options
 
 SECTION = "placement"
 
@@ -26,6 +29,7 @@ _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "none": (("endpoint", "endpoint_override"),),
 }
 _URLS = ("auth_url", "endpoint", "endpoint_override")
+_VERSIONS = ("version", "min_version", "max_version")
 _FILES = ("cafile", "certfile", "keyfile")
 
 
@@ -53,6 +57,18 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
     return _Section(conf, one_line(str(path))).client()
 
 
+def prefilter_options(conf: cfg.ConfigOpts) -> Options:
+    """Return the section ``[prefilter]``: the owner's trait, and how its providers are recognized.
+
+    :raises ConfigurationError: if one of its options makes no sense.
+    """
+    register_opts(conf)
+    try:
+        return options_from(conf)
+    except cfg.Error as error:
+        raise refused(error) from error
+
+
 class _Section:
     """The options of ``[placement]``, or of the section that its ``auth_section`` names."""
 
@@ -63,10 +79,7 @@ class _Section:
             raise ConfigurationError(
                 f"{where}: it has no section [{SECTION}]. Give the nova.conf of a compute service, which has one."
             )
-        adapter = loading.get_adapter_conf_options(include_deprecated=False)
-        # As nova/conf/utils.py.
-        cfg.set_defaults(adapter, valid_interfaces=["internal", "public"], service_type="placement")
-        self._options = (*loading.get_session_conf_options(), *adapter)
+        self._options = (*loading.get_session_conf_options(), *_adapter_options())
         conf.register_opts(self._options, group=SECTION)
         conf.register_opts(loading.get_auth_common_conf_options(), group=SECTION)
         self._auth = self._value("auth_section") or SECTION
@@ -80,8 +93,10 @@ class _Section:
             session = loading.load_session_from_conf_options(self._conf, SECTION, auth=auth)
             adapter = loading.load_adapter_from_conf_options(self._conf, SECTION, session=session, auth=auth)
         except (ClientException, cfg.Error, TypeError, ValueError) as error:
-            raise ConfigurationError(f"{self._where}: [{SECTION}] {_reason(error)}") from error
-        return PlacementClient(adapter)
+            raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {_reason(error)}") from error
+        # It holds for Keystone's answers too, which a service must not wait for without end.
+        session.timeout = session.timeout or TIMEOUT
+        return PlacementClient(adapter, timeout=session.timeout)
 
     def _register_auth_type(self) -> str:
         """Make the options of the authentication known; return its type."""
@@ -115,6 +130,9 @@ class _Section:
             url = self._value(name, self._group_of(name))
             if url and not url.startswith(("http://", "https://")):
                 raise self._wrong(name, "it is not a URL that begins with http:// or https://.", self._group_of(name))
+        timeout = self._value("timeout") or TIMEOUT
+        if not (isfinite(timeout) and timeout > 0):
+            raise self._wrong("timeout", "it is not a number of seconds above 0.")
         for name in _FILES:
             path = self._value(name)
             if path and not Path(path).is_file():
@@ -139,7 +157,17 @@ class _Section:
         return ConfigurationError(f"{self._where}: [{one_line(group)}] {option}: {problem}")
 
 
+def _adapter_options() -> list[cfg.Opt]:
+    """Return keystoneauth1's options of an adapter as Nova has them (``nova/conf/utils.py``): no version, own defaults."""
+    options = loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(options, valid_interfaces=["internal", "public"], service_type="placement")
+    return [cfg.Opt(each.dest, type=lambda _: None) if each.dest in _VERSIONS else each for each in options]
+
+
 def _reason(error: Exception) -> str:
     """Return what a library says, as one sentence and without where it says it from."""
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
+    if isinstance(error, cfg.ConfigFileParseError):
+        # The line itself follows, and may have a password in it.
+        text = text.rpartition(": ")[0]
     return one_line(text).rstrip(".") + "."

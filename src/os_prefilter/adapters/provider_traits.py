@@ -7,7 +7,6 @@ killed, or overtaken by another, leaves the old set or the new one.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -21,9 +20,17 @@ from os_prefilter.errors import (
     UnknownTraits,
     shown,
 )
-from os_prefilter.operators.provider_plan import Change, Goal, is_foreign, is_recognized, with_traits
+from os_prefilter.operators.provider_plan import (
+    Change,
+    Goal,
+    check_traits,
+    is_foreign,
+    is_recognized,
+    is_uuid,
+    with_traits,
+)
 from os_prefilter.options import Options
-from os_prefilter.terms import CUSTOM_PREFIX, trait_named
+from os_prefilter.terms import CUSTOM_PREFIX
 
 ATTEMPTS = 10
 """How often it is tried when others write at the same time."""
@@ -69,7 +76,7 @@ class HostTraits:
         :raises ConfigurationError: the goal has a trait that is none, or the provider is not that of a host
         :raises PlacementError: Placement does not answer, or refuses
         """
-        _check(goal)
+        check_traits((*goal.traits, *goal.known))
         changes: list[Change] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_OutdatedError),
@@ -211,19 +218,4 @@ class _OutdatedError(Exception):
 
 
 def _as_uuid(provider: str) -> str | None:
-    """Return a UUID in its usual form, None for a name."""
-    try:
-        uuid = str(UUID(provider))
-    except ValueError:
-        return None
-    return uuid if uuid == provider.lower() else None
-
-
-def _check(goal: Goal) -> None:
-    for trait in (*goal.traits, *goal.known):
-        try:
-            trait_named(trait)
-        except ValueError as error:
-            raise ConfigurationError(
-                f"A capability reporter answers for {error}. Have its package repaired."
-            ) from error
+    return provider.lower() if is_uuid(provider) else None

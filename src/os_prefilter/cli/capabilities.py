@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from os_prefilter.cli.host import add_host_arguments, facts_from
+from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
 
@@ -26,5 +26,7 @@ class CapabilitiesShow(Listing):
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         told = ", ".join(f"{number} {answer}" for answer, number in counts.items())
+        for assumed in assumptions(parsed_args, facts):
+            self.app.stderr.write(f"{assumed}\n")
         self.app.stderr.write(f"{facts.host}, reporter {facts.driver}: {told}.\n")
         return COLUMNS, lines

@@ -3,25 +3,35 @@
 Only traits that a capability reporter answers for are ever added or removed; all others survive, whoever set them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
-from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.terms import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
 
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
 # On what Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
+
+# In Nova, the libvirt driver alone answers for these rows, and these drivers write no trait of them.
+_DEVICES = (
+    "vif_model video_model disk_bus cdrom_bus rescue_bus floppy_bus viommu_model sound_model packed_virtqueue "
+    "emulation_architecture tpm_version tpm_model tpm_secret_security mem_encryption_model"
+)
+_SAYS_NO_DEVICES = frozenset(("fake", "vmware"))
 
 
 class Mode(Enum):
     """Who else writes traits of the host."""
 
     BESIDE = "beside"
-    """A running nova-compute: only what no virt driver of Nova answers for is managed."""
+    """A running nova-compute: only what its own virt driver does not answer for is managed."""
     ALONE = "alone"
     """Nobody: everything that the reporter answers for is managed."""
 
@@ -48,11 +58,35 @@ class Goal:
     """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
 
 
-def managed(traits: Mapping[str, bool], mode: Mode) -> dict[str, bool]:
-    """Return those of a reporter's answers that are written in this mode."""
+def is_uuid(provider: str) -> bool:
+    """Whether a resource provider is named by its UUID, in the usual form."""
+    return _UUID.fullmatch(provider) is not None
+
+
+def check_traits(names: Iterable[str]) -> None:
+    """Check what a capability reporter, perhaps of another package, answers for.
+
+    :raises ConfigurationError: if one is not the name of a trait.
+    """
+    for name in names:
+        try:
+            trait_named(name)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"A capability reporter answers for {error}. Have its package repaired."
+            ) from error
+
+
+def managed(traits: Mapping[str, bool], mode: Mode, driver: str) -> dict[str, bool]:
+    """Return those of a reporter's answers that are written in this mode.
+
+    :param driver: the virt driver of the host, which says what a nova-compute beside us writes.
+    """
     if mode is Mode.ALONE:
         return dict(traits)
-    ours = opt_in_traits()
+    ours: set[str] = set(opt_in_traits())
+    if driver in _SAYS_NO_DEVICES:
+        ours.update(trait for row in _DEVICES.split() for trait in BY_NAME[row].traits)
     return {trait: has for trait, has in traits.items() if trait in ours}
 
 

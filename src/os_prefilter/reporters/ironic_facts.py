@@ -51,8 +51,8 @@ def facts_from_node(
     """Return what is known of a node, from Ironic's API (1.37 or later) or from what its command line prints.
 
     :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f json``
-    :param bios: ``GET /v1/nodes/ID/bios?detail=True``, or ``openstack baremetal node bios setting list ID --long -f json``
-        (without the details it works, too, but settings that are read-only are not told from others), or names with values
+    :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios setting list ID -f json``; with
+        ``?detail=True`` or ``--long`` settings that are read-only are told from others; or names with values
     :param traits: the traits on the node, if not those in ``node``
     :param path: what errors call the first document
     :param bios_path: what errors call the second

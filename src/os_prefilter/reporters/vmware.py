@@ -12,10 +12,10 @@ from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME
 
-# Of disks (images.py, VMwareImage.from_image; any other value is ignored; hw_scsi_model, which says what kind of scsi, is
-# in no row). The properties of other buses are not read: a CD-ROM is always on IDE, a rescue disk on the controller of the
-# root disk, and there is no floppy. But a bus has one trait for all four, so the answer for disks is that for all: else no
-# image with hw_disk_bus=scsi could be placed.
+# Of disks (images.py, VMwareImage.from_image; any other value is ignored; hw_scsi_model, which says what kind of scsi,
+# is in no row). The properties of other buses are not read: a CD-ROM is always on IDE, a rescue disk on the controller
+# of the root disk, and there is no floppy. But a bus has one trait for all four, so the answer for disks is that for
+# all: else no image with hw_disk_bus=scsi could be placed.
 _BUSES = ("the disk buses", frozenset(("ide", "scsi")))
 
 # row -> what it is called, the values
@@ -71,6 +71,9 @@ class VmwareFacts(HostFacts):
 
 def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
+    term = BY_NAME[row].values.get(value)
+    if term and term.trait is None:
+        return ""
     guest = guest_architecture(value if row == "architecture" else architecture)
     if guest not in ("", facts.architecture):
         return f"VMware runs guests of {facts.architecture} only, not of {guest}"

@@ -1,0 +1,172 @@
+"""The arguments that name one host, and what is known of it: asked of its libvirt, or read from files."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.documents import read_json
+from os_prefilter.errors import ConfigurationError, DocumentError, shown
+from os_prefilter.files import read_bytes
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.nova_conf import LibvirtSettings
+
+OLDEST_LIBVIRT: Version = (8, 0, 0)
+"""The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
+
+_DRIVERS = ("libvirt", "vmware", "ironic", "fake")
+_OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
+_OF_DRIVER = {
+    "libvirt": ("nova_conf", "connect", "capabilities", *_OF_FILES),
+    "ironic": ("node", "bios"),
+}
+
+
+def add_host_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a host."""
+    group = parser.add_argument_group("the host")
+    group.add_argument("--driver", choices=_DRIVERS, default="libvirt", help="its virt driver; default: libvirt")
+    group.add_argument("--nova-conf", metavar="FILE", help="its nova.conf; default: Nova's defaults, kvm if it has KVM")
+    group.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
+    group.add_argument(
+        "--capabilities", metavar="FILE", help="output of 'virsh capabilities', to ask no libvirt but read files"
+    )
+    group.add_argument(
+        "--domain-capabilities",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="output of 'virsh domcapabilities', for each --machine and --arch that matters (repeatable)",
+    )
+    group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
+    group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
+    group.add_argument("--node", metavar="FILE", help="ironic: output of 'openstack baremetal node show -f json'")
+    group.add_argument(
+        "--bios", metavar="FILE", help="ironic: output of 'openstack baremetal node bios setting list -f json'"
+    )
+
+
+def facts_from(arguments: argparse.Namespace, *, assume: bool = True) -> HostFacts:
+    """Return what is known of the host that the arguments name.
+
+    :param assume: whether versions that files do not have may be assumed, see :func:`assumptions`; not where traits are
+        written, because what is not known of a host must not take traits from it
+    :raises DocumentError: if a file is wrong, or arguments do not go together
+    :raises ConfigurationError: if nova.conf is wrong, or a package is missing
+    :raises ProbeFailed: if libvirt does not answer
+    """
+    _check(arguments)
+    if arguments.driver == "libvirt":
+        return _libvirt(arguments, assume=assume)
+    return _other(arguments)
+
+
+def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, ...]:
+    """Return what of the facts was assumed, not known: sentences for the user."""
+    if not isinstance(facts, LibvirtFacts) or not _is_given(arguments, "capabilities"):
+        return ()
+    found = []
+    if not _is_given(arguments, "libvirt_version"):
+        found.append(
+            f"libvirt {version_text(facts.libvirt_version)} is assumed, the oldest that Nova 34 runs on. "
+            "Give --libvirt-version X.Y.Z."
+        )
+    if facts.guests and not _is_given(arguments, "qemu_version"):
+        found.append(
+            f"QEMU {version_text(facts.hypervisor_version)} is assumed, after the newest machine type. "
+            "Give --qemu-version X.Y.Z."
+        )
+    return tuple(found)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that do not go together: none is ever ignored."""
+    for driver, names in _OF_DRIVER.items():
+        for name in names:
+            if _is_given(arguments, name) and arguments.driver != driver:
+                raise DocumentError(_option(name), f"it is for --driver {driver}, not {arguments.driver}.")
+    if arguments.driver == "ironic" and not _is_given(arguments, "node"):
+        raise DocumentError("--driver ironic", "give --node FILE, output of 'openstack baremetal node show -f json'.")
+    if _is_given(arguments, "capabilities") and _is_given(arguments, "connect"):
+        raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
+    for name in _OF_FILES:
+        if _is_given(arguments, name) and not _is_given(arguments, "capabilities"):
+            raise DocumentError(_option(name), "it goes with --capabilities FILE, the output of 'virsh capabilities'.")
+
+
+def _is_given(arguments: argparse.Namespace, name: str) -> bool:
+    # An empty text is given, and wrong.
+    return getattr(arguments, name) not in (None, [])
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _other(arguments: argparse.Namespace) -> HostFacts:
+    """Return the facts of a host of another driver; what is known of it does not come from the host."""
+    if arguments.driver == "vmware":
+        from os_prefilter.reporters.vmware import VmwareFacts  # noqa: PLC0415
+
+        return VmwareFacts()
+    if arguments.driver == "fake":
+        from os_prefilter.reporters.fake import FakeFacts  # noqa: PLC0415
+
+        return FakeFacts()
+    from os_prefilter.reporters.ironic import facts_from_node  # noqa: PLC0415
+
+    bios = _any_json(arguments.bios) if _is_given(arguments, "bios") else ()
+    paths = {"path": arguments.node, "bios_path": arguments.bios or ""}
+    return facts_from_node(read_json(arguments.node), bios, **paths)
+
+
+def _any_json(path: str) -> Any:
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
+
+
+def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
+    # Late, so that commands that ask no host start quickly and need no more than the library.
+    from os_prefilter.adapters.nova_conf import libvirt_settings  # noqa: PLC0415
+
+    settings = libvirt_settings(arguments.nova_conf)
+    try:
+        if _is_given(arguments, "capabilities"):
+            return _read(arguments, settings, assume=assume)
+        return _asked(arguments, settings)
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"what libvirt says cannot be read ({error}): pip install 'os-prefilter[libvirt]'"
+        ) from error
+
+
+def _asked(arguments: argparse.Namespace, settings: "LibvirtSettings") -> HostFacts:
+    from os_prefilter.adapters.libvirt import LibvirtHost  # noqa: PLC0415
+
+    return LibvirtHost(arguments.connect or "", settings).facts()
+
+
+def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume: bool) -> HostFacts:
+    from os_prefilter.adapters.libvirt_xml import facts_from_xml, parse_version  # noqa: PLC0415
+
+    given = {
+        name: parse_version(_option(name), text)
+        for name in ("libvirt_version", "qemu_version")
+        if (text := getattr(arguments, name)) is not None
+    }
+    facts = facts_from_xml(
+        read_bytes(arguments.capabilities),
+        [(path, read_bytes(path)) for path in arguments.domain_capabilities],
+        settings=settings,
+        libvirt_version=given.get("libvirt_version") or OLDEST_LIBVIRT,
+        qemu_version=given.get("qemu_version"),
+        where=arguments.capabilities,
+    )
+    missing = assumptions(arguments, facts)
+    if missing and not assume:
+        raise DocumentError(arguments.capabilities, f"{missing[0]} Traits are not written on what is assumed.")
+    return facts

@@ -1,0 +1,206 @@
+"""``os-prefilter capabilities report``: makes Placement, or a provider.yaml, say what a host can do."""
+
+import argparse
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter import agent
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.cli.host import add_host_arguments, facts_from
+from os_prefilter.cli.listing import Listing
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed, traits_to_know
+from os_prefilter.reporters import HostFacts
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.provider_traits import HostTraits
+
+COLUMNS = ("Provider", "Trait", "Change")
+
+_LONGEST_NAME = 200
+_NOT_WATCHED = ("capabilities", "domain_capabilities", "libvirt_version", "qemu_version", "node", "bios", "dry_run")
+
+
+class CapabilitiesReport(Listing):
+    """Write the traits of a host to Placement, beside what others write there, or to a file for nova-compute."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_host_arguments(parser)
+        group = parser.add_argument_group("the report")
+        group.add_argument(
+            "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
+        )
+        group.add_argument(
+            "--alone", action="store_true", help="no nova-compute runs on the host: write also what it would write"
+        )
+        group.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
+        ways = group.add_mutually_exclusive_group()
+        ways.add_argument(
+            "--provider-config", metavar="FILE", help="write a provider configuration file of Nova's, not to Placement"
+        )
+        ways.add_argument(
+            "--remove", action="store_true", help="remove from the provider every trait that this command manages"
+        )
+        ways.add_argument(
+            "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports again after these seconds"
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the table, or watch until SIGTERM or SIGINT."""
+        if parsed_args.watch is None:
+            return int(super().run(parsed_args))
+        self._watch(parsed_args)
+        return 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table."""
+        facts = _facts(parsed_args)
+        if parsed_args.provider_config:
+            changes = _write_provider_config(parsed_args, facts)
+        else:
+            changes = _Placement(parsed_args).report(facts)
+        told = "to make" if parsed_args.dry_run else "made"
+        self.app.stderr.write(f"{len(changes)} change{'s' * (len(changes) != 1)} {told}.\n")
+        return COLUMNS, changes
+
+    def _watch(self, arguments: argparse.Namespace) -> None:
+        host = _host(arguments)
+        placement = _Placement(arguments)
+        watch = agent.Watch(host, lambda facts: _told(placement.report(facts)), arguments.watch)
+        placement.sleep = watch.wait
+        with _news_on(self.app.stderr):
+            agent.run_until_signal(watch)
+
+
+class _Placement:
+    """The Placement that nova.conf names, and the provider there."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        if not arguments.nova_conf:
+            raise DocumentError(
+                "no Placement", "give --nova-conf FILE, which says in [placement] where it is, or --provider-config."
+            )
+        self._arguments = arguments
+        self.sleep: Callable[[float], None] = time.sleep
+        with _packages():
+            from os_prefilter.adapters.placement_conf import client_from, load_conf, prefilter_options  # noqa: PLC0415
+
+            conf = load_conf(arguments.nova_conf)
+            self._client = client_from(conf, arguments.nova_conf)
+            self._options = prefilter_options(conf)
+        self._name = ""
+        self._provider: HostTraits | None = None
+
+    def report(self, facts: HostFacts) -> list[Change]:
+        """Make Placement say what the facts say; return what was changed, or would be."""
+        from os_prefilter.adapters.provider_traits import HostTraits  # noqa: PLC0415
+
+        name = self._arguments.provider or facts.host
+        if self._provider is None or name != self._name:
+            self._provider = HostTraits(self._client, name, sleep=self.sleep)
+            self._name = name
+        return self._provider.sync(self._goal(facts), dry_run=self._arguments.dry_run)
+
+    def _goal(self, facts: HostFacts) -> Goal:
+        mode = Mode.ALONE if self._arguments.alone else Mode.BESIDE
+        if mode is Mode.BESIDE and facts.driver == "ironic":
+            raise ConfigurationError(
+                "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Set them there "
+                "('openstack baremetal node add trait'), or give --provider-config or, without Nova, --alone."
+            )
+        traits = managed(capability_traits(facts), mode, facts.driver)
+        if self._arguments.remove:
+            return Goal(dict.fromkeys(traits, False))
+        return Goal(traits, self._options, traits_to_know())
+
+
+def _facts(arguments: argparse.Namespace) -> HostFacts:
+    """Return the facts, with a name of the host where they need one."""
+    _check_provider(arguments)
+    named = arguments.driver == "libvirt" and not arguments.capabilities
+    # A file for nova-compute is about all its nodes, and those of Ironic differ.
+    unnamed = arguments.provider_config and arguments.driver != "ironic"
+    if not (named or unnamed or arguments.provider):
+        raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
+    # With other drivers it says where Placement is, and nothing of the host.
+    nova_conf = arguments.nova_conf if arguments.driver == "libvirt" else None
+    return facts_from(argparse.Namespace(**{**vars(arguments), "nova_conf": nova_conf}), assume=False)
+
+
+def _check_provider(arguments: argparse.Namespace) -> None:
+    if arguments.provider is not None and not 0 < len(arguments.provider) <= _LONGEST_NAME:
+        raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
+
+
+def _host(arguments: argparse.Namespace) -> agent.Host:
+    """Return the libvirt to ask again and again."""
+    _check_provider(arguments)
+    for name in _NOT_WATCHED:
+        if getattr(arguments, name):
+            raise DocumentError("--watch", f"it cannot go with --{name.replace('_', '-')}.")
+    if arguments.driver != "libvirt":
+        raise DocumentError("--watch", f"it asks a libvirt again and again; --driver {arguments.driver} has none.")
+    with _packages():
+        from os_prefilter.adapters.libvirt import LibvirtHost  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import libvirt_settings  # noqa: PLC0415
+
+        return LibvirtHost(arguments.connect or "", libvirt_settings(arguments.nova_conf))
+
+
+def _write_provider_config(arguments: argparse.Namespace, facts: HostFacts) -> list[Change]:
+    from os_prefilter.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
+
+    provider = arguments.provider or COMPUTE_NODE
+    return write_document(arguments.provider_config, capability_traits(facts), provider, dry_run=arguments.dry_run)
+
+
+@contextmanager
+def _packages() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"The report needs {error.name}, which is not installed: pip install 'os-prefilter[agent,libvirt]'."
+        ) from error
+
+
+def _told(changes: Sequence[Change]) -> str:
+    """Return changes as a line for the log."""
+    told = []
+    for kind, word in (("create", "created"), ("add", "added"), ("remove", "removed")):
+        for provider in dict.fromkeys(each.provider for each in changes if each.change == kind):
+            traits = ", ".join(each.trait for each in changes if (each.change, each.provider) == (kind, provider))
+            told.append(f"{provider or 'Placement'}: {word} {traits}")
+    return "; ".join(told)
+
+
+@contextmanager
+def _news_on(stream: Any) -> Iterator[None]:
+    """Print what the watch has to say; cliff prints its warnings, and not the rest."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)
+    level = agent.LOG.level
+    agent.LOG.addHandler(handler)
+    agent.LOG.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        agent.LOG.removeHandler(handler)
+        agent.LOG.setLevel(level)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not (isfinite(seconds) and seconds >= 1):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds of at least 1")
+    return seconds

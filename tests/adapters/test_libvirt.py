@@ -1,0 +1,217 @@
+"""The probe against a binding made up here: what is asked, and that a libvirt that fails never becomes "cannot".
+
+The real one: test_libvirt_real.
+"""
+
+import sys
+from typing import Any
+
+import pytest
+
+from os_prefilter.adapters.libvirt import LibvirtHost, default_uri
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.errors import ConfigurationError, ProbeFailed
+from tests.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
+
+KVM = LibvirtSettings(virt_type="kvm")
+CALLS_OF_A_PROBE = 11
+
+
+def host_of(
+    monkeypatch: pytest.MonkeyPatch, libvirt: FakeLibvirt, settings: LibvirtSettings = KVM, uri: str = ""
+) -> LibvirtHost:
+    monkeypatch.setitem(sys.modules, "libvirt", libvirt)
+    return LibvirtHost(uri, settings)
+
+
+def failure_of(monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]) -> ProbeFailed:
+    libvirt = FakeLibvirt(answers)
+    with pytest.raises(ProbeFailed) as raised:
+        host_of(monkeypatch, libvirt).facts()
+    assert libvirt.opened == 0
+    assert str(raised.value).isprintable()
+    return raised.value
+
+
+def test_a_probe_gives_all_facts(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = FakeLibvirt()
+    facts = host_of(monkeypatch, libvirt).facts()
+    assert (facts.host, facts.architecture, facts.virt_type) == ("compute-1", "x86_64", "kvm")
+    assert (facts.libvirt_version, facts.hypervisor_version) == ((9, 0, 0), (7, 2, 22))
+    assert set(facts.guests) == {"x86_64", "aarch64"}
+    assert facts.guests["x86_64"].machines == set(X86_MACHINES)
+    assert facts.guests["x86_64"].buses == {"ide", "scsi", "virtio", "sata"}
+    assert facts.guests["aarch64"].buses == {"virtio", "sata"}
+    assert (libvirt.calls[0], libvirt.opened) == (("open", "qemu:///system"), 0)
+    assert len(libvirt.calls) == CALLS_OF_A_PROBE
+
+
+def test_each_family_of_machine_types_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call can take seconds. Nothing is asked of i686, of what has no known name, and of foreign domain types."""
+    libvirt = FakeLibvirt()
+    host_of(monkeypatch, libvirt).facts()
+    assert libvirt.asked == [
+        (None, "aarch64", None, "qemu"),
+        (None, "x86_64", None, "kvm"),
+        (None, "x86_64", "isapc", "kvm"),
+        (None, "x86_64", "microvm", "kvm"),
+        (None, "x86_64", "q35", "kvm"),
+    ]
+
+
+def test_a_default_machine_type_that_is_no_family_leaves_all_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = FakeLibvirt()
+    usual: Any = libvirt.answers["getDomainCapabilities"]
+
+    def answer(emulator: None, architecture: str, machine: str | None, domain: str) -> str:
+        if machine is None and architecture == "x86_64":
+            return domain_capabilities(machine="x-remote").decode()
+        return str(usual(emulator, architecture, machine, domain))
+
+    libvirt.answers["getDomainCapabilities"] = answer
+    facts = host_of(monkeypatch, libvirt).facts()
+    assert [machine for _, architecture, machine, _ in libvirt.asked if architecture == "x86_64"] == [
+        None,
+        "isapc",
+        "microvm",
+        "pc",
+        "q35",
+    ]
+    assert facts.guests["x86_64"].default_machine == "pc"
+
+
+@pytest.mark.parametrize("virt_type", ["lxc", "parallels"])
+def test_lxc_and_parallels_are_not_asked_for_domain_capabilities(
+    monkeypatch: pytest.MonkeyPatch, virt_type: str
+) -> None:
+    libvirt = FakeLibvirt({"getCapabilities": capabilities(guests={"x86_64": virt_type}).decode()})
+    facts = host_of(monkeypatch, libvirt, LibvirtSettings(virt_type=virt_type)).facts()
+    assert (facts.virt_type, dict(facts.guests), libvirt.asked) == (virt_type, {}, [])
+
+
+@pytest.mark.parametrize("lives", range(CALLS_OF_A_PROBE - 1))
+def test_a_libvirt_that_dies_is_an_error_wherever_it_dies(monkeypatch: pytest.MonkeyPatch, lives: int) -> None:
+    """No facts with holes; the connection is let go; the next probe opens another and gives the same facts."""
+    libvirt = FakeLibvirt()
+    host = host_of(monkeypatch, libvirt)
+    expected = host.facts()
+    calls = libvirt.calls[:]
+    libvirt.calls, libvirt.lives = [], lives
+    with pytest.raises(ProbeFailed) as raised:
+        host.facts()
+    assert libvirt.opened == 0
+    name, *arguments = calls[lives]
+    call = f"{name}({', '.join(map(repr, arguments))})"
+    assert str(raised.value).startswith(f"The probe failed at {call}")
+    assert ": Cannot write data: Broken pipe. " in str(raised.value)
+    libvirt.lives = 1_000
+    assert host.facts() == expected
+
+
+def test_a_connection_that_cannot_be_closed_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All answers were there."""
+    libvirt = FakeLibvirt(lives=CALLS_OF_A_PROBE - 1)
+    assert host_of(monkeypatch, libvirt).facts().guests
+    assert libvirt.calls[-1] == ("close",)
+
+
+@pytest.mark.parametrize("code", [FakeLibvirt.VIR_ERR_OPERATION_DENIED, FakeLibvirt.VIR_ERR_ACCESS_DENIED])
+def test_a_read_only_connection_is_called_one(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    denied = FakeError("operation forbidden: read only access prevents virConnectGetDomainCapabilities", code)
+    message = str(failure_of(monkeypatch, {"getDomainCapabilities": denied}))
+    assert "getDomainCapabilities(None, 'aarch64', None, 'qemu') of qemu:///system: operation forbidden" in message
+    assert "The connection may only read" in message
+
+
+@pytest.mark.parametrize(
+    ("answers", "says"),
+    [
+        ({"open": FakeError("Failed to connect\nsocket")}, "open('qemu:///system'): Failed to connect socket. Check"),
+        (
+            {"getCapabilities": FakeError("internal\x1b[2J error")},
+            r"getCapabilities() of qemu:///system: internal\x1b[2J",
+        ),
+        ({"getCapabilities": FakeError("")}, "getCapabilities() of qemu:///system: no explanation. Check"),
+        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: this is no XML"),
+        ({"getCapabilities": "<domainCapabilities/>"}, "getCapabilities() of qemu:///system: this is the output of"),
+        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: this is no XML"),
+        (
+            {"getDomainCapabilities": lambda *_: domain_capabilities("aarch64", "xen").decode()},
+            "'aarch64', None, 'qemu') of qemu:///system: these are domain capabilities of type 'xen'",
+        ),
+        (
+            {"getDomainCapabilities": lambda *_: domain_capabilities("aarch64", "qemu").decode()},
+            "no domain capabilities of x86_64, the host's own architecture",
+        ),
+        (
+            {"getCapabilities": capabilities(guests={"x86_64": "qemu"}).decode()},
+            "libvirt offers no guests of [libvirt] virt_type kvm here, only of: qemu",
+        ),
+        # libvirt's "not known", which would read as too old for everything.
+        ({"getVersion": 0}, "getVersion() of qemu:///system: the answer 0 is no version"),
+        ({"getLibVersion": 0}, "getLibVersion() of qemu:///system: the answer 0 is no version"),
+    ],
+)
+def test_what_cannot_be_used_is_an_error_with_the_call(
+    monkeypatch: pytest.MonkeyPatch, answers: dict[str, object], says: str
+) -> None:
+    assert says in str(failure_of(monkeypatch, answers))
+
+
+def test_the_identity_changes_with_an_upgrade_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = FakeLibvirt()
+    host = host_of(monkeypatch, libvirt)
+    first = host.identity()
+    assert host.identity() == first
+    assert libvirt.asked == []
+    assert libvirt.opened == 0
+    upgraded = {
+        "getLibVersion": 9_001_000,
+        "getVersion": 8_000_000,
+        "getCapabilities": capabilities(siblings=("0-1",)).decode(),
+    }
+    for name, answer in upgraded.items():
+        changed = host_of(monkeypatch, FakeLibvirt({name: answer})).identity()
+        assert changed != first
+        assert changed.isprintable()
+
+
+def test_the_identity_of_a_dead_libvirt_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lives in range(4):
+        libvirt = FakeLibvirt(lives=lives)
+        with pytest.raises(ProbeFailed, match="Broken pipe"):
+            host_of(monkeypatch, libvirt).identity()
+        assert libvirt.opened == 0
+
+
+def test_errors_are_not_printed_by_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = FakeLibvirt()
+    host_of(monkeypatch, libvirt)
+    (handler,) = libvirt.handlers
+    assert handler(None, ["an error"]) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "uri"),
+    [
+        ({}, "qemu:///system"),
+        ({"virt_type": "kvm"}, "qemu:///system"),
+        ({"virt_type": "qemu"}, "qemu:///system"),
+        ({"virt_type": "lxc"}, "lxc:///"),
+        ({"virt_type": "parallels"}, "parallels:///system"),
+        ({"virt_type": "lxc", "connection_uri": "lxc://host/"}, "lxc://host/"),
+    ],
+)
+def test_the_uri_is_that_which_nova_would_use(settings: dict[str, Any], uri: str) -> None:
+    assert default_uri(LibvirtSettings(**settings)) == uri
+
+
+def test_a_uri_that_is_given_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = LibvirtSettings(virt_type="kvm", connection_uri="qemu://other/system")
+    assert host_of(monkeypatch, FakeLibvirt(), settings, "qemu:///session").uri == "qemu:///session"
+
+
+def test_without_the_binding_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "libvirt", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'os-prefilter\[libvirt\]'"):
+        LibvirtHost("", KVM)

@@ -1,0 +1,234 @@
+"""libvirt's XML becomes facts: what it says, no more and no less; and what is wrong with it is said."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from nova.objects.fields import Architecture
+from nova.virt.libvirt.utils import get_default_machine_type
+
+from os_prefilter.adapters.libvirt_documents import (
+    is_architecture,
+    nova_architecture,
+)
+from os_prefilter.adapters.libvirt_xml import facts_from_xml
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.errors import DocumentError
+from os_prefilter.platforms import ARCHITECTURES
+from os_prefilter.reporters.libvirt_facts import GuestFacts
+from tests.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
+
+QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
+ALL_MACHINES = {"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES}
+
+
+def guests_of(*domains: bytes, offered: bytes | None = None, **settings: Any) -> Mapping[str, GuestFacts]:
+    return facts(offered, *domains, settings=LibvirtSettings(**settings)).guests
+
+
+class TestFacts:
+    """What a host is."""
+
+    def test_settings_and_versions_are_taken_over(self) -> None:
+        settings = LibvirtSettings(
+            virt_type="qemu",
+            swtpm_enabled=True,
+            tpm_secret_security=frozenset(("user",)),
+            images_type="rbd",
+            force_raw_images=False,
+        )
+        found = facts(None, domain_capabilities(domain="qemu"), settings=settings, host="compute-1")
+        assert (found.host, found.architecture, found.virt_type) == ("compute-1", "x86_64", "qemu")
+        assert (found.libvirt_version, found.hypervisor_version) == ((9, 0, 0), (7, 2, 22))
+        assert found.swtpm_enabled
+        assert not found.force_raw_images
+        assert found.tpm_secret_security == {"user"}
+        assert found.images_type == "rbd"
+
+    @pytest.mark.parametrize(
+        ("siblings", "smt"),
+        [
+            ((), False),
+            (("0", "1"), False),
+            (("0,32", "1,33"), True),
+            (("0-1", "0-1"), True),
+            (("0", "1", "2-2"), False),
+            (("0", "", "2,3"), True),
+            (("0-3,8-11",), True),
+        ],
+    )
+    def test_smt_is_more_than_one_processor_on_a_core(self, siblings: tuple[str, ...], smt: bool) -> None:
+        assert facts(capabilities(siblings=siblings)).smt is smt
+
+    @pytest.mark.parametrize(
+        ("offers", "configured", "virt_type"),
+        [
+            ("qemu kvm", None, "kvm"),
+            ("qemu", None, "qemu"),
+            ("qemu kvm", "qemu", "qemu"),
+            ("qemu kvm", "kvm", "kvm"),
+            # Domain capabilities of type kvm are proof of it.
+            ("qemu", None, "kvm"),
+            ("qemu", "kvm", "kvm"),
+        ],
+    )
+    def test_without_a_virt_type_kvm_is_used_where_the_host_has_it(
+        self, offers: str, configured: str | None, virt_type: str
+    ) -> None:
+        offered = capabilities(guests={"x86_64": offers, "aarch64": "qemu kvm"})
+        found = facts(offered, domain_capabilities(domain=virt_type), settings=LibvirtSettings(virt_type=configured))
+        assert found.virt_type == virt_type
+
+    @pytest.mark.parametrize("virt_type", ["lxc", "parallels"])
+    def test_lxc_and_parallels_need_no_domain_capabilities(self, virt_type: str) -> None:
+        found = facts_from_xml(
+            capabilities(guests={"x86_64": virt_type, "i686": virt_type}),
+            [],
+            settings=LibvirtSettings(virt_type=virt_type),
+            libvirt_version=(9, 0, 0),
+        )
+        assert (found.virt_type, dict(found.guests), found.hypervisor_version) == (virt_type, {}, (0, 0, 0))
+
+    def test_libvirts_names_of_architectures_become_novas(self) -> None:
+        for name in Architecture.ALL:
+            assert is_architecture(name)
+            assert nova_architecture(name) == name
+        renamed = {"armv6l": "armv6", "itanium": "ia64", "or1k": "openrisc", "or32": "openrisc"}
+        assert {name: nova_architecture(name) for name in renamed} == renamed
+        for name in ("riscv64", "riscv32", "loongarch64"):
+            found = facts(capabilities(name), domain_capabilities(name, machine="virt"))
+            assert (found.architecture, set(found.guests)) == (name, {name})
+        found = facts(capabilities("or1k"), domain_capabilities("or1k", machine="virt"))
+        assert (found.architecture, set(found.guests)) == ("openrisc", {"openrisc"})
+
+
+class TestGuests:
+    """What libvirt can give guests of an architecture."""
+
+    def test_devices_of_all_machine_types_add_up(self) -> None:
+        pc = domain_capabilities(buses="ide virtio", video="vga", firmware="bios")
+        q35 = domain_capabilities(
+            machine="pc-q35-7.2", buses="sata virtio", video="bochs", firmware="bios efi", secure="yes no", tpm=TPM
+        )
+        for documents in ((pc, q35), (q35, pc)):
+            found = guests_of(*documents)["x86_64"]
+            assert found.buses == {"ide", "sata", "virtio"}
+            assert found.video_models == {"vga", "bochs"}
+            assert found.tpm_models == {"tpm-tis", "tpm-crb"}
+            assert found.tpm_versions == frozenset(("2.0",))
+            assert found.uefi
+            assert found.secure_boot
+            assert found.machines == {"pc-i440fx-7.2", "pc-q35-7.2"}
+
+    def test_what_is_not_supported_has_nothing(self) -> None:
+        found = guests_of(domain_capabilities(buses=None, video=None, firmware="", secure="no"))["x86_64"]
+        assert found == GuestFacts(
+            default_machine="pc", machines=frozenset(("pc-i440fx-7.2",)), tpm_versions=frozenset()
+        )
+
+    @pytest.mark.parametrize(
+        ("tpm", "models", "versions"),
+        [
+            (None, set(), set()),
+            (
+                {"model": "tpm-tis", "backendModel": "emulator", "backendVersion": "1.2 2.0"},
+                {"tpm-tis"},
+                {"1.2", "2.0"},
+            ),
+            ({"model": "tpm-tis", "backendModel": "emulator", "backendVersion": ""}, {"tpm-tis"}, set()),
+            # Before libvirt 7.8.0 nothing is said of versions.
+            ({"model": "tpm-tis", "backendModel": "passthrough emulator"}, {"tpm-tis"}, None),
+            # No swtpm on the host: the models are for a TPM of its own.
+            ({"model": "tpm-tis tpm-crb", "backendModel": "passthrough"}, set(), set()),
+        ],
+    )
+    def test_a_tpm_counts_if_it_is_emulated(
+        self, tpm: Mapping[str, str] | None, models: set[str], versions: set[str] | None
+    ) -> None:
+        found = guests_of(domain_capabilities(tpm=tpm))["x86_64"]
+        assert found.tpm_models == models
+        assert found.tpm_versions == versions
+
+    def test_versions_of_tpm_stay_unknown_where_one_machine_type_does_not_say_them(self) -> None:
+        silent = {"model": "tpm-tis", "backendModel": "emulator"}
+        found = guests_of(domain_capabilities(tpm=silent), domain_capabilities(machine="isapc"))["x86_64"]
+        assert found.tpm_versions is None
+
+    @pytest.mark.parametrize(
+        ("inner", "sev", "sev_es"),
+        [
+            (None, False, False),
+            ("<maxGuests>59</maxGuests>", True, False),
+            ("<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>", True, False),
+            ("<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>", True, True),
+        ],
+    )
+    def test_sev_es_needs_guests_of_its_own(self, inner: str | None, sev: bool, sev_es: bool) -> None:
+        found = guests_of(domain_capabilities(sev=inner))["x86_64"]
+        assert (found.sev, found.sev_es) == (sev, sev_es)
+
+    def test_a_loader_that_is_not_supported_boots_nothing_securely(self) -> None:
+        document = domain_capabilities(firmware="efi", secure="yes")
+        assert guests_of(document)["x86_64"].secure_boot
+        unsupported = document.replace(b"<loader supported='yes'>", b"<loader supported='no'>")
+        assert not guests_of(unsupported)["x86_64"].secure_boot
+
+    def test_machines_are_complete_where_the_capabilities_list_them(self) -> None:
+        document = domain_capabilities(machine="pc-i440fx-9.9")
+        found = guests_of(document, offered=capabilities(machines=ALL_MACHINES))["x86_64"]
+        assert found.machines == {*X86_MACHINES, "pc-i440fx-9.9"}
+        assert found.machines_are_complete
+        alone = guests_of(document)["x86_64"]
+        assert alone.machines == {"pc-i440fx-9.9"}
+        assert not alone.machines_are_complete
+
+    def test_machines_of_a_domain_type_and_canonical_names_count(self) -> None:
+        offered = (
+            b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest><arch name='x86_64'>"
+            b"<machine>isapc</machine><domain type='qemu'><machine>microvm</machine></domain>"
+            b"<domain type='kvm'><machine canonical='pc-i440fx-7.2'>pc</machine></domain></arch></guest></capabilities>"
+        )
+        kvm, qemu = domain_capabilities(machine=""), domain_capabilities(domain="qemu", machine="")
+        assert guests_of(kvm, offered=offered)["x86_64"].machines == {"isapc", "pc", "pc-i440fx-7.2"}
+        assert guests_of(qemu, offered=offered, virt_type="qemu")["x86_64"].machines == {"isapc", "microvm"}
+
+    def test_emulated_architectures_are_of_type_qemu_on_a_kvm_host(self) -> None:
+        arm = domain_capabilities("aarch64", "qemu", "virt-7.2", buses="virtio usb")
+        found = guests_of(
+            domain_capabilities(), arm, offered=capabilities(guests=QEMU_EVERYWHERE, machines=ALL_MACHINES)
+        )
+        assert set(found) == {"x86_64", "aarch64"}
+        assert found["aarch64"].buses == {"virtio", "usb"}
+        assert found["aarch64"].machines == set(ARM_MACHINES)
+        assert found["aarch64"].default_machine == "virt"
+
+    def test_an_architecture_without_domain_capabilities_has_no_facts(self) -> None:
+        assert set(guests_of(domain_capabilities(), offered=capabilities(guests=QEMU_EVERYWHERE))) == {"x86_64"}
+
+    def test_i686_promises_nothing_for_x86_64(self) -> None:
+        """Its firmware is another one; guests of i686 run on what x86_64 has."""
+        i686 = domain_capabilities("i686", buses="ide sata", firmware="efi", secure="yes")
+        offered = capabilities(guests=QEMU_EVERYWHERE)
+        assert guests_of(domain_capabilities(), i686, offered=offered) == guests_of(
+            domain_capabilities(), offered=offered
+        )
+        with pytest.raises(DocumentError, match="no domain capabilities of x86_64"):
+            guests_of(i686, offered=offered)
+
+    def test_i686_is_one_of_its_own_where_there_is_no_x86_64(self) -> None:
+        offered = capabilities("aarch64", {"aarch64": "qemu kvm", "i686": "qemu"})
+        arm, i686 = domain_capabilities("aarch64", machine="virt-7.2"), domain_capabilities("i686", "qemu")
+        assert set(guests_of(arm, i686, offered=offered)) == {"aarch64", "i686"}
+
+    @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
+    def test_the_default_machine_type_is_novas_then_libvirts(self, architecture: str) -> None:
+        document = domain_capabilities(architecture, machine="libvirts-own")
+        found = guests_of(document, offered=capabilities(architecture))[architecture].default_machine
+        # libvirt prefers pseries on ppc64, whatever file came first.
+        assert found == (
+            get_default_machine_type(architecture) or {"ppc64": "pseries"}.get(architecture, "libvirts-own")
+        )
+
+    def test_nova_conf_says_the_default_machine_type_first(self) -> None:
+        machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
+        assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"

@@ -1,0 +1,111 @@
+"""The options of a nova.conf: their defaults are Nova's, and what is wrong is named."""
+
+from pathlib import Path
+
+import pytest
+from nova import conf as nova_conf
+from oslo_config import cfg
+
+from os_prefilter.adapters.nova_conf import VIRT_TYPES, LibvirtSettings, libvirt_settings
+from os_prefilter.errors import ConfigurationError
+
+
+def settings_of(tmp_path: Path, text: str | bytes) -> LibvirtSettings:
+    path = tmp_path / "nova.conf"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return libvirt_settings(path)
+
+
+def test_the_defaults_are_those_of_nova() -> None:
+    nova = cfg.ConfigOpts()
+    nova_conf.libvirt.register_opts(nova)
+    nova_conf.compute.register_opts(nova)
+    nova([], default_config_files=[], default_config_dirs=[])
+    ours = libvirt_settings()
+    assert ours == LibvirtSettings()
+    assert ours.connection_uri == nova.libvirt.connection_uri
+    assert dict(ours.hw_machine_type) == (nova.libvirt.hw_machine_type or {})
+    assert ours.swtpm_enabled == nova.libvirt.swtpm_enabled
+    assert ours.tpm_secret_security == set(nova.libvirt.supported_tpm_secret_security)
+    assert ours.images_type == nova.libvirt.images_type
+    assert ours.force_raw_images == nova.force_raw_images
+    # The one that differs: Nova's is kvm, ours is "not said".
+    assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
+
+
+def test_the_choices_are_those_of_nova(tmp_path: Path) -> None:
+    options = {option.name: option for option in nova_conf.libvirt.list_opts()[nova_conf.libvirt.libvirt_group]}
+    assert set(VIRT_TYPES) == {value for value, _ in options["virt_type"].type.choices.items()}
+    for value in options["images_type"].type.choices:
+        assert settings_of(tmp_path, f"[libvirt]\nimages_type = {value}\n").images_type == value
+
+
+def test_values_are_read(tmp_path: Path) -> None:
+    text = """
+[DEFAULT]
+force_raw_images = no
+compute_driver = libvirt.LibvirtDriver
+[libvirt]
+virt_type = qemu
+connection_uri = qemu+tcp://compute-1/system
+hw_machine_type = x86_64=q35, aarch64=virt-7.2, x86_64=pc
+swtpm_enabled = yes
+supported_tpm_secret_security = user,host
+images_type = rbd
+cpu_mode = host-passthrough
+"""
+    settings = settings_of(tmp_path, text)
+    assert dict(settings.hw_machine_type) == {"x86_64": "q35", "aarch64": "virt-7.2"}
+    assert settings == LibvirtSettings(
+        virt_type="qemu",
+        connection_uri="qemu+tcp://compute-1/system",
+        hw_machine_type=settings.hw_machine_type,
+        swtpm_enabled=True,
+        tpm_secret_security=frozenset(("user", "host")),
+        images_type="rbd",
+        force_raw_images=False,
+    )
+
+
+def test_nothing_but_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor the folder beside the file, which nova-compute would not read for it either."""
+    monkeypatch.setenv("OS_LIBVIRT__VIRT_TYPE", "lxc")
+    (tmp_path / "nova.conf.d").mkdir()
+    (tmp_path / "nova.conf.d" / "a.conf").write_text("[libvirt]\nvirt_type = lxc\n")
+    assert settings_of(tmp_path, "") == LibvirtSettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[libvirt]\nvirt_type = uml\n", "[libvirt] virt_type: 'uml' is no value that Nova has: kvm, lxc, parallels,"),
+        ("[libvirt]\nvirt_type = xen\n", "'xen'"),
+        ("[libvirt]\nvirt_type = KVM\n", "'KVM'"),
+        ("[libvirt]\nvirt_type =\n", "[libvirt] virt_type: ''"),
+        ("[libvirt]\nvirt_type = kvm\x1b[2J\n", r"'kvm\x1b[2J'"),
+        ("[libvirt]\nimages_type = zfs\n", "[libvirt] images_type: 'zfs'"),
+        ("[libvirt]\nsupported_tpm_secret_security = user,nobody\n", "supported_tpm_secret_security: 'nobody'"),
+        ("[libvirt]\nswtpm_enabled = maybe\n", "[libvirt] swtpm_enabled: Unexpected boolean value 'maybe'"),
+        ("[DEFAULT]\nforce_raw_images = maybe\n", "[DEFAULT] force_raw_images: Unexpected boolean value 'maybe'"),
+        ("[libvirt]\nhw_machine_type = q35\n", "[libvirt] hw_machine_type: 'q35' is not ARCHITECTURE=MACHINE"),
+        ("[libvirt]\nhw_machine_type = =q35\n", "[libvirt] hw_machine_type: '=q35'"),
+        ("[libvirt]\nconnection_uri = qemu+tcp://$my_ip/system\n", "connection_uri: no such option my_ip"),
+        ("[libvirt\n", "it cannot be read as a nova.conf"),
+        ("no option\n", "it cannot be read as a nova.conf"),
+        (b"\xff\xfe\n", "it cannot be read as a nova.conf"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str | bytes, says: str) -> None:
+    """The message is one line with the file, the option and the value."""
+    with pytest.raises(ConfigurationError) as raised:
+        settings_of(tmp_path, text)
+    message = str(raised.value)
+    assert message.startswith(str(tmp_path / "nova.conf"))
+    assert says in message
+    assert message.isprintable()
+
+
+@pytest.mark.parametrize("name", ["missing.conf", ".", "a\0b"])
+def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="it cannot be read as a nova.conf"):
+        libvirt_settings(tmp_path / name)

@@ -1,0 +1,174 @@
+"""The section [placement] of a nova.conf: what Nova accepts works, and what is wrong is named."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keystoneauth1.identity import generic
+from nova.conf import placement as nova_placement
+from oslo_config import cfg
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
+from os_prefilter.adapters.placement_conf import client_from, load_conf, prefilter_options
+from os_prefilter.errors import ConfigurationError, PlacementUnavailable
+from os_prefilter.options import Options
+from tests.placements import lone_host, nova_conf, served
+
+TOKEN = "auth_type = admin_token\nendpoint = http://placement.invalid\ntoken = admin\n"
+PASSWORD = "auth_type = password\nauth_url = http://keystone.invalid/v3\nusername = nova\npassword = s3cr3t\n"
+
+
+def client_of(text: str, path: Path) -> PlacementClient:
+    path.write_text(text)
+    return client_from(load_conf(path), path)
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "nova.conf"
+
+
+def test_a_token_reaches_a_placement_that_listens(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real socket, and the real service behind it."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with EmbeddedPlacement(lone_host()) as placement, served(placement) as server:
+        client = client_of(nova_conf(server.url), conf)
+        assert client.traits() == placement.client.traits()
+        override = f"[placement]\nauth_type = none\nendpoint_override = {server.url}\n"
+        with pytest.raises(Exception, match="401|403|admin"):
+            client_of(override, conf).traits()
+        assert server.sent == ["GET /traits"] * 2
+
+
+def test_a_password_is_given_to_keystone(conf: Path) -> None:
+    text = f"[placement]\n{PASSWORD}user_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n"
+    client = client_of(text + "region_name = RegionOne\nvalid_interfaces = internal\nconnect_retries = 2\n", conf)
+    adapter: Any = client._adapter
+    assert isinstance(adapter.auth, generic.Password)
+    assert (adapter.service_type, adapter.region_name, adapter.connect_retries) == ("placement", "RegionOne", 2)
+    assert adapter.interface == ["internal"]
+    assert (adapter.auth._username, adapter.auth._password) == ("nova", "s3cr3t")
+
+
+def test_keystone_that_does_not_answer_is_no_answer_of_placement(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    text = PASSWORD.replace("keystone.invalid", "127.0.0.1:1")
+    with pytest.raises(PlacementUnavailable) as raised:
+        client_of(f"[placement]\n{text}", conf).traits()
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_options_and_defaults_are_those_of_nova(conf: Path) -> None:
+    nova = cfg.ConfigOpts()
+    nova_placement.register_opts(nova)
+    nova([], default_config_files=[])
+    ours = load_conf(_written(conf, f"[placement]\n{TOKEN}"))
+    client_from(ours, conf)
+    for name in nova.placement:
+        if name not in ("version", "min_version", "max_version", "auth_type", "auth_section"):
+            assert ours.placement[name] == nova.placement[name], name
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("line", "expected"), [("", TIMEOUT), ("timeout = 7\n", 7.0), ("timeout = 0\n", TIMEOUT)])
+def test_no_answer_is_waited_for_without_end(conf: Path, line: str, expected: float) -> None:
+    """Not even Keystone's; a service must go on."""
+    client = client_of(f"[placement]\n{TOKEN}{line}", conf)
+    adapter: Any = client._adapter
+    assert client._timeout == adapter.session.timeout == expected
+
+
+def test_another_section_may_have_the_credentials(conf: Path) -> None:
+    text = f"[placement]\nauth_section = service_user\nregion_name = R\n[service_user]\n{PASSWORD}"
+    adapter: Any = client_of(text, conf)._adapter
+    assert (adapter.auth._username, adapter.region_name) == ("nova", "R")
+
+
+WRONG = [
+    ("", "no section [placement]"),
+    ("[DEFAULT]\ndebug = true\n", "no section [placement]"),
+    ("[placement]\n", "[placement] auth_type: it is not set"),
+    ("[placement]\nauth_type = nosuch\n", "[placement] auth_type: there is no type 'nosuch'"),
+    ("[placement]\nauth_type = password\n", "[placement] auth_url: it is not set"),
+    ("[placement]\nauth_type = password\nauth_url = http://k\n", "[placement] username: it is not set, nor is user_id"),
+    ("[placement]\nauth_type = v3password\nauth_url = http://k\nuser_id = u\n", "[placement] password: it is not set"),
+    ("[placement]\nauth_type = v3applicationcredential\nauth_url = http://k\n", "application_credential_secret: it is"),
+    ("[placement]\nauth_type = admin_token\n", "[placement] endpoint: it is not set, nor is endpoint_override"),
+    ("[placement]\nauth_type = admin_token\nendpoint = http://p\n", "[placement] token: it is not set"),
+    ("[placement]\nauth_type = none\n", "[placement] endpoint: it is not set"),
+    ("[placement]\nauth_type = http_basic\nendpoint = http://p\n", "[placement] username: it is not set"),
+    ("[placement]\nauth_section = x\n", "[x] auth_type: it is not set"),
+    ("[placement]\nauth_section = x\n[x]\nauth_type = none\nendpoint = p\n", "[x] endpoint: it is not a URL"),
+    (f"[placement]\n{PASSWORD}auth_url = ftp://k\n", "[placement] auth_url: it is not a URL"),
+    (f"[placement]\n{TOKEN}endpoint_override = p\n", "[placement] endpoint_override: it is not a URL"),
+    (f"[placement]\n{TOKEN}timeout = soon\n", "[placement] timeout: could not convert"),
+    (f"[placement]\n{TOKEN}timeout = -1\n", "[placement] timeout: it is not a number of seconds above 0"),
+    (f"[placement]\n{TOKEN}timeout = nan\n", "[placement] timeout: it is not a number of seconds above 0"),
+    (f"[placement]\n{TOKEN}timeout = inf\n", "[placement] timeout: it is not a number of seconds above 0"),
+    (f"[placement]\n{TOKEN}insecure = perhaps\n", "[placement] insecure: "),
+    (f"[placement]\n{TOKEN}connect_retries = many\n", "[placement] connect_retries: "),
+    (f"[placement]\n{TOKEN}valid_interfaces = inner\n", "[placement] valid_interfaces: its values are internal"),
+    (f"[placement]\n{TOKEN}cafile = /nonexistent/ca\n", "[placement] cafile: there is no file /nonexistent/ca"),
+    (f"[placement]\n{TOKEN}keyfile = /\n", "[placement] keyfile: there is no file /"),
+    (
+        f"[placement]\n{TOKEN}version = 1\nmin_version = 2\n",
+        "[placement] cannot be used: version is mutually exclusive",
+    ),
+    (
+        "[placement]\nauth_type = password\nauth_url = http://k\nusername = u\npassword = s3cr3t$s3cr3t\n",
+        "password: a $",
+    ),
+    ("[placement\n", "cannot be read as a nova.conf"),
+    ("[placement]\npassword s3cr3t\n", "cannot be read as a nova.conf"),
+    ("[placement]\n\x00\n", "cannot be read as a nova.conf"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG)
+def test_what_is_wrong_or_missing_is_named_and_no_password_shown(conf: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        client_of(text, conf)
+    message = str(raised.value)
+    assert says in message
+    assert str(conf) in message
+    assert message.isprintable()
+    assert "s3cr3t" not in message
+
+
+@pytest.mark.parametrize(("name", "says"), [("none", "Failed to find"), ("", "directory"), ("binary", "utf-8")])
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe[")
+    with pytest.raises(ConfigurationError, match=says):
+        load_conf(tmp_path / name)
+
+
+def test_a_certificate_authority_that_vanishes_later_is_no_answer(conf: Path, tmp_path: Path) -> None:
+    """A service must survive the hour in which its certificates are exchanged."""
+    authority = tmp_path / "ca.pem"
+    authority.write_text("")
+    client = client_of(f"[placement]\n{TOKEN.replace('http', 'https')}cafile = {authority}\n", conf)
+    authority.unlink()
+    with pytest.raises(PlacementUnavailable):
+        client.traits()
+
+
+def test_the_owner_is_configured_where_the_filter_is(conf: Path) -> None:
+    conf.write_text("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\nowned_resource_classes = VGPU, CUSTOM_PCI_*, FPGA\n")
+    options = prefilter_options(load_conf(conf))
+    assert options.owner_trait == "CUSTOM_OWNER_ZUN"
+    assert options.owns("FPGA")
+    assert not options.owns("VCPU")
+    conf.write_text("")
+    assert prefilter_options(load_conf(conf)) == Options()
+
+
+@pytest.mark.parametrize("line", ["owner_trait = a b", "unknown_values = perhaps", "facts_interval = nan"])
+def test_a_wrong_option_of_ours_is_named(conf: Path, line: str) -> None:
+    conf.write_text(f"[prefilter]\n{line}\n")
+    with pytest.raises(ConfigurationError, match=rf"\[prefilter\].*{line.partition(' ')[0]}"):
+        prefilter_options(load_conf(conf))

@@ -1,0 +1,418 @@
+"""Keeping the traits of a host true, on a real Placement: what is written, how often it is asked, and who overtakes."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from os_prefilter import Options
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.provider_traits import ATTEMPTS, HostTraits
+from os_prefilter.errors import (
+    ConfigurationError,
+    GenerationConflict,
+    PlacementError,
+    PlacementRefused,
+    PlacementUnavailable,
+    UnknownProvider,
+    UnknownTraits,
+)
+from os_prefilter.operators.fleet import Fleet, provider_uuid
+from os_prefilter.operators.provider_plan import Change, Goal, traits_to_know
+from tests.placements import HOST, UUID, Answer, Observed, everything, lone_host, provider, put_traits, traits_of
+
+HPET = "CUSTOM_COMPUTE_TIME_HPET"
+XEN = "CUSTOM_VM_MODE_XEN"
+OWNER = Options()
+# A few of traits_to_know(): creating all takes a second.
+KNOWN = frozenset((HPET, XEN, "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"))
+GOAL = Goal({HPET: True, XEN: False}, OWNER, KNOWN)
+TREE = f"GET /resource_providers?in_tree={UUID}"
+TRAITS = f"/resource_providers/{UUID}/traits"
+CUSTOM = "GET /traits?name=startswith:CUSTOM_"
+
+
+def no_wait(_seconds: float) -> None:
+    """Wait in tests' time."""
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE CUSTOM_OF_AN_OPERATOR {XEN}")) as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
+    """Return the Placement after it was told of every trait that it should know."""
+    placement.client.ensure_traits(KNOWN)
+    return placement
+
+
+def host(seen: Observed, name: str = UUID) -> HostTraits:
+    return HostTraits(seen.client, name, sleep=no_wait)
+
+
+class TestWhatIsWritten:
+    def test_only_what_the_reporter_owns_changes(self, placement: EmbeddedPlacement) -> None:
+        """Operators' traits survive; what the host cannot do goes, what it can do comes, and the owner's trait."""
+        changes = host(Observed(placement)).sync(GOAL)
+        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA"}
+        assert [change for change in changes if change.provider] == [
+            Change(HOST, HPET, "add"),
+            Change(HOST, "OWNER_NOVA", "add"),
+            Change(HOST, XEN, "remove"),
+        ]
+
+    def test_every_trait_that_requests_may_name_exists_afterwards(self, placement: EmbeddedPlacement) -> None:
+        before = placement.client.traits()
+        changes = host(Observed(placement)).sync(Goal({HPET: True}, OWNER, traits_to_know()))
+        created = {change.trait for change in changes if change.change == "create"}
+        assert created == traits_to_know() - before
+        assert placement.client.traits() == before | created
+        query = "resources=VCPU:1&root_required=" + ",".join(f"!{trait}" for trait in sorted(created - {HPET}))
+        assert placement.client.allocation_candidates(query).hosts == (HOST,)
+
+    def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
+        before = everything(placement)
+        seen = Observed(placement)
+        told = host(seen).sync(GOAL, dry_run=True)
+        assert set(seen.methods) == {"GET"}
+        assert everything(placement) == before
+        keeper = host(seen)
+        assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == told
+        assert keeper.sync(GOAL, dry_run=True) == []
+
+    def test_removing_leaves_what_others_set_and_the_owner(self, placement: EmbeddedPlacement) -> None:
+        keeper = host(Observed(placement))
+        keeper.sync(GOAL)
+        seen = Observed(placement)
+        assert host(seen).sync(Goal(dict.fromkeys(GOAL.traits, False))) == [Change(HOST, HPET, "remove")]
+        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
+        assert seen.sent == [TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
+
+    def test_the_owner_may_be_another_service(self, placement: EmbeddedPlacement) -> None:
+        """A trait of its own is created first."""
+        owner = Options(owner_trait="CUSTOM_OWNER_ZUN")
+        host(Observed(placement)).sync(Goal({}, owner))
+        assert "CUSTOM_OWNER_ZUN" in traits_of(placement)
+
+
+class TestOwnership:
+    def test_every_provider_of_novas_gets_the_trait_and_no_other(self) -> None:
+        """Nova's GPU, PCI and SEV providers do; Cyborg's, Neutron's, unknown ones, and all below those do not."""
+        vf = provider("pci_vf", "CUSTOM_PCI_8086_1572")
+        nova = (
+            provider("pci", "CUSTOM_PCI_10DE_1EB8", "COMPUTE_MANAGED_PCI_DEVICE", (vf,)),
+            provider("gpu", "VGPU"),
+            provider("sev", "MEM_ENCRYPTION_CONTEXT"),
+            provider("told", "FPGA", "OWNER_NOVA"),
+        )
+        others = (
+            provider("cyborg", "VGPU", "OWNER_CYBORG", (provider("cyborg_below", "VGPU"),)),
+            provider("both", "VGPU", "OWNER_CYBORG OWNER_NOVA", (provider("both_below", "VGPU"),)),
+            provider("agent", "", "", (provider("br-ex", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"),)),
+            provider("packets", "NET_PACKET_RATE_KILOPACKET_PER_SEC"),
+            provider("vnic", "VGPU", "CUSTOM_VNIC_TYPE_DIRECT"),
+            provider("fpga", "FPGA"),
+            provider("mixed", "VGPU FPGA"),
+        )
+        fleet = Fleet(
+            (provider(HOST, children=(*nova, *others)), provider("kvm-2", "VCPU", "", (provider("x", "VGPU"),)))
+        )
+        with EmbeddedPlacement(fleet) as placement:
+            before = {each.name: traits_of(placement, each.name) for each in fleet.walk()}
+            changes = host(Observed(placement)).sync(GOAL)
+            owned = {HOST, "pci", "pci_vf", "gpu", "sev"}
+            assert {change.provider for change in changes if change.trait == "OWNER_NOVA"} == owned
+            for each in fleet.walk():
+                expected = before[each.name] | ({"OWNER_NOVA"} if each.name in owned else set())
+                assert traits_of(placement, each.name) - {HPET} == expected
+            assert HPET in traits_of(placement)
+            assert not any(HPET in traits_of(placement, each.name) for each in fleet.walk() if each.name != HOST)
+            assert host(Observed(placement)).sync(GOAL) == []
+
+    def test_below_a_foreign_root_nothing_is_novas(self) -> None:
+        """What the host can do is still said of it: somebody named it."""
+        root = provider(HOST, traits="OWNER_CYBORG", children=(provider("gpu", "VGPU"),))
+        with EmbeddedPlacement(Fleet((root,))) as placement:
+            host(Observed(placement)).sync(GOAL)
+            assert traits_of(placement) == {"OWNER_CYBORG", HPET}
+            assert traits_of(placement, "gpu") == set()
+
+    def test_a_new_nested_provider_is_found_in_the_next_round(self, placement: EmbeddedPlacement) -> None:
+        keeper = host(Observed(placement))
+        keeper.sync(GOAL)
+        body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": UUID}
+        placement.client.request("POST", "/resource_providers", body)
+        assert keeper.sync(GOAL) == []
+        inventory = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
+        placement.client.request("PUT", f"/resource_providers/{provider_uuid('gpu')}/inventories", inventory)
+        assert keeper.sync(GOAL) == [Change("gpu", "OWNER_NOVA", "add")]
+
+
+class TestRequests:
+    """What it costs. An unchanged host is asked about all day long."""
+
+    def test_a_first_report_takes_four(self, aware: EmbeddedPlacement) -> None:
+        seen = Observed(aware)
+        host(seen).sync(GOAL)
+        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
+
+    def test_every_later_round_takes_one_and_writes_nothing(self, aware: EmbeddedPlacement) -> None:
+        seen = Observed(aware)
+        keeper = host(seen)
+        keeper.sync(GOAL)
+        seen.sent.clear()
+        for _ in range(3):
+            assert keeper.sync(Goal(dict(GOAL.traits), Options(), frozenset(KNOWN))) == []
+        assert seen.sent == [TREE] * 3
+
+    def test_a_name_takes_one_more_once(self, aware: EmbeddedPlacement) -> None:
+        seen = Observed(aware)
+        keeper = host(seen, HOST)
+        keeper.sync(GOAL)
+        assert seen.sent == [
+            f"GET /resource_providers?name={HOST}",
+            *(TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"),
+        ]
+        seen.sent.clear()
+        keeper.sync(GOAL)
+        assert seen.sent == [TREE]
+
+    def test_a_first_look_at_an_unchanged_host_takes_three_and_writes_nothing(self, aware: EmbeddedPlacement) -> None:
+        host(Observed(aware)).sync(GOAL)
+        seen = Observed(aware)
+        assert host(seen).sync(GOAL) == []
+        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM]
+
+    def test_an_unchanged_tree_with_nested_providers_takes_one(self) -> None:
+        children = tuple(provider(f"gpu-{number}", "VGPU") for number in range(8))
+        others = tuple(provider(f"fpga-{number}", "FPGA", "OWNER_CYBORG") for number in range(4))
+        with EmbeddedPlacement(Fleet((provider(HOST, children=(*children, *others)),))) as placement:
+            seen = Observed(placement)
+            keeper = host(seen)
+            keeper.sync(GOAL)
+            seen.sent.clear()
+            assert keeper.sync(GOAL) == []
+            assert seen.sent == [TREE]
+
+    def test_only_a_provider_that_changed_is_read_again(self) -> None:
+        """A new guest raises the generation of what it takes from."""
+        children = tuple(provider(f"gpu-{number}", "VGPU") for number in range(3))
+        with EmbeddedPlacement(Fleet((provider(HOST, children=children),))) as placement:
+            seen = Observed(placement)
+            keeper = host(seen)
+            keeper.sync(GOAL)
+            gpu = provider_uuid("gpu-1")
+            allocations = {gpu: {"resources": {"VGPU": 1}}}
+            consumer = {"allocations": allocations, "project_id": "p", "user_id": "u", "consumer_generation": None}
+            body = {**consumer, "consumer_type": "INSTANCE"}
+            placement.client.request("PUT", f"/allocations/{provider_uuid('guest')}", body)
+            seen.sent.clear()
+            assert keeper.sync(GOAL) == []
+            assert seen.sent == [TREE, f"GET /resource_providers/{gpu}/traits"]
+            seen.sent.clear()
+            assert keeper.sync(GOAL) == []
+            assert seen.sent == [TREE]
+
+    def test_a_goal_that_changed_is_followed(self, aware: EmbeddedPlacement) -> None:
+        seen = Observed(aware)
+        keeper = host(seen)
+        keeper.sync(GOAL)
+        seen.sent.clear()
+        assert keeper.sync(Goal({HPET: False, XEN: True}, OWNER, GOAL.known)) == [
+            Change(HOST, XEN, "add"),
+            Change(HOST, HPET, "remove"),
+        ]
+        assert seen.sent == [TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
+
+    def test_what_somebody_takes_away_comes_back_and_what_he_adds_stays(self, aware: EmbeddedPlacement) -> None:
+        keeper = host(Observed(aware))
+        keeper.sync(GOAL)
+        put_traits(aware, lambda traits: traits.symmetric_difference_update({HPET, "HW_CPU_X86_AVX2"}))
+        assert keeper.sync(GOAL) == [Change(HOST, HPET, "add")]
+        assert {HPET, "HW_CPU_X86_AVX2"} <= traits_of(aware)
+
+
+def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer | None]:
+    """Return a hook that does something before the first request that contains ``matches``."""
+    left = [do]
+
+    def hook(method: str, url: str) -> Answer | None:
+        if left and matches in f"{method} {url}":
+            left.pop()()
+        return None
+
+    return hook
+
+
+class TestOthersWriteToo:
+    def test_a_conflict_is_tried_again_from_a_fresh_read(self, aware: EmbeddedPlacement) -> None:
+        """What the other writer wrote in between survives, and is not written from an old read."""
+        hook = once(f"PUT {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX2")))
+        seen = Observed(aware, hook)
+        changes = host(seen).sync(GOAL)
+        assert traits_of(aware) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA", "HW_CPU_X86_AVX2"}
+        assert changes == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add"), Change(HOST, XEN, "remove")]
+        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}", TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
+
+    def test_a_conflict_for_ever_ends_with_what_to_do(self, aware: EmbeddedPlacement) -> None:
+        """After a bounded number of attempts, with waits that are random and bounded."""
+        before = everything(aware)
+        waits: list[float] = []
+        seen = Observed(aware, lambda method, url: (409, {"errors": []}) if (method, url) == ("PUT", TRAITS) else None)
+        with pytest.raises(GenerationConflict, match=r"another writer changed it in each of 10 attempts.*Try again"):
+            HostTraits(seen.client, HOST, sleep=waits.append).sync(GOAL)
+        assert seen.methods.count("PUT") == ATTEMPTS == len(waits) + 1
+        assert all(0 <= wait <= min(0.05 * 2**index, 2.0) for index, wait in enumerate(waits))
+        assert len(set(waits)) > 1
+        assert everything(aware) == before
+
+    def test_a_provider_that_was_deleted_after_it_was_read(self, aware: EmbeddedPlacement) -> None:
+        delete = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/resource_providers/{UUID}"))
+        with pytest.raises(UnknownProvider, match=f"has no resource provider '{UUID}'. nova-compute creates it"):
+            host(Observed(aware, delete)).sync(GOAL)
+
+    @pytest.mark.parametrize("at", ["traits", "inventories"])
+    def test_a_nested_provider_that_was_deleted_after_it_was_listed(self, at: str) -> None:
+        """The others get what they should have."""
+        gone = f"/resource_providers/{provider_uuid('gpu-1')}"
+        children = (provider("gpu-1", "VGPU"), provider("gpu-2", "VGPU"))
+        with EmbeddedPlacement(Fleet((provider(HOST, children=children),))) as placement:
+            hook = once(f"GET {gone}/{at}", lambda: placement.client.request("DELETE", gone))
+            host(Observed(placement, hook)).sync(GOAL)
+            assert {HPET, "OWNER_NOVA"} <= traits_of(placement)
+            assert traits_of(placement, "gpu-2") == {"OWNER_NOVA"}
+
+    def test_an_inventory_that_changes_while_it_is_judged(self) -> None:
+        """A provider that turns into somebody else's between the two reads does not get the owner's trait."""
+        uuid = provider_uuid("gpu")
+        with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
+            become_cyborgs = once(f"PUT /resource_providers/{uuid}", lambda: put_traits(placement, own, "gpu"))
+            host(Observed(placement, become_cyborgs)).sync(GOAL)
+            assert traits_of(placement, "gpu") == {"OWNER_CYBORG"}
+
+    def test_a_trait_that_was_deleted_after_it_was_seen_is_created_again(self, aware: EmbeddedPlacement) -> None:
+        hook = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/traits/{HPET}"))
+        changes = host(Observed(aware, hook)).sync(GOAL)
+        assert Change("", HPET, "create") in changes
+        assert HPET in traits_of(aware)
+
+    def test_a_trait_that_is_deleted_each_time_ends_with_its_name(self, aware: EmbeddedPlacement) -> None:
+        def hook(method: str, url: str) -> Answer | None:
+            if (method, url) == ("PUT", TRAITS):
+                aware.client.request("DELETE", f"/traits/{HPET}")
+            return None
+
+        with pytest.raises(UnknownTraits, match=HPET):
+            host(Observed(aware, hook)).sync(GOAL)
+
+    def test_a_standard_trait_that_placement_lacks_is_named_at_once(self, aware: EmbeddedPlacement) -> None:
+        before = traits_of(aware)
+        seen = Observed(aware)
+        with pytest.raises(UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
+            host(seen).sync(Goal({"COMPUTE_OF_TOMORROW": True}, OWNER))
+        assert seen.methods.count("PUT") == 1
+        assert traits_of(aware) == before
+
+    def test_a_provider_that_came_back_under_another_uuid_is_found_by_its_name(self, aware: EmbeddedPlacement) -> None:
+        keeper = host(Observed(aware), HOST)
+        keeper.sync(GOAL)
+        aware.client.request("DELETE", f"/resource_providers/{UUID}")
+        with pytest.raises(UnknownProvider):
+            keeper.sync(GOAL)
+        aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
+        assert {change.trait for change in keeper.sync(GOAL)} == {HPET, "OWNER_NOVA"}
+
+
+def own(traits: set[str]) -> None:
+    traits.add("OWNER_CYBORG")
+
+
+class TestWrongNames:
+    @pytest.mark.parametrize("name", ["nosuch", "kvm-1&name=kvm-1", "kvm 1?#/%", provider_uuid("nosuch"), "a\nb\x1b["])
+    def test_a_provider_that_does_not_exist(self, placement: EmbeddedPlacement, name: str) -> None:
+        before = everything(placement)
+        with pytest.raises(UnknownProvider, match="nova-compute creates it when it starts") as raised:
+            host(Observed(placement), name).sync(GOAL)
+        assert str(raised.value).isprintable()
+        assert everything(placement) == before
+
+    def test_a_name_with_any_character_is_found(self) -> None:
+        name = "kvm-1&name=x #/%ü"
+        with EmbeddedPlacement(Fleet((provider(name), provider("kvm-1")))) as placement:
+            assert Change(name, HPET, "add") in host(Observed(placement), name).sync(GOAL)
+
+    def test_a_uuid_may_be_in_capitals(self, placement: EmbeddedPlacement) -> None:
+        assert host(Observed(placement), UUID.upper()).sync(Goal({HPET: True}))
+
+    def test_a_nested_provider_is_not_a_host(self) -> None:
+        with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
+            with pytest.raises(ConfigurationError, match="Name the root provider of the host"):
+                host(Observed(placement), "gpu").sync(GOAL)
+            assert traits_of(placement, "gpu") == set()
+
+    @pytest.mark.parametrize("name", ["custom_x", "CUSTOM_A/../../x?y", "CUSTOM_" + "X" * 300, ""])
+    def test_what_is_no_trait_never_reaches_a_url(self, placement: EmbeddedPlacement, name: str) -> None:
+        seen = Observed(placement)
+        for goal in (Goal({name: True}), Goal({name: False}), Goal({}, None, frozenset([name]))):
+            with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+                host(seen).sync(goal)
+        assert seen.sent == []
+
+
+ROW = {"uuid": UUID, "name": HOST, "generation": 0, "parent_provider_uuid": None}
+WRONG: list[tuple[str, Answer]] = [
+    ("in_tree", (200, {})),
+    ("in_tree", (200, {"resource_providers": None})),
+    ("in_tree", (200, {"resource_providers": [{**ROW, "uuid": "../traits"}]})),
+    ("in_tree", (200, {"resource_providers": [{**ROW, "generation": "x"}]})),
+    ("in_tree", (200, {"resource_providers": [{**ROW, "parent_provider_uuid": 7}]})),
+    ("in_tree", (200, {"resource_providers": [7]})),
+    ("in_tree", (200, b"<html>Welcome</html>")),
+    ("in_tree", (200, b"[" * 100_000)),
+    ("in_tree", (500, b"")),
+    ("in_tree", (404, b"<html>no Placement here</html>")),
+    (TRAITS, (200, {})),
+    (TRAITS, (200, {"traits": [], "resource_provider_generation": None})),
+    (TRAITS, (200, {"traits": [], "resource_provider_generation": True})),
+    (TRAITS, (200, {"traits": {}, "resource_provider_generation": 0})),
+    (TRAITS, (200, {"traits": "COMPUTE_NODE", "resource_provider_generation": 0})),
+    (TRAITS, (200, {"traits": ["a b"], "resource_provider_generation": 0})),
+    (TRAITS, (503, b"")),
+    ("startswith", (200, {"traits": 7})),
+    ("startswith", (502, b"")),
+]
+
+
+@pytest.mark.parametrize(("at", "answer"), WRONG)
+def test_after_an_answer_that_is_none_nothing_is_written(placement: EmbeddedPlacement, at: str, answer: Answer) -> None:
+    """Above all, traits that were not read must not be taken for traits that are not there."""
+    before = everything(placement)
+    seen = Observed(placement, lambda _method, url: answer if at in url else None)
+    with pytest.raises((PlacementUnavailable, PlacementRefused)) as raised:
+        host(seen).sync(GOAL)
+    assert str(raised.value).isprintable()
+    assert "PUT" not in seen.methods
+    assert everything(placement) == before
+
+
+@pytest.mark.parametrize("answer", [(500, b""), (200, b"garbage"), (200, {}), (403, {"errors": [{"detail": "no"}]})])
+def test_a_write_that_was_not_confirmed_is_looked_at_again(aware: EmbeddedPlacement, answer: Answer) -> None:
+    """It may have been done or not: nothing is remembered of it."""
+    seen = Observed(aware, lambda method, _url: answer if method == "PUT" else None)
+    keeper = host(seen)
+    with pytest.raises(PlacementError):
+        keeper.sync(GOAL)
+    seen.hook = lambda _method, _url: None
+    assert {change.trait for change in keeper.sync(GOAL)} == {HPET, XEN, "OWNER_NOVA"}
+
+
+def test_providers_of_other_hosts_in_an_answer_are_left_alone(placement: EmbeddedPlacement) -> None:
+    """A Placement, or a proxy, that ignores the query does not get the wrong host written."""
+    placement.load(Fleet((provider("aaa"), provider("zzz"))))
+    every = placement.client.request("GET", "/resource_providers")
+    seen = Observed(placement, lambda _method, url: (200, every) if "/resource_providers?" in url else None)
+    host(seen, HOST).sync(GOAL)
+    assert HPET in traits_of(placement)
+    assert traits_of(placement, "aaa") == traits_of(placement, "zzz") == set()

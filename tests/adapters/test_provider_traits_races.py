@@ -1,0 +1,224 @@
+"""Two writers of one provider, and one that is killed at any point: nobody loses anything, and nothing is half done."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from os_prefilter import Options
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.errors import PlacementRefused
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed
+from os_prefilter.terms import CUSTOM_PREFIX
+from tests.hosts import few_libvirt_hosts
+from tests.placements import HOST, UUID, Observed, lone_host, nova_conf, provider, served, traits_of
+
+ROUNDS = 12
+OPERATORS = "CUSTOM_OF_AN_OPERATOR"
+
+
+class History(Observed):
+    """A client that notes each write of the provider's traits, in the order in which they happened."""
+
+    order = threading.Lock()
+
+    def __init__(self, placement: EmbeddedPlacement, writer: str, written: list[tuple[str, frozenset[str]]]) -> None:
+        super().__init__(placement)
+        self.writer = writer
+        self.written = written
+        self.refused = 0
+
+    def request(self, url: str, method: str, **options: Any) -> requests.Response:
+        if (method, url) != ("PUT", f"/resource_providers/{UUID}/traits"):
+            return super().request(url, method, **options)
+        self.hook(method, url)
+        with self.order:
+            response = self._adapter.request(url, method, **options)
+            if response.status_code == 200:
+                self.written.append((self.writer, frozenset(options["json"]["traits"])))
+            self.refused += response.status_code == 409
+        return response
+
+
+class NovaCompute(threading.Thread):
+    """Writes its own traits all the time, merged by name into what is there, and tries again after a conflict."""
+
+    def __init__(self, client: Any, states: list[dict[str, bool]]) -> None:
+        super().__init__(daemon=True)
+        self.client = client
+        self.states = states
+        self.writes = 0
+        self.wrote = threading.Condition()
+        self.done = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.done.is_set():
+                self.update(self.states[self.writes % 2])
+        except Exception as error:  # noqa: BLE001 - the test reads it
+            self.error = error
+
+    def update(self, own: dict[str, bool]) -> None:
+        url = f"/resource_providers/{UUID}/traits"
+        while True:
+            body = self.client.request("GET", url)
+            traits = set(body["traits"]) - own.keys() | {trait for trait, has in own.items() if has}
+            body = {"traits": sorted(traits), "resource_provider_generation": body["resource_provider_generation"]}
+            try:
+                self.client.request("PUT", url, body)
+            except PlacementRefused as error:
+                if error.status != 409:
+                    raise
+                continue
+            with self.wrote:
+                self.writes += 1
+                self.wrote.notify_all()
+            return
+
+    def wait_for_a_write(self) -> None:
+        with self.wrote:
+            # The next one may have been made already, and not been counted.
+            enough = self.writes + 2
+            assert self.wrote.wait_for(lambda: self.writes >= enough or self.error, timeout=60)
+        assert self.error is None
+
+    def finish(self) -> None:
+        self.done.set()
+        self.join(60)
+        assert not self.is_alive()
+        assert self.error is None
+
+
+def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
+    """Both change their own traits all the time; each of our writes is overtaken at least once."""
+    (facts, other) = list(few_libvirt_hosts())[:2]
+    before, after = capability_traits(facts), capability_traits(other)
+    ours = [managed(each, Mode.BESIDE, "libvirt") for each in (before, after)]
+    novas = [{trait: has for trait, has in each.items() if trait not in ours[0]} for each in (before, after)]
+    # So that each write of its changes something.
+    novas[0]["COMPUTE_NODE"], novas[1]["COMPUTE_NODE"] = True, False
+    assert ours[0] != ours[1]
+    written: list[tuple[str, frozenset[str]]] = []
+    with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
+        placement.client.ensure_traits(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
+        nova = NovaCompute(History(placement, "nova", written).client, novas)
+        seen = History(placement, "ours", written)
+        overtaken = [False]
+
+        def be_overtaken(method: str, _url: str) -> None:
+            if method == "PUT" and not overtaken[0]:
+                overtaken[0] = True
+                nova.wait_for_a_write()
+
+        seen.hook = be_overtaken
+        keeper = HostTraits(seen.client, UUID, attempts=10_000, sleep=lambda _seconds: None)
+        nova.start()
+        try:
+            for number in range(ROUNDS):
+                overtaken[0] = False
+                assert keeper.sync(Goal(ours[number % 2], Options()))
+        finally:
+            nova.finish()
+        final = traits_of(placement)
+    assert seen.refused >= ROUNDS
+    assert sum(writer == "ours" for writer, _ in written) == ROUNDS
+    mine = {*ours[0], "OWNER_NOVA"}
+    state = frozenset([OPERATORS])
+    for writer, traits in written:
+        changed = state ^ traits
+        assert changed <= (mine if writer == "ours" else novas[0].keys())
+        state = traits
+    assert state == final
+    expected = {**ours[(ROUNDS - 1) % 2], **novas[(nova.writes - 1) % 2], OPERATORS: True, "OWNER_NOVA": True}
+    assert final == {trait for trait, has in expected.items() if has}
+
+
+NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_STAYS": True}
+REPORTER = f"""
+import sys
+from os_prefilter import Options
+from os_prefilter.adapters.placement_conf import client_from, load_conf
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.operators.provider_plan import Goal
+client = client_from(load_conf(sys.argv[1]), sys.argv[1])
+print(len(HostTraits(client, {HOST!r}).sync(Goal({NEW!r}, Options(), frozenset(["CUSTOM_KNOWN"])))))
+"""
+ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS"))
+ROOT_NEW = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", "OWNER_NOVA"))
+GPU_OLD, GPU_NEW = frozenset(["HW_GPU_API_VULKAN"]), frozenset(("HW_GPU_API_VULKAN", "OWNER_NOVA"))
+# Three reads of the tree, two of the GPU, one of the traits that exist, three traits created, two providers written.
+REQUESTS = 11
+
+
+def fleet_with_gpu() -> Fleet:
+    gpu = provider("gpu", "VGPU", " ".join(GPU_OLD))
+    return Fleet((provider(HOST, traits=" ".join(ROOT_OLD), children=(gpu,)), provider("kvm-2", traits="CUSTOM_OLD")))
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(fleet_with_gpu()) as embedded:
+        yield embedded
+
+
+def start(url: str, directory: Path) -> "subprocess.Popen[str]":
+    conf = directory / "nova.conf"
+    conf.write_text(nova_conf(url))
+    command = [sys.executable, "-c", REPORTER, str(conf)]
+    environment = {**os.environ, "no_proxy": "127.0.0.1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def test_a_reporter_that_is_not_killed_takes_so_many_requests(placement: EmbeddedPlacement, tmp_path: Path) -> None:
+    """Else the numbers below would mean nothing."""
+    with served(placement) as server:
+        reporter = start(server.url, tmp_path)
+        out, err = reporter.communicate(timeout=120)
+        assert (out.strip(), err, reporter.returncode) == ("8", "", 0)
+        assert len(server.sent) == REQUESTS
+    assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
+
+
+@pytest.mark.parametrize("arrives", [False, True], ids=["lost", "done"])
+@pytest.mark.parametrize("number", range(1, REQUESTS + 1))
+def test_killed_at_any_request_it_leaves_the_old_or_the_new_set(
+    placement: EmbeddedPlacement, tmp_path: Path, number: int, arrives: bool
+) -> None:
+    """Whether the request under way still reaches Placement or not; the next report ends what was begun."""
+    with served(placement) as server:
+        reporter = start(server.url, tmp_path)
+
+        def kill(at: int) -> None:
+            if at == number:
+                reporter.kill()
+                reporter.wait(60)
+                if not arrives:
+                    raise ConnectionError("the request got lost")
+
+        if arrives:
+            server.after = kill
+        else:
+            server.before = kill
+        reporter.communicate(timeout=120)
+        assert reporter.returncode == -signal.SIGKILL
+        assert len(server.sent) == number
+    root, gpu = traits_of(placement), traits_of(placement, "gpu")
+    assert root in (ROOT_OLD, ROOT_NEW)
+    assert gpu in (GPU_OLD, GPU_NEW)
+    done = number - (not arrives)
+    assert (root == ROOT_NEW, gpu == GPU_NEW) == (done >= REQUESTS - 1, done >= REQUESTS)
+    changes = HostTraits(placement.client, HOST).sync(Goal(NEW, Options(), frozenset(["CUSTOM_KNOWN"])))
+    assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
+    assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
+    assert traits_of(placement, "kvm-2") == {"CUSTOM_OLD"}

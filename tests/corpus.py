@@ -1,0 +1,60 @@
+"""Hosts as libvirt's own answers describe them: the files in the folder that OS_PREFILTER_LIBVIRT_DATA names.
+
+``capabilities/ARCHITECTURE.xml`` and ``domaincapabilities/qemu_VERSION[-MACHINE_OR_ACCELERATOR].ARCHITECTURE.xml``, as
+libvirt's own test data are named. Without the variable there are none: the synthetic hosts are always compared.
+"""
+
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+from os_prefilter.adapters.libvirt_documents import DomainCapabilities, domain_capabilities_from
+from os_prefilter.adapters.libvirt_xml import facts_from_xml
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+
+VARIABLE = "OS_PREFILTER_LIBVIRT_DATA"
+
+_FILE = re.compile(r"qemu_(?P<version>\d+\.\d+\.\d+)(?:-[^.]+)?\.(?P<architecture>\w+)\.xml")
+# The libvirt of about the time of each QEMU, so that the versions matter.
+_LIBVIRT: dict[int, Version] = {6: (8, 0, 0), 7: (8, 7, 0), 8: (9, 3, 0), 9: (10, 4, 0)}
+
+
+def corpus() -> Path | None:
+    """Return the folder; None if there is none."""
+    return Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+
+
+def corpus_answers() -> tuple[DomainCapabilities, ...]:
+    """Return what each file of domain capabilities says."""
+    folder = corpus()
+    paths = sorted((folder / "domaincapabilities").glob("*.xml")) if folder else []
+    return tuple(domain_capabilities_from(path.name, path.read_bytes()) for path in paths)
+
+
+@cache
+def corpus_hosts() -> tuple[LibvirtFacts, ...]:
+    """Return one host for each version, architecture and domain type that the files have."""
+    folder = corpus()
+    if folder is None:
+        return ()
+    together: dict[tuple[str, str, str], list[Path]] = {}
+    for path in sorted((folder / "domaincapabilities").glob("*.xml")):
+        match = _FILE.fullmatch(path.name)
+        if match and (folder / "capabilities" / f"{match['architecture']}.xml").exists():
+            kind = domain_capabilities_from(path.name, path.read_bytes()).domain_type
+            together.setdefault((match["version"], match["architecture"], kind), []).append(path)
+    return tuple(_host(folder, *key, paths) for key, paths in together.items())
+
+
+def _host(folder: Path, version: str, architecture: str, kind: str, paths: list[Path]) -> LibvirtFacts:
+    major, minor, micro = map(int, version.split("."))
+    return facts_from_xml(
+        (folder / "capabilities" / f"{architecture}.xml").read_bytes(),
+        [(path.name, path.read_bytes()) for path in paths],
+        settings=LibvirtSettings(virt_type=kind, swtpm_enabled=True),
+        libvirt_version=_LIBVIRT.get(major, (12, 0, 0)),
+        qemu_version=(major, minor, micro),
+        host=f"{kind}-{version}-{architecture}",
+    )

@@ -1,0 +1,36 @@
+"""The table of a host's traits: yes, no with its reason, or not owned."""
+
+from dataclasses import replace
+
+from os_prefilter.capabilities import capability_traits, known_traits
+from os_prefilter.operators.capabilities import Capability, capabilities
+from os_prefilter.reporters.vmware import VmwareFacts
+from tests.hosts import ARM, X86
+from tests.reporters.test_libvirt import KVM
+
+
+def test_each_no_has_a_reason_and_each_yes_has_none() -> None:
+    lines = capabilities(replace(KVM, hypervisor_version=(7, 2, 22)))
+    assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22") in lines
+    assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", "") in lines
+    assert all(bool(line.because) == (line.answer != "yes") for line in lines)
+
+
+def test_every_trait_is_there_once() -> None:
+    lines = capabilities(KVM, every_architecture=True)
+    assert [line.trait for line in lines] == list(known_traits())
+    assert {line.trait for line in lines if line.answer == "yes"} == {
+        trait for trait, has in capability_traits(KVM).items() if has
+    }
+
+
+def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:
+    one = {line.trait for line in capabilities(KVM)}
+    two = {line.trait for line in capabilities(replace(KVM, guests={"x86_64": X86, "aarch64": ARM}))}
+    assert "CUSTOM_X86_64_COMPUTE_STORAGE_BUS_IDE" in one
+    assert {trait.split("_COMPUTE_")[0] for trait in two - one} == {"CUSTOM_AARCH64"}
+
+
+def test_what_others_answer_for_is_not_owned() -> None:
+    (line,) = [line for line in capabilities(VmwareFacts()) if line.trait == "HW_CPU_HYPERTHREADING"]
+    assert line.answer == "not owned"

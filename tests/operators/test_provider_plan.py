@@ -1,0 +1,144 @@
+"""What the traits of a provider become: only what the reporter answers for, and in which mode."""
+
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nova.virt import driver as nova_driver
+from nova.virt import fake as nova_fake
+from nova.virt.vmwareapi import driver as nova_vmware
+
+from os_prefilter import Options
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.operators.provider_plan import (
+    Mode,
+    check_traits,
+    is_foreign,
+    is_recognized,
+    is_uuid,
+    managed,
+    traits_to_know,
+    with_traits,
+)
+from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, opt_in_traits
+from tests.hosts import few_libvirt_hosts
+
+NAMES = st.sampled_from([f"CUSTOM_{letter}" for letter in "ABCDEFGH"])
+OWNER = Options()
+
+
+@given(st.frozensets(NAMES), st.dictionaries(NAMES, st.booleans()))
+def test_each_answer_holds_and_all_else_survives(present: frozenset[str], traits: dict[str, bool]) -> None:
+    found = with_traits(present, traits)
+    assert all((trait in found) is has for trait, has in traits.items())
+    assert found - traits.keys() == present - traits.keys()
+    assert with_traits(found, traits) == found
+
+
+def test_beside_nova_a_libvirt_host_gets_no_trait_that_nova_writes() -> None:
+    for facts in few_libvirt_hosts():
+        traits = capability_traits(facts)
+        beside = managed(traits, Mode.BESIDE, facts.driver)
+        assert set(beside) == traits.keys() & opt_in_traits()
+        assert all(traits[trait] is has for trait, has in beside.items())
+        assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
+        assert managed(traits, Mode.ALONE, facts.driver) == traits
+
+
+def test_beside_nova_a_vmware_host_gets_the_devices_that_its_driver_never_reports() -> None:
+    traits = capability_traits(VmwareFacts())
+    beside = managed(traits, Mode.BESIDE, "vmware")
+    assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
+    assert not beside["COMPUTE_NET_VIF_MODEL_VIRTIO"]
+    assert not beside.keys() & {"HW_ARCH_X86_64", "COMPUTE_IMAGE_TYPE_VMDK", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"}
+    assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
+
+
+@pytest.mark.parametrize("module", [nova_vmware, nova_fake])
+def test_novas_other_drivers_write_no_trait_of_a_device(module: object) -> None:
+    """Their source names no trait that is managed beside them; OWNER_NOVA and the architecture are not."""
+    source = inspect.getsource(module)  # type: ignore[arg-type]
+    every = {trait for row in BY_NAME.values() for trait in row.traits}
+    for trait in managed(dict.fromkeys(every, True), Mode.BESIDE, "vmware"):
+        assert trait not in source
+
+
+def test_a_driver_of_somebody_elses_is_taken_for_one_that_reports_everything_standard() -> None:
+    assert set(managed({"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}, Mode.BESIDE, "own")) == {
+        "CUSTOM_VM_MODE_HVM"
+    }
+
+
+def test_every_trait_that_a_request_may_forbid_is_made_known() -> None:
+    known = traits_to_know()
+    machines = BY_NAME["default_machine"].traits
+    assert known >= machines
+    assert known >= {name for (trait, _), name in QUALIFIED.items() if trait in machines}
+    assert known >= {trait for row in BY_NAME.values() for trait in row.traits if trait.startswith("CUSTOM_")}
+    assert all(trait.startswith("CUSTOM_") for trait in known)
+
+
+@pytest.mark.parametrize(
+    ("traits", "foreign"),
+    [
+        ("", False),
+        ("OWNER_NOVA COMPUTE_NODE", False),
+        ("OWNER_CYBORG", True),
+        ("OWNER_NOVA OWNER_CYBORG", True),
+        ("OWNER_SOMEBODY", True),
+        ("CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A", True),
+        ("CUSTOM_OWNER_X", False),
+        ("CUSTOM_OWNER_Y", True),
+    ],
+)
+def test_a_provider_is_foreign_by_its_traits(traits: str, foreign: bool) -> None:
+    owner = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
+    assert is_foreign(traits.split(), owner) is foreign
+
+
+def test_the_owner_may_have_another_name() -> None:
+    owner = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
+    assert not is_foreign(["CUSTOM_OWNER_ZUN"], owner)
+    assert is_foreign(["OWNER_NOVA"], owner)
+
+
+@pytest.mark.parametrize(
+    ("classes", "recognized"),
+    [
+        ("", False),
+        ("VGPU", True),
+        ("CUSTOM_PCI_10DE_1EB8", True),
+        ("MEM_ENCRYPTION_CONTEXT", True),
+        ("PCPU MEMORY_MB", True),
+        ("NET_BW_EGR_KILOBIT_PER_SEC NET_BW_IGR_KILOBIT_PER_SEC", False),
+        ("NET_PACKET_RATE_KILOPACKET_PER_SEC", False),
+        ("FPGA", False),
+        ("VGPU FPGA", False),
+    ],
+)
+def test_a_nested_provider_is_recognized_by_all_of_its_resource_classes(classes: str, recognized: bool) -> None:
+    assert is_recognized(classes.split(), OWNER) is recognized
+
+
+@pytest.mark.parametrize("name", ["", "custom_x", "CUSTOM_A/../B", "CUSTOM_" + "X" * 249, "CUSTOM_É"])
+def test_what_is_no_trait_is_refused(name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+        check_traits(["CUSTOM_GOOD", name])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("2f0d6f3e-5f0b-4c1c-9a57-5bbb0c3f1b11", True),
+        ("2F0D6F3E-5F0B-4C1C-9A57-5BBB0C3F1B11", True),
+        ("2f0d6f3e5f0b4c1c9a575bbb0c3f1b11", False),
+        ("{2f0d6f3e-5f0b-4c1c-9a57-5bbb0c3f1b11}", False),
+        ("2f0d6f3e-5f0b-4c1c-9a57-5bbb0c3f1b11\n", False),
+        ("kvm-1", False),
+    ],
+)
+def test_a_uuid_is_told_from_a_name(name: str, expected: bool) -> None:
+    assert is_uuid(name) is expected

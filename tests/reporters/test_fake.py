@@ -1,0 +1,75 @@
+"""fake: a host can do what it was told that it can, by default what Nova's fake driver says of itself."""
+
+import pytest
+from nova.virt import driver
+from nova.virt import fake as nova_fake
+
+from os_prefilter.reporters.fake import LIKE_NOVA, REPORTER, FakeFacts, refusal
+from os_prefilter.vocabulary import BY_NAME, ROWS
+
+_EVERY = [(row.name, value) for row in ROWS for value in row.values]
+
+
+def _traits(facts: FakeFacts) -> set[str]:
+    return {
+        term.trait
+        for row in ROWS
+        for value, term in row.values.items()
+        if term.trait and term.required and not refusal(facts, row.name, value, "")
+    }
+
+
+def test_by_default_it_can_what_novas_fake_driver_says_of_itself() -> None:
+    capabilities = nova_fake.FakeDriver.capabilities
+    said = {driver.CAPABILITY_TRAITS_MAP.get(name) for name, supported in capabilities.items() if supported}
+    known = {trait for row in ROWS for trait in row.traits}
+    ((architecture, hypervisor_type, vm_mode),) = nova_fake.FakeDriver(None).host_status_base["supported_instances"]
+    runs = {"architecture": architecture, "hypervisor_type": hypervisor_type, "vm_mode": vm_mode}
+    assert FakeFacts().can == LIKE_NOVA
+    assert _traits(FakeFacts()) == (said & known) | {BY_NAME[row].values[value].trait for row, value in runs.items()}
+    assert FakeFacts().architecture == architecture
+
+
+def test_it_answers_for_every_row() -> None:
+    assert REPORTER.owns == {row.name for row in ROWS}
+
+
+@pytest.mark.parametrize("architecture", ["", "x86_64", "aarch64", "sparc"])
+@pytest.mark.parametrize(("row", "value"), _EVERY)
+def test_a_host_told_one_value_can_do_it_and_one_told_nothing_cannot(row: str, value: str, architecture: str) -> None:
+    """The thread policy "isolate" is the one that asks for a host that cannot."""
+    term = BY_NAME[row].values[value]
+    told, nothing = FakeFacts(can={row: frozenset((value,))}), FakeFacts(can={})
+    assert refusal(told, row, value, architecture) == ""
+    reason = refusal(nothing, row, value, architecture)
+    assert bool(reason) == bool(term.trait and term.required)
+    assert reason == "" or row in reason
+    assert "\n" not in reason
+
+
+def test_rows_that_share_a_trait_say_the_same_of_it() -> None:
+    facts = FakeFacts(can={"disk_bus": frozenset(("scsi",)), "cpu_thread_policy": frozenset(("require",))})
+    assert refusal(facts, "cdrom_bus", "scsi", "") == ""
+    assert refusal(facts, "cdrom_bus", "ide", "") != ""
+    assert refusal(facts, "hyperthreading", "enabled", "") == ""
+    assert refusal(facts, "cpu_thread_policy", "isolate", "") != ""
+
+
+def test_an_exact_machine_type_is_one_of_its_family() -> None:
+    facts = FakeFacts(can={"machine_type": frozenset(("q35",))})
+    assert refusal(facts, "machine_type", "pc-q35-9.1", "") == ""
+    assert refusal(facts, "machine_type", "pc-i440fx-9.1", "") != ""
+    assert refusal(facts, "machine_type", "no\nsuch", "") != ""
+
+
+@pytest.mark.parametrize(
+    ("can", "message"),
+    [
+        ({"disc_bus": frozenset(("scsi",))}, "'disc_bus' with 'scsi'"),
+        ({"disk_bus": frozenset(("scsi", "pata"))}, "'disk_bus' with 'pata'"),
+        ({"no_row": frozenset[str]()}, "'no_row' with none"),
+    ],
+)
+def test_what_the_vocabulary_does_not_have_is_an_error(can: dict[str, frozenset[str]], message: str) -> None:
+    with pytest.raises(ValueError, match=f"{message}, which the vocabulary does not have"):
+        FakeFacts(can=can)

@@ -1,0 +1,189 @@
+"""ironic: a node can do what its traits, properties and BIOS settings say, and it emulates nothing."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nova.scheduler.filters.image_props_filter import ImagePropertiesFilter
+from nova.virt import driver as nova_driver
+from nova.virt.ironic import driver as ironic_driver
+
+from os_prefilter.reporters.ironic import REPORTER, BiosSetting, IronicFacts, hyperthreading_setting, refusal
+from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
+
+_OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
+_ARCHITECTURES = ("", "i686", "x86_64", "aarch64", "sparc", "no such")
+_X86 = IronicFacts(architecture="x86_64")
+_SWITCH = {"LogicalProc": BiosSetting("Enabled")}
+_UEFI = IronicFacts(boot_mode="uefi")
+
+
+def _threads(**fields: Any) -> IronicFacts:
+    return IronicFacts(**{"bios": _SWITCH, **fields})
+
+
+def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
+    return {value for value in BY_NAME[row].values if not refusal(facts, row, value, "")}
+
+
+@pytest.mark.parametrize(
+    ("facts", "row", "value", "reason"),
+    [
+        (_X86, "architecture", "x86_64", ""),
+        (_X86, "architecture", "i686", ""),
+        (_X86, "architecture", "aarch64", "the node is x86_64"),
+        (IronicFacts(architecture="i686"), "architecture", "x86_64", "the node is i686"),
+        (IronicFacts(), "architecture", "x86_64", "set cpu_arch in its properties"),
+        (_X86, "vif_model", "virtio", "a bare-metal node emulates no device"),
+        (_X86, "machine_type", "pc-q35-9.1\n", "none of QEMU's machine types"),
+        (_X86, "machine_type", "no\nsuch", r"nobody knows 'no\nsuch'"),
+        (_X86, "time_hpet", "true", "neither Nova nor Ironic switches the HPET"),
+        (_X86, "emulation_architecture", "x86_64", "emulates no architecture"),
+        (_X86, "tpm_version", "2.0", "emulates no TPM"),
+        (_X86, "hypervisor_type", "kvm", "it runs images for baremetal, ironic, not kvm"),
+        (_X86, "image_type", "iso", "Nova's Ironic driver runs images of type ami, qcow2, raw, not iso"),
+        (_UEFI, "firmware_type", "uefi", ""),
+        (_UEFI, "firmware_type", "bios", "the node boots in mode 'uefi'"),
+        (IronicFacts(boot_mode="x\ny"), "firmware_type", "bios", r"the node boots in mode 'x\ny'"),
+        (_X86, "firmware_type", "uefi", "set boot_mode in the capabilities"),
+        (IronicFacts(secure_boot=True, boot_mode="uefi"), "secure_boot", "required", ""),
+        (IronicFacts(secure_boot=True), "secure_boot", "required", ""),
+        (IronicFacts(secure_boot=True, boot_mode="bios"), "secure_boot", "required", "it needs UEFI"),
+        (IronicFacts(secure_boot=False, boot_mode="uefi"), "secure_boot", "required", "set secure_boot:true"),
+        (_UEFI, "secure_boot", "required", "set secure_boot:true"),
+        (_threads(), "hyperthreading", "enabled", ""),
+        (IronicFacts(), "hyperthreading", "enabled", f"no BIOS settings of it; set {HYPERTHREADING} on the node"),
+        (_threads(bios={"NumLock": BiosSetting()}), "hyperthreading", "enabled", "none of its BIOS settings is known"),
+        (_threads(bios_interface="no-bios"), "hyperthreading", "enabled", "its bios_interface is no-bios"),
+        (_threads(bios_interface="redfish"), "hyperthreading", "enabled", ""),
+        (
+            _threads(bios={"LogicalProc": BiosSetting("Disabled", changeable=False)}),
+            "hyperthreading",
+            "enabled",
+            "its BIOS setting 'LogicalProc' cannot be changed",
+        ),
+    ],
+)
+def test_each_answer_says_why(facts: IronicFacts, row: str, value: str, reason: str) -> None:
+    found = refusal(facts, row, value, "")
+    assert reason in found if reason else not found
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LogicalProc",
+        "ProcHyperthreading",
+        "ProcSMT",
+        "Processors_HyperThreading",
+        "Processors_SMTMode",
+        "IntelHyperThread",
+        "IntelHyperThreadingTech",
+        "SMTMode",
+        "Hyper-Threading[ALL]",
+        "Hyper-Threading",
+        "HyperThreading",
+        "SMTControl",
+        "SMTControl_0037",
+        "ProcessorHyperThreadingDisable",
+        "Intel(R) Hyper-Threading Tech",
+    ],
+)
+def test_names_that_makers_give_the_setting_are_known(name: str) -> None:
+    facts = IronicFacts(bios={"NumLock": BiosSetting("On"), name: BiosSetting("Disabled")})
+    assert hyperthreading_setting(facts) == name
+    assert refusal(facts, "hyperthreading", "enabled", "") == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["", "ProcVirtualization", "ProcTurboMode", "LogicalProcIdling", "RtdHyperThreadState"]
+)
+def test_other_settings_are_not_taken_for_it(name: str) -> None:
+    assert hyperthreading_setting(IronicFacts(bios={name: BiosSetting()})) is None
+
+
+def test_of_two_settings_one_that_can_be_changed_counts() -> None:
+    settings = {"HyperThreading": BiosSetting("On", changeable=False), "LogicalProc": BiosSetting("Enabled")}
+    assert hyperthreading_setting(IronicFacts(bios=settings)) == "LogicalProc"
+
+
+@pytest.mark.parametrize("facts", [_threads(), IronicFacts(), IronicFacts(other_traits=frozenset((HYPERTHREADING,)))])
+def test_the_rows_of_hyperthreading_agree_on_its_one_trait(facts: IronicFacts) -> None:
+    switchable = not refusal(facts, "hyperthreading", "enabled", "")
+    assert (not refusal(facts, "cpu_thread_policy", "require", "")) == switchable
+    assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (not switchable)
+    assert refusal(facts, "cpu_thread_policy", "prefer", "") == ""
+
+
+@pytest.mark.parametrize(("row", "value"), [(row, value) for row, value in _OWNED if row.values[value].required])
+def test_a_trait_that_an_operator_put_on_the_node_is_the_truth(row: Any, value: str) -> None:
+    trait = row.values[value].trait
+    facts = IronicFacts(architecture="x86_64", other_traits=frozenset((str(trait),)))
+    assert refusal(facts, row.name, value, "") == ""
+    assert refusal(facts, row.name, value, "x86_64") == ""
+    # It says nothing of guests of another architecture.
+    if row.per_architecture and trait:
+        assert refusal(facts, row.name, value, "s390x") != ""
+        qualified = QUALIFIED.get((trait, "s390x"))
+        if qualified:
+            facts = IronicFacts(architecture="x86_64", other_traits=frozenset((qualified,)))
+            assert refusal(facts, row.name, value, "s390x") == ""
+
+
+def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> None:
+    capabilities = {**nova_driver.ComputeDriver.capabilities, **ironic_driver.IronicDriver.capabilities}
+    traits = nova_driver.CAPABILITY_TRAITS_MAP
+    declared = {traits[name]: supported for name, supported in capabilities.items() if name in traits}
+    compared = {
+        (row.name, value): declared[term.trait]
+        for row, value in _OWNED
+        # Nova's driver knows nothing of a node's firmware; its operator does.
+        if (term := row.values[value]).trait in declared and row.name != "secure_boot"
+    }
+    assert {key: not refusal(_X86, *key, "") for key in compared} == compared
+    assert _can("image_type") == {"ami", "qcow2", "raw"}
+
+
+def test_it_runs_what_nova_says_it_runs_and_what_nova_calls_it() -> None:
+    ((architecture, hypervisor_type, vm_mode),) = ironic_driver._get_nodes_supported_instances("x86_64")
+    assert architecture in _can("architecture")
+    assert _can("hypervisor_type") == {hypervisor_type, ironic_driver.IronicDriver._get_hypervisor_type(None)}
+    assert _can("vm_mode") == {vm_mode}
+
+
+@pytest.mark.parametrize(("hypervisor_type", "passes"), [("baremetal", True), ("ironic", False)])
+def test_novas_own_filter_knows_one_of_the_two_types(hypervisor_type: str, *, passes: bool) -> None:
+    """So it is said in the comment; the day this fails, the comment is wrong."""
+    node = SimpleNamespace(supported_instances=ironic_driver._get_nodes_supported_instances("x86_64"), cpu_info={})
+    nova = ImagePropertiesFilter()
+    assert nova._instance_supported(node, {"img_hv_type": hypervisor_type}, None) == passes
+    assert hypervisor_type in _can("hypervisor_type")
+
+
+@given(
+    st.builds(
+        IronicFacts,
+        architecture=st.sampled_from(("", "x86_64", "i686", "aarch64")),
+        bios=st.dictionaries(
+            st.sampled_from(("LogicalProc", "a\nb")), st.builds(BiosSetting, st.none(), st.booleans())
+        ),
+        bios_interface=st.sampled_from(("", "no-bios", "redfish")),
+        boot_mode=st.sampled_from(("", "bios", "uefi", "a\nb")),
+        secure_boot=st.none() | st.booleans(),
+        other_traits=st.frozensets(st.sampled_from(sorted({str(t) for row in ROWS for t in row.traits}))),
+    )
+)
+def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line(facts: IronicFacts) -> None:
+    for row, value in _OWNED:
+        for architecture in _ARCHITECTURES:
+            reason = refusal(facts, row.name, value, architecture)
+            assert reason == "" or (reason.isprintable() and not reason.endswith("."))
+            assert reason == "" or row.values[value].trait, "what asks for nothing is never refused"
+
+
+def test_it_answers_for_all_but_what_an_operator_knows_of_the_hardware() -> None:
+    """A new row must be put on one side or the other."""
+    hardware = {"mem_encryption", "mem_encryption_model", "pci_numa_affinity_policy"}
+    assert {row.name for row in ROWS} - REPORTER.owns == hardware

@@ -1,0 +1,183 @@
+"""ironic: a node is read as the API and the command line show it, and what is not one is an error that says where."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nova.virt.ironic.driver import IronicDriver
+
+from os_prefilter.errors import DocumentError
+from os_prefilter.reporters.ironic import BiosSetting, IronicFacts, facts_from_node
+from os_prefilter.vocabulary import BY_NAME
+
+# What openstackclient prints (python-ironicclient 5), shortened.
+_NODE: dict[str, Any] = json.loads("""
+{
+  "bios_interface": "idrac-redfish",
+  "boot_mode": "uefi",
+  "driver": "idrac",
+  "driver_info": {"redfish_address": "https://bmc.example.org"},
+  "instance_info": {},
+  "name": "rack-1-node-2",
+  "properties": {"cpu_arch": "x86_64", "cpus": 64, "capabilities": "boot_mode:uefi,secure_boot:true"},
+  "provision_state": "available",
+  "resource_class": "baremetal.gold",
+  "secure_boot": false,
+  "traits": ["CUSTOM_GOLD", "HW_CPU_X86_AVX2"],
+  "uuid": "6d85703a-565d-469a-96ce-30b6de53079d"
+}
+""")
+_SHORT = '[{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]'
+_LONG = """
+[{"Name": "LogicalProc", "Value": "Enabled", "Attribute Type": "Enumeration",
+  "Allowable Values": ["Enabled", "Disabled"], "Read Only": false, "Reset Required": true, "Unique": false},
+ {"Name": "SystemModelName", "Value": "R660", "Attribute Type": "String", "Allowable Values": [], "Read Only": true},
+ {"Name": "ProcSettings", "Value": "On", "Allowable Values": ["On"], "Read Only": null}]
+"""
+_API = """
+{"bios": [{"name": "LogicalProc", "value": "Enabled", "allowable_values": ["Enabled", "Disabled"], "read_only": false,
+           "links": []},
+          {"name": "SystemModelName", "value": "R660", "read_only": true}]}
+"""
+
+
+def _node(properties: object = None, **fields: Any) -> dict[str, Any]:
+    return {"uuid": "6d85", "traits": [], "properties": properties or {}, **fields}
+
+
+def test_what_the_openstack_client_prints() -> None:
+    assert facts_from_node(_NODE, json.loads(_SHORT)) == IronicFacts(
+        host="6d85703a-565d-469a-96ce-30b6de53079d",
+        architecture="x86_64",
+        other_traits=frozenset(("CUSTOM_GOLD", "HW_CPU_X86_AVX2")),
+        bios={"LogicalProc": BiosSetting("Enabled")},
+        bios_interface="idrac-redfish",
+        boot_mode="uefi",
+        secure_boot=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (_SHORT, {"LogicalProc": BiosSetting("Enabled")}),
+        (
+            _LONG,
+            {
+                "LogicalProc": BiosSetting("Enabled"),
+                "SystemModelName": BiosSetting("R660", changeable=False),
+                "ProcSettings": BiosSetting("On", changeable=False),
+            },
+        ),
+        (_API, {"LogicalProc": BiosSetting("Enabled"), "SystemModelName": BiosSetting("R660", changeable=False)}),
+        (
+            '{"LogicalProc": "Enabled", "bios": "1.2"}',
+            {"LogicalProc": BiosSetting("Enabled"), "bios": BiosSetting("1.2")},
+        ),
+        ("[]", {}),
+        ("{}", {}),
+        ('{"bios": []}', {}),
+    ],
+)
+def test_bios_settings_in_all_their_forms(document: str, expected: dict[str, BiosSetting]) -> None:
+    assert facts_from_node(_node(), json.loads(document)).bios == expected
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "fields", "expected"),
+    [
+        (None, {}, ("", None)),
+        ("", {"boot_mode": None, "secure_boot": None}, ("", None)),
+        ("boot_mode:UEFI , secure_boot:True", {}, ("uefi", True)),
+        # The capability is what Ironic deploys with, whatever the machine is in now.
+        ("boot_mode:bios,secure_boot:false", {"boot_mode": "uefi", "secure_boot": True}, ("bios", False)),
+        ("gpu:2", {"boot_mode": "uefi", "secure_boot": True}, ("uefi", True)),
+        # As Ironic reads them: what is malformed is passed over, the first of two counts.
+        ("boot_mode,boot_mode:,:uefi,a:b:c,boot_mode:bios,boot_mode:uefi,", {}, ("bios", None)),
+    ],
+)
+def test_how_it_boots(capabilities: str | None, fields: dict[str, Any], expected: tuple[str, bool | None]) -> None:
+    facts = facts_from_node(_node({"capabilities": capabilities}, **fields))
+    assert (facts.boot_mode, facts.secure_boot) == expected
+
+
+@pytest.mark.parametrize("text", [*BY_NAME["architecture"].values, "AMD64", "i386", "I586", "AArch64", "", None])
+def test_the_architecture_is_what_nova_makes_of_it(text: str | None) -> None:
+    nova = IronicDriver._parse_node_properties(None, SimpleNamespace(id="n", properties={"cpu_arch": text}))
+    assert facts_from_node(_node({"cpu_arch": text})).architecture == (nova["cpu_arch"] or "")
+
+
+def test_traits_may_be_given_apart() -> None:
+    node = {**_NODE, "traits": None}
+    assert facts_from_node(node, traits=iter(["CUSTOM_A"])).other_traits == {"CUSTOM_A"}
+    assert facts_from_node(_NODE, traits=[]).other_traits == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ([], "the document is a list; expected names with values"),
+        ({}, "properties is None; expected names with values"),
+        (_node([1]), "properties is a list"),
+        (_node(uuid=None), "uuid is None; expected the node's UUID"),
+        (_node(uuid=7), "uuid is 7; expected a string"),
+        (_node({"cpu_arch": "x86_65\n"}), r"properties.cpu_arch is 'x86_65\\n'; expected an architecture"),
+        (_node({"cpu_arch": 64}), "properties.cpu_arch is 64; expected a string"),
+        (_node({"capabilities": {"boot_mode": "uefi"}}), "properties.capabilities is a dict; expected a string"),
+        (_node(boot_mode=["uefi"]), "boot_mode is a list"),
+        (_node(secure_boot="on"), "secure_boot is 'on'; expected true, false or null"),
+        (_node(bios_interface=True), "bios_interface is True"),
+        (
+            _node(traits=None),
+            r"traits is None; expected a list of names of traits \(show the node with API version 1.37",
+        ),
+        (_node(traits="CUSTOM_A"), "traits is 'CUSTOM_A'"),
+        (_node(traits={"CUSTOM_A": 1}), "traits is a dict"),
+        (_node(traits=["CUSTOM_A", "b\x1b"]), r"an item of traits is 'b\\x1b'; expected the name of a trait"),
+    ],
+)
+def test_what_is_no_node_says_where(node: Any, message: str) -> None:
+    with pytest.raises(DocumentError, match=f"^node.json: {message}"):
+        facts_from_node(node, path="node.json")
+
+
+@pytest.mark.parametrize(
+    ("bios", "message"),
+    [
+        (None, "the document is None; expected a list of BIOS settings"),
+        ("LogicalProc", "the document is 'LogicalProc'"),
+        (["LogicalProc"], "item 1 is 'LogicalProc'; expected names with values"),
+        ([{"name": "A"}, {"value": "Enabled"}], "the name in item 2 is None; expected a string"),
+        ({"bios": [{"name": 1}]}, "the name in item 1 is 1"),
+        ({1: "Enabled"}, "the document is a dict; expected names with values"),
+    ],
+)
+def test_what_are_no_bios_settings_says_where(bios: Any, message: str) -> None:
+    with pytest.raises(DocumentError, match=f"^bios.json: {message}"):
+        facts_from_node(_NODE, bios, bios_path="bios.json")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+_FIELDS = st.sampled_from(("uuid", "traits", "properties", "boot_mode", "secure_boot", "bios_interface"))
+_PROPERTIES = st.dictionaries(st.sampled_from(("cpu_arch", "capabilities")), _JSON)
+_SETTINGS = st.lists(
+    st.dictionaries(st.sampled_from(("name", "value", "Name", "read_only", "allowable_values")), _JSON)
+)
+
+
+@given(st.dictionaries(_FIELDS, _JSON | _PROPERTIES), _JSON | _SETTINGS)
+def test_any_json_is_a_node_or_a_document_error(node: dict[str, Any], bios: Any) -> None:
+    for document in (node, {**_node(), **node}):
+        try:
+            facts = facts_from_node(document, bios)
+        except DocumentError as error:
+            assert str(error).isprintable()
+        else:
+            assert isinstance(facts, IronicFacts)

@@ -1,0 +1,66 @@
+"""Guest settings as libvirt's XML: one element for each, and nothing that was not asked for."""
+
+import pytest
+
+from os_prefilter.late_check import guest_settings
+from os_prefilter.reporters import GuestSettings, Setting
+from os_prefilter.reporters.libvirt_xml import device_models, domain_elements
+from tests.conftest import spec_of
+from tests.reporters.test_libvirt import KVM
+
+_NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
+
+
+def _settings(**values: str) -> GuestSettings:
+    return GuestSettings(tuple(Setting(name, value, "test") for name, value in values.items()), "x86_64")
+
+
+def test_the_timer_is_written_first_whether_it_is_there_or_not() -> None:
+    wanted = guest_settings(spec_of({"hw_time_hpet": "true", "hw_sound_model": "ich9"}), KVM)
+    assert domain_elements(wanted) == [
+        '<clock offset="utc"><timer name="hpet" present="yes" /></clock>',
+        '<sound model="ich9" />',
+    ]
+    assert domain_elements(guest_settings(spec_of(), KVM)) == [_NO_TIMER]
+
+
+@pytest.mark.parametrize("architecture", ["aarch64", "s390x", "ppc64le"])
+def test_no_other_architecture_has_the_timer(architecture: str) -> None:
+    assert domain_elements(GuestSettings((), architecture)) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "element"),
+    [
+        (_settings(video_model="virtio"), '<video><model type="virtio" /></video>'),
+        (_settings(usb_model="qemu-xhci"), '<controller type="usb" index="0" model="qemu-xhci" />'),
+        (_settings(usb_model="none"), '<controller type="usb" index="0" model="none" />'),
+        (_settings(viommu_model="intel"), '<iommu model="intel" />'),
+        (_settings(viommu_model="auto"), '<iommu model="intel" />'),
+        (
+            _settings(tpm_version="2.0", tpm_model="tpm-crb"),
+            '<tpm model="tpm-crb"><backend type="emulator" version="2.0" /></tpm>',
+        ),
+        (_settings(firmware_type="uefi"), '<os firmware="efi"><type arch="x86_64">hvm</type></os>'),
+        (
+            _settings(firmware_type="uefi", secure_boot="required", firmware_stateless="true"),
+            '<os firmware="efi"><type arch="x86_64">hvm</type><loader secure="yes" stateless="yes" /></os>',
+        ),
+        (_settings(firmware_type="bios"), '<os><type arch="x86_64">hvm</type></os>'),
+    ],
+)
+def test_each_setting_becomes_one_element(settings: GuestSettings, element: str) -> None:
+    assert domain_elements(settings) == [_NO_TIMER, element]
+
+
+def test_the_machine_type_keeps_its_exact_version() -> None:
+    settings = guest_settings(spec_of({"hw_machine_type": "pc-i440fx-7.2"}), KVM)
+    assert domain_elements(settings)[1] == '<os><type arch="x86_64" machine="pc-i440fx-7.2">hvm</type></os>'
+
+
+def test_models_of_devices_that_the_driver_describes() -> None:
+    settings = guest_settings(
+        spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata", "hw_floppy_bus": "fdc"}), KVM
+    )
+    assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata", "floppy": "fdc"}
+    assert device_models(guest_settings(spec_of(), KVM)) == {}

@@ -1,0 +1,150 @@
+"""vmware: a host can do what Nova's own VMware driver does, compared with that driver."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from nova import exception, objects
+from nova.virt import driver as nova_driver
+from nova.virt.vmwareapi import constants, host, images, vm_util, vmops
+from nova.virt.vmwareapi import driver as vmware_driver
+
+from os_prefilter.reporters.vmware import REPORTER, VmwareFacts, refusal
+from os_prefilter.vocabulary import BY_NAME, ROWS
+from tests.nova_objects import nova_flavor
+
+_OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
+_BUSES = ("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus")
+_ARCHITECTURES = ("", "i686", "x86_64", "aarch64", "sparc", "no such")
+
+
+def _can(row: str) -> set[str]:
+    return {value for value in BY_NAME[row].values if not refusal(VmwareFacts(), row, value, "")}
+
+
+def _image(**properties: object) -> object:
+    return objects.ImageMeta.from_dict({"disk_format": "vmdk", "properties": properties})
+
+
+def test_vif_models_are_those_that_nova_converts() -> None:
+    def converts(model: str) -> bool:
+        try:
+            vm_util.convert_vif_model(model)
+        except exception.Invalid:
+            return False
+        return True
+
+    assert _can("vif_model") == {model for model in BY_NAME["vif_model"].values if converts(model)}
+
+
+def test_disk_buses_are_those_that_change_the_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "get_vsphere_location", lambda *_args: None)
+
+    def adapter(bus: str) -> str | None:
+        image = _image(hw_disk_bus=bus, hw_scsi_model="vmpvscsi")
+        found: str | None = images.VMwareImage.from_image(None, "id", image).adapter_type
+        return found
+
+    found = {bus: adapter(bus) for bus in BY_NAME["disk_bus"].values}
+    changed = {bus: model for bus, model in found.items() if model != constants.DEFAULT_ADAPTER_TYPE}
+    assert changed == {"ide": constants.ADAPTER_TYPE_IDE, "scsi": constants.ADAPTER_TYPE_PARAVIRTUAL}
+    assert _can("disk_bus") == set(changed)
+
+
+def test_a_bus_is_the_same_for_all_that_share_its_trait() -> None:
+    assert all(_can(row) == _can("disk_bus") for row in _BUSES)
+
+
+def test_firmware_is_what_nova_writes_into_the_virtual_machine() -> None:
+    written = {
+        value: vmops.VMwareVMOps._get_extra_specs(None, nova_flavor(extra_specs={}), _image(hw_firmware_type=value))
+        for value in BY_NAME["firmware_type"].values
+    }
+    assert {value: specs.firmware for value, specs in written.items()} == {"bios": "bios", "uefi": "efi"}
+    assert _can("firmware_type") == set(written)
+
+
+def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> None:
+    capabilities = {**nova_driver.ComputeDriver.capabilities, **vmware_driver.VMwareVCDriver.capabilities}
+    traits = nova_driver.CAPABILITY_TRAITS_MAP
+    declared = {traits[name]: supported for name, supported in capabilities.items() if name in traits}
+    compared = {
+        (row.name, value): declared[term.trait]
+        for row, value in _OWNED
+        if (term := row.values[value]).trait in declared
+    }
+    assert {key: not refusal(VmwareFacts(), *key, "") for key in compared} == compared
+    assert {value for (row, value), supported in compared.items() if row == "image_type" and supported} == {
+        "iso",
+        "vmdk",
+    }
+
+
+def test_it_runs_what_nova_says_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Architecture, hypervisor type and virtual machine mode, as ImagePropertiesFilter compares them."""
+    resources = {"cpu": {"vcpus": 1}, "mem": {"total": 1, "free": 1}}
+    monkeypatch.setattr(host, "_get_ds_capacity_and_freespace", lambda *_args: (0, 0))
+    monkeypatch.setattr(host.vm_util, "get_stats_from_cluster", lambda *_args: resources)
+    instances = host.VCState(_Session(), "vc", "cluster", None).get_host_stats()["supported_instances"]
+    for position, row in enumerate(("architecture", "hypervisor_type", "vm_mode")):
+        assert _can(row) == {instance[position] for instance in instances}
+
+
+class _Session:
+    """A vCenter that says its name."""
+
+    def _call_method(self, *_args: object) -> object:
+        return SimpleNamespace(name="VMware vCenter Server", version="8.0.0")
+
+
+def test_what_is_ignored_is_never_read_by_nova() -> None:
+    """And what is not ignored is read: the reason says the truth."""
+    code = "".join(path.read_text(encoding="utf-8") for path in Path(vmops.__file__).parent.glob("*.py"))
+    ignored = {row.name for row, value in _OWNED if "ignores" in refusal(VmwareFacts(), row.name, value, "")}
+    assert {"video_model", "time_hpet", "secure_boot", "tpm_version"} <= ignored
+    for name in ignored:
+        for prop in (BY_NAME[name].image_property, BY_NAME[name].extra_spec):
+            assert prop is None or prop not in code
+    for name in ("vif_model", "disk_bus", "firmware_type"):
+        assert str(BY_NAME[name].image_property) in code
+
+
+@pytest.mark.parametrize(
+    ("row", "value", "architecture", "reason"),
+    [
+        ("vif_model", "e1000", "", ""),
+        ("vif_model", "igb", "", "VMware has the VIF models e1000, e1000e, pcnet, sriov, vmxnet, vmxnet3, not igb"),
+        ("disk_bus", "scsi", "", ""),
+        ("disk_bus", "scsi", "x86_64", ""),
+        ("disk_bus", "scsi", "i686", ""),
+        ("disk_bus", "scsi", "aarch64", "VMware runs guests of x86_64 only, not of aarch64"),
+        ("disk_bus", "virtio", "", "VMware has the disk buses ide, scsi, not virtio"),
+        ("architecture", "x86_64", "", ""),
+        ("architecture", "i686", "", ""),
+        ("architecture", "aarch64", "", "VMware runs guests of x86_64 only, not of aarch64"),
+        ("hypervisor_type", "kvm", "", "VMware has the hypervisor type vmware, not kvm"),
+        ("image_type", "qcow2", "", "VMware has the image types iso, vmdk, not qcow2"),
+        ("video_model", "vmvga", "", "Nova's VMware driver ignores hw_video_model"),
+        ("time_hpet", "true", "", "Nova's VMware driver ignores hw_time_hpet"),
+        ("tpm_secret_security", "user", "", "Nova's VMware driver ignores hw:tpm_secret_security"),
+        ("machine_type", "pc-q35-9.1\n", "", "Nova's VMware driver ignores hw_machine_type"),
+        ("default_machine", "pc", "", "VMware has none of QEMU's machine types"),
+        ("device_profile", "any", "", "Nova's VMware driver attaches no accelerators"),
+    ],
+)
+def test_each_answer_says_why(row: str, value: str, architecture: str, reason: str) -> None:
+    assert refusal(VmwareFacts(), row, value, architecture) == reason
+
+
+def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line() -> None:
+    for row, value in _OWNED:
+        for architecture in _ARCHITECTURES:
+            reason = refusal(VmwareFacts(), row.name, value, architecture)
+            assert reason == "" or (reason.isprintable() and not reason.endswith("."))
+            assert reason == "" or row.values[value].trait, "what asks for nothing is never refused"
+
+
+def test_it_answers_for_all_but_what_an_operator_knows_of_the_processors() -> None:
+    """A new row must be put on one side or the other."""
+    processors = {"cpu_thread_policy", "hyperthreading", "mem_encryption", "mem_encryption_model"}
+    assert {row.name for row in ROWS} - REPORTER.owns == processors

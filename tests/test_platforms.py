@@ -1,0 +1,37 @@
+"""The table of what machine types can never have, against what libvirt says of each machine type."""
+
+import pytest
+
+from os_prefilter.adapters.libvirt_documents import DomainCapabilities
+from os_prefilter.platforms import MACHINES, OTHER, families_without, family_of, guest_architecture
+from tests.corpus import corpus_answers
+
+_QEMU = [answer for answer in corpus_answers() if answer.domain_type in ("kvm", "qemu")]
+_KNOWN = [answer for answer in _QEMU if family_of(answer.machine) != OTHER]
+
+
+def _can(answer: DomainCapabilities, row: str, value: str) -> bool:
+    return family_of(answer.machine) not in families_without(row, value)
+
+
+@pytest.mark.parametrize("answer", _KNOWN, ids=lambda answer: answer.where)
+@pytest.mark.parametrize("bus", ["ide", "sata"])
+def test_buses_are_those_of_libvirt(answer: DomainCapabilities, bus: str) -> None:
+    assert (bus in answer.guest.buses) == _can(answer, "disk_bus", bus)
+
+
+@pytest.mark.parametrize("answer", _KNOWN, ids=lambda answer: answer.where)
+def test_nothing_that_libvirt_offers_is_denied(answer: DomainCapabilities) -> None:
+    """But for floppies outside x86, which it lists for every machine type but pseries, and which never appear there."""
+    for row, values in (("disk_bus", answer.guest.buses - {"fdc"}), ("tpm_model", answer.guest.tpm_models)):
+        assert {value for value in values if not _can(answer, row, value)} == set()
+    if answer.guest.secure_boot:
+        assert _can(answer, "secure_boot", "required")
+    if answer.guest.uefi:
+        assert _can(answer, "firmware_type", "uefi")
+
+
+def test_a_family_is_its_own_and_every_architecture_a_platform() -> None:
+    assert {family_of(family) for family in MACHINES} == set(MACHINES)
+    assert guest_architecture("i686") == "x86_64"
+    assert [guest_architecture(name) for name in ("aarch64", "sparc", "")] == ["aarch64", "sparc", ""]

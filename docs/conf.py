@@ -12,7 +12,7 @@ author = "the os-prefilter authors"
 copyright = "the os-prefilter authors, Apache License 2.0"  # noqa: A001 - the name is Sphinx's
 release = version = installed_version("os-prefilter")
 
-extensions = ["sphinx.ext.autodoc", "from_code"]
+extensions = ["sphinx.ext.autodoc", "from_code", "host_tables"]
 _GIT = _HERE.parent / ".git"
 if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
     # reno reads the whole history of the repository. Where that is not there, from_code gives the directive.
@@ -35,6 +35,6 @@ nitpick_ignore_regex = [
     # Annotations that are strings come in pieces.
     ("py:class", r"(dict|tuple)\[.*"),
     # Names beside the one that is documented: fields without a docstring of their own, and constants of the module.
-    ("py:(attr|data)", r"(client|values|ROOT|UNSUFFIXED)"),
+    ("py:(attr|data)", r"(client|(.*\.)?values|other_traits|ROOT|UNSUFFIXED)"),
     ("py:.*", r"(Any|Callable|Iterable|Iterator|Mapping|Path|Self|Sequence|EntryPoint|Adapter|optional)"),
 ]

@@ -34,18 +34,32 @@ def corpus_answers() -> tuple[DomainCapabilities, ...]:
 
 
 @cache
+def _together() -> dict[tuple[str, str, str], list[Path]]:
+    """Return the files of one host each, by QEMU's version, architecture and domain type."""
+    folder = corpus()
+    found: dict[tuple[str, str, str], list[Path]] = {}
+    for path in sorted((folder / "domaincapabilities").glob("*.xml")) if folder else ():
+        match = _FILE.fullmatch(path.name)
+        if folder and match and (folder / "capabilities" / f"{match['architecture']}.xml").exists():
+            kind = domain_capabilities_from(path.name, path.read_bytes()).domain_type
+            found.setdefault((match["version"], match["architecture"], kind), []).append(path)
+    return found
+
+
+@cache
 def corpus_hosts() -> tuple[LibvirtFacts, ...]:
     """Return one host for each version, architecture and domain type that the files have."""
     folder = corpus()
-    if folder is None:
-        return ()
-    together: dict[tuple[str, str, str], list[Path]] = {}
-    for path in sorted((folder / "domaincapabilities").glob("*.xml")):
-        match = _FILE.fullmatch(path.name)
-        if match and (folder / "capabilities" / f"{match['architecture']}.xml").exists():
-            kind = domain_capabilities_from(path.name, path.read_bytes()).domain_type
-            together.setdefault((match["version"], match["architecture"], kind), []).append(path)
-    return tuple(_host(folder, *key, paths) for key, paths in together.items())
+    return tuple(_host(folder, *key, paths) for key, paths in _together().items()) if folder else ()
+
+
+def corpus_files(facts: LibvirtFacts) -> tuple[bytes, ...]:
+    """Return the domain capabilities that the facts of a host come from."""
+    return next(
+        tuple(path.read_bytes() for path in paths)
+        for (version, architecture, kind), paths in _together().items()
+        if facts.host == f"{kind}-{version}-{architecture}"
+    )
 
 
 def _host(folder: Path, version: str, architecture: str, kind: str, paths: list[Path]) -> LibvirtFacts:

@@ -24,7 +24,7 @@ X86 = GuestFacts(
     tpm_versions=frozenset(("2.0",)),
     uefi=True,
     secure_boot=True,
-    sev=True,
+    mem_encryption=frozenset(("amd-sev", "amd-sev-es", "intel-tdx")),
 )
 ARM = GuestFacts(
     default_machine="virt",
@@ -111,6 +111,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             tpm_secret_security=frozenset(("user", "host")) if qemu == NEW[1] else frozenset(("deployment",)),
             images_type="rbd" if qemu == NEW[1] else "default",
             force_raw_images=virt_type == "kvm",
+            cpu_mode="host-passthrough" if qemu == NEW[1] else "",
         )
     for virt_type, architecture, version in product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW)):
         yield LibvirtFacts(architecture=architecture, virt_type=virt_type, libvirt_version=version[0])

@@ -69,6 +69,7 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
     firmware: str | None = None,
     secure: str | None = None,
     sev: str | None = None,
+    more_features: str = "",
 ) -> bytes:
     """Return domain capabilities; values by space, None for a device that is not supported."""
     named = f"<machine>{machine}</machine>" if machine else ""
@@ -82,7 +83,7 @@ def domain_capabilities(  # noqa: PLR0913 - a builder has a parameter for each p
     launch = "<sev supported='no'/>" if sev is None else f"<sev supported='yes'>{sev}</sev>"
     return (
         f"<domainCapabilities><path>/usr/bin/qemu</path><domain>{domain}</domain>{named}<arch>{architecture}</arch>"
-        f"<os supported='yes'>{os}{loader}</os><devices>{devices}</devices><features>{launch}</features>"
+        f"<os supported='yes'>{os}{loader}</os><devices>{devices}</devices><features>{launch}{more_features}</features>"
         "</domainCapabilities>"
     ).encode()
 

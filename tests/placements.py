@@ -93,7 +93,7 @@ def put_traits(placement: EmbeddedPlacement, change: Callable[[set[str]], None],
 
 
 class Served:
-    """A Placement on a loopback port; ``around`` is called with the number of each request, before and after it."""
+    """A Placement on a loopback port; ``before`` and ``after`` are called with the number of each request."""
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.placement = placement
@@ -102,13 +102,28 @@ class Served:
         self.after: Callable[[int], None] = lambda _number: None
         self.answer: Hook = lambda _method, _url: None
         self.url = ""
-        self._lock = threading.Lock()
+        self._came = threading.Condition()
+        self._closing = threading.Event()
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many requests have come."""
+        with self._came:
+            assert self._came.wait_for(lambda: len(self.sent) >= number, timeout=60)
+
+    def hang(self, _number: int) -> None:
+        """Be slower than anybody waits."""
+        self._closing.wait()
+
+    def close(self) -> None:
+        """Let go what hangs."""
+        self._closing.set()
 
     def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> requests.Response:
         """Let Placement answer one request."""
-        with self._lock:
+        with self._came:
             self.sent.append(f"{method} {path}")
             number = len(self.sent)
+            self._came.notify_all()
         self.before(number)
         answer = self.answer(method, path)
         if answer is not None:
@@ -157,6 +172,7 @@ def served(placement: EmbeddedPlacement) -> Iterator[Served]:
         try:
             yield state
         finally:
+            state.close()
             server.shutdown()
             thread.join()
 

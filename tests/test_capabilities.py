@@ -55,7 +55,7 @@ def _fail() -> object:
 @pytest.mark.parametrize(
     ("points", "problem"),
     [
-        ([_Point("mine", "a:B", lambda: object())], "it is a object, not an os_prefilter.reporters.Reporter"),
+        ([_Point("mine", "a:B", object)], "it is a object, not an os_prefilter.reporters.Reporter"),
         ([_Point("mine", "a:B", _fail)], "a:B does not load: RuntimeError: no such library"),
         ([_Point("mine", "a:B", _fail), _Point("mine", "c:D", _fail)], "it is offered more than once: a:B, c:D"),
     ],

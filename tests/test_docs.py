@@ -1,6 +1,8 @@
 """The documentation is true and complete: its examples run as they stand, and it leaves nothing out."""
 
+import configparser
 import doctest
+import html
 import inspect
 import io
 import logging
@@ -20,8 +22,14 @@ import pytest
 import os_prefilter
 from os_prefilter import errors
 from os_prefilter.cli.main import main
+from os_prefilter.cli.program import Program
+from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
-from os_prefilter.plugins import NAMESPACE
+from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
+from os_prefilter.plugins import NAMESPACE, REPORTERS
+from os_prefilter.reporters.libvirt import VERSIONS
+from os_prefilter.reporters.libvirt_facts import version_text
+from os_prefilter.vocabulary import BY_NAME
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -162,10 +170,12 @@ def test_some_command_is_checked() -> None:
     assert len({command.text for page in PAGES for command in commands_of(page)}) > 10
 
 
-@pytest.mark.parametrize(
-    "name",
-    sorted(point.name for point in entry_points(group=NAMESPACE) if point.dist and point.dist.name == "os-prefilter"),
-)
+def _ours(group: str) -> list[str]:
+    """Return the names of the package's own entry points in a group."""
+    return sorted(point.name for point in entry_points(group=group) if point.dist and point.dist.name == "os-prefilter")
+
+
+@pytest.mark.parametrize("name", _ours(NAMESPACE))
 def test_filter_has_a_section(name: str) -> None:
     """Every filter that the package installs has a section of its name in filters.rst, with an example of its own."""
     text = (DOCS / "filters.rst").read_text(encoding="utf-8")
@@ -176,6 +186,39 @@ def test_filter_has_a_section(name: str) -> None:
     assert f'"{name}"' in section[1], "its example loads it by name"
     for paragraph in ("**Reads**", "**Asks**", "**Leaves alone**", "**Nova**", "**Options**"):
         assert paragraph in section[1]
+
+
+@pytest.mark.parametrize("name", _ours(REPORTERS))
+def test_reporter_has_a_section(name: str) -> None:
+    """Every virt driver whose hosts can be reported has a place where it is said what they report."""
+    assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1
+
+
+def test_intended_differences_that_tests_name_are_listed() -> None:
+    """Each is a numbered item of the page, in order, with what it is about and why."""
+    text = (DOCS / "libvirt-host.rst").read_text(encoding="utf-8").partition(".. _differences:")[2]
+    listed = re.findall(r"^(\d+)\. \*\*[^*]+\*\*", text, re.MULTILINE)
+    assert listed == [str(number) for number in range(1, len(listed) + 1)]
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "reporters").glob("test_*.py"))
+    named = set(re.findall(r"[Ii]ntended difference (\d+)", tests))
+    assert named
+    assert named <= set(listed)
+
+
+def test_the_service_calls_the_command_as_it_is() -> None:
+    """Its options exist, and go together."""
+    units = [text for name, text in files_of(DOCS / "agent.rst").items() if name.endswith(".service")]
+    for text in units:
+        unit = configparser.RawConfigParser()
+        unit.optionxform = str  # type: ignore[assignment,method-assign]
+        unit.read_string(text)
+        _, *words = shlex.split(unit["Service"]["ExecStart"])
+        assert words[:2] == ["capabilities", "report"]
+        parser = CapabilitiesReport(Program("0"), None).get_parser("report")
+        arguments = parser.parse_args(words[2:])
+        assert arguments.watch
+        assert arguments.nova_conf
+    assert units
 
 
 @pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))
@@ -229,5 +272,22 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     # The pages that are made from the code are not empty.
-    assert "COMPUTE_NET_VIF_MODEL_E1000E" in (tmp_path / "html" / "vocabulary.html").read_text(encoding="utf-8")
-    assert "reported_traits" in (tmp_path / "html" / "options.html").read_text(encoding="utf-8")
+    assert "COMPUTE_NET_VIF_MODEL_E1000E" in _text_of(tmp_path / "html" / "vocabulary.html")
+    assert "reported_traits" in _text_of(tmp_path / "html" / "options.html")
+    _check_host_tables(_text_of(tmp_path / "html" / "libvirt-host.html"))
+
+
+def _text_of(page: Path) -> str:
+    """Return the text of a built page, all of it with single spaces."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))).split())
+
+
+def _check_host_tables(text: str) -> None:
+    """Each version that something needs, each family of machine types, and all that one can never have is shown."""
+    for (row, value), needed in VERSIONS.items():
+        versions = " ".join(version_text(each) if any(each) else "any" for each in needed)
+        assert f"{BY_NAME[row].image_property}: {value} {versions}" in text
+    for row, value in FAMILIES_WITHOUT:
+        assert re.search(rf"{BY_NAME[row].image_property}\b[^:]*: [^:]*\b{value}\b", text), (row, value)
+    for family, architectures in MACHINES.items():
+        assert re.search(rf"{family} {family}[^:]* {', '.join(architectures)}", text)

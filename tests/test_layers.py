@@ -10,6 +10,7 @@ import os_prefilter
 _ROOT = Path(os_prefilter.__file__).parent
 # Lower layers first; a module may import its own layer and those before it.
 _LAYERS = (
+    {"texts"},
     {"errors"},
     {"terms", "files", "versioned", "platforms"},
     {"vocabulary"},
@@ -22,7 +23,7 @@ _LAYERS = (
     {"nova_style", "application"},
     {"pipeline", "default", "__init__"},
     {"operators"},
-    {"adapters"},
+    {"adapters", "agent"},
     {"cli"},
 )
 

@@ -20,6 +20,7 @@ from os_prefilter.conf import GROUP, list_opts
 from os_prefilter.operators.catalogue import VOCABULARY_COLUMNS, vocabulary
 
 _FIRST = ("Image property", "Flavor extra spec")
+_NOT_ASKED_FOR = "The host's default machine type"
 _SHOWN = ("Value", "Also spelt", "Trait", "When", "Why none")
 
 
@@ -28,9 +29,9 @@ def vocabulary_page() -> Iterator[str]:
     lines = [dict(zip(VOCABULARY_COLUMNS, line, strict=True)) for line in vocabulary()]
     for (place, extra_spec), group in groupby(lines, lambda line: tuple(line[name] for name in _FIRST)):
         values = list(group)
-        yield from _title(place.split(", ")[0] or extra_spec)
+        yield from _title(place.split(", ")[0] or extra_spec or _NOT_ASKED_FOR)
         yield from _names(place, extra_spec, values[0]["Asked by"])
-        yield from _table(_SHOWN, ([_cell(name, line) for name in _SHOWN] for line in values))
+        yield from table(_SHOWN, ([_cell(name, line) for name in _SHOWN] for line in values))
 
 
 def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
@@ -42,8 +43,9 @@ def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
         yield f":Older names: {', '.join(f'``{each}``' for each in legacy)}"
     if extra_spec:
         yield f":Flavor extra spec: ``{extra_spec}``"
-    who = (f"filter :ref:`{each} <filter-{each}>`" for each in asked_by.split(", ") if each != "query")
-    yield f":Asked for by: {', '.join(who) or 'the query itself, as in Nova'}"
+    who = (f"filter :ref:`{each} <filter-{each}>`" for each in asked_by.split(", ") if each not in ("", "query"))
+    nobody = "the query itself, as in Nova" if asked_by else "nobody: filters forbid those that cannot be"
+    yield f":Asked for by: {', '.join(who) or nobody}"
     yield ""
 
 
@@ -106,7 +108,8 @@ def _title(text: str) -> Iterator[str]:
     yield ""
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a table as reStructuredText, without the columns that are empty."""
     rows = [list(row) for row in rows]
     used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
     yield ".. list-table::"
@@ -118,7 +121,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
     yield ""
 
 
-class _FromCode(SphinxDirective):
+class FromCode(SphinxDirective):
     """Base of the directives: parse what ``make`` yields."""
 
     def make(self) -> Iterator[str]:
@@ -134,25 +137,25 @@ class _FromCode(SphinxDirective):
         return section.children
 
 
-class VocabularyPage(_FromCode):
+class VocabularyPage(FromCode):
     """``.. vocabulary-page::``."""
 
     make = staticmethod(vocabulary_page)
 
 
-class OptionsPage(_FromCode):
+class OptionsPage(FromCode):
     """``.. options-page::``."""
 
     make = staticmethod(options_page)
 
 
-class SampleConfiguration(_FromCode):
+class SampleConfiguration(FromCode):
     """``.. sample-configuration::``."""
 
     make = staticmethod(sample_configuration)
 
 
-class NotesWithoutHistory(_FromCode):
+class NotesWithoutHistory(FromCode):
     """``.. release-notes::`` where reno has no history to read: all notes, not sorted by release."""
 
     option_spec: ClassVar = {"relnotessubdir": directives.unchanged, "unreleased-version-title": directives.unchanged}

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from os_prefilter.errors import ConfigurationError, PlacementError, PrefilterError, one_line
+from os_prefilter.errors import ConfigurationError, PlacementError, PrefilterError
 from os_prefilter.reporters import HostFacts
+from os_prefilter.texts import one_line
 
 LOG = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 3600.0
 """Seconds after which a host is probed again although it seems to be the same."""
 
-GRACE = 0.6
+GRACE = 0.5
 """Seconds that a round under way has to end after a signal; what it asks Placement to write is one request each."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec, shown
+from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.extra_specs import trait_key
 from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import is_trait_name
+from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of
 
 _Key = tuple[str, str, bool]

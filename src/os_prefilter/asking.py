@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue, shown
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.extra_specs import trait_key
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
@@ -11,6 +11,7 @@ from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.terms import Row, Trait
+from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 _DEFAULT_MACHINES = {family: str(term.trait) for family, term in BY_NAME["default_machine"].values.items()}

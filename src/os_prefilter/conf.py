@@ -8,10 +8,11 @@ from typing import Any
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.errors import ConfigurationError, InvalidOption, listed, shown
+from os_prefilter.errors import ConfigurationError, InvalidOption
 from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.options import Options, matches_any
 from os_prefilter.terms import is_trait_name
+from os_prefilter.texts import listed, shown
 from os_prefilter.vocabulary import opt_in_traits
 
 GROUP = "prefilter"

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from os_prefilter.errors import DocumentError, shown
+from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.request_spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.texts import shown
 
 _NOVA_DATA = "nova_object.data"
 

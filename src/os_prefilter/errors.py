@@ -31,34 +31,12 @@
         `-- GenerationConflict          another writer changed the provider each time
 
 Each message says what happened, to what, and what to do next. Text that came from a tenant is shown through
-:func:`shown`, so that it can break neither a log line nor a terminal.
+:func:`os_prefilter.texts.shown`, so that it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
 
-_SHOWN_LENGTH = 80
-
-
-def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
-    """Return a value for a message: quoted, on one line, ASCII only, cut after ``length`` characters."""
-    if isinstance(value, str):
-        # Cut first: the value may be megabytes long.
-        text = ascii(value[: length + 1])
-    elif isinstance(value, (bool, int, float, type(None))):
-        text = ascii(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"  # noqa: PLR2004
-    else:
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= length else text[:length] + "..."
-
-
-def one_line(text: str) -> str:
-    """Return text of somebody else's as one printable line: as it is, or escaped where that is not one."""
-    return text if text.isprintable() else ascii(text)[1:-1]
-
-
-def listed(names: Iterable[str]) -> str:
-    """Return names for a message: sorted, comma-separated, or "none"."""
-    return ", ".join(sorted(names)) or "none"
+from os_prefilter.texts import listed, one_line, shown
 
 
 class PrefilterError(Exception):

@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 import os_resource_classes
 
-from os_prefilter.errors import MalformedRequest, shown
+from os_prefilter.errors import MalformedRequest
 from os_prefilter.terms import is_trait_name
+from os_prefilter.texts import shown
 
 LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.errors import one_line
+from os_prefilter.texts import one_line
 
 LOG = logging.getLogger(__name__)
 

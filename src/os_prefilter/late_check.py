@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.asking import Chosen, chosen
 from os_prefilter.capabilities import owns, refusal_of, reporter_of
-from os_prefilter.errors import UnknownValue, UnsupportedByHost, one_line, shown
+from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
 from os_prefilter.platforms import families_without
@@ -18,6 +18,7 @@ from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting, 
 from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import Row
+from os_prefilter.texts import one_line, shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS
 
 _EXACTLY = Options(reject_unknown_values=True)

@@ -10,11 +10,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec, shown
+from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import trait_named
+from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of
 
 NovaStyleFilter = Callable[[Any, Any], object]

@@ -20,9 +20,9 @@ from os_prefilter.errors import (
     MissingFact,
     UnknownFilter,
     UnusableReporter,
-    listed,
 )
 from os_prefilter.reporters import Reporter
+from os_prefilter.texts import listed
 
 NAMESPACE = "os_prefilter.request_filters"
 REPORTERS = "os_prefilter.capability_reporters"

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
-from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec, shown
+from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.terms import is_trait_name
+from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of, set_fields_of
 from os_prefilter.vocabulary import ROWS
 

@@ -5,7 +5,6 @@ so each virt type is probed once.
 """
 
 import hashlib
-import os
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -18,22 +17,19 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import ProbeFailed
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, version_text
 from tests.libvirt_xml import FakeLibvirt
+from tests.real_libvirt import needs_libvirt, uri
 
-URI = os.environ.get("OS_PREFILTER_LIBVIRT_URI", "")
-pytestmark = pytest.mark.skipif(
-    not URI and not os.environ.get("CI"), reason="it needs a libvirtd, and OS_PREFILTER_LIBVIRT_URI=qemu:///system"
-)
+pytestmark = needs_libvirt
 
 
 @pytest.fixture(scope="session")
 def libvirt() -> Any:
-    assert URI, "in CI, OS_PREFILTER_LIBVIRT_URI must name a libvirt"
     return import_module("libvirt")
 
 
 @pytest.fixture(scope="session")
 def connection(libvirt: Any) -> Iterator[Any]:
-    opened = libvirt.open(URI)
+    opened = libvirt.open(uri())
     yield opened
     opened.close()
 
@@ -47,7 +43,7 @@ def offered(connection: Any) -> str:
 @pytest.fixture(scope="session")
 def qemu(libvirt: Any) -> LibvirtFacts:
     """Return what the host can do without KVM."""
-    return LibvirtHost(URI, LibvirtSettings(virt_type="qemu")).facts()
+    return LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).facts()
 
 
 def test_versions_and_name_are_those_of_the_connection(qemu: LibvirtFacts, connection: Any) -> None:
@@ -90,20 +86,20 @@ def test_the_host_reports_what_was_found(qemu: LibvirtFacts) -> None:
 
 def test_kvm_is_found_where_libvirt_offers_it(libvirt: Any, offered: str) -> None:
     """Without nova.conf the host decides; the two virt types differ in nothing else here."""
-    facts = LibvirtHost(URI, LibvirtSettings()).facts()
+    facts = LibvirtHost(uri(), LibvirtSettings()).facts()
     assert facts.virt_type == ("kvm" if "<domain type='kvm'/>" in offered else "qemu")
     assert facts.own_guests.buses >= {"ide", "virtio", "scsi"}
 
 
 def test_the_identity_is_the_same_on_another_connection(libvirt: Any, qemu: LibvirtFacts, offered: str) -> None:
-    identity = LibvirtHost(URI, LibvirtSettings(virt_type="qemu")).identity()
+    identity = LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).identity()
     major, minor, micro = qemu.hypervisor_version
     assert f"hypervisor {major * 1_000_000 + minor * 1_000 + micro}," in identity
     assert hashlib.sha256(offered.encode()).hexdigest() in identity
 
 
 def test_a_read_only_connection_is_called_one(libvirt: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    host = LibvirtHost(f"{URI}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
+    host = LibvirtHost(f"{uri()}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
     with pytest.raises(ProbeFailed, match="The connection may only read") as raised:
         host.facts()
     assert "getDomainCapabilities(None, 'x86_64', None, 'qemu')" in str(raised.value)

@@ -21,6 +21,8 @@ from tests.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, dom
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
 ALL_MACHINES = {"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES}
 
+_LAUNCH = "<launchSecurity supported='{}'><enum name='sectype'>{}</enum></launchSecurity>"
+
 
 def guests_of(*domains: bytes, offered: bytes | None = None, **settings: Any) -> Mapping[str, GuestFacts]:
     return facts(offered, *domains, settings=LibvirtSettings(**settings)).guests
@@ -155,17 +157,23 @@ class TestGuests:
         assert found.tpm_versions is None
 
     @pytest.mark.parametrize(
-        ("inner", "sev", "sev_es"),
+        ("sev", "more", "models"),
         [
-            (None, False, False),
-            ("<maxGuests>59</maxGuests>", True, False),
-            ("<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>", True, False),
-            ("<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>", True, True),
+            (None, "", set()),
+            ("<maxGuests>59</maxGuests>", "", {"amd-sev"}),
+            ("<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>", "", {"amd-sev"}),
+            ("<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>", "", {"amd-sev", "amd-sev-es"}),
+            ("", _LAUNCH.format("yes", "<value>sev</value><value>sev-snp</value>"), {"amd-sev", "amd-sev-snp"}),
+            ("", _LAUNCH.format("yes", "<value>sev</value>"), {"amd-sev"}),
+            ("", _LAUNCH.format("no", "<value>sev-snp</value>"), {"amd-sev"}),
+            (None, _LAUNCH.format("yes", "<value>sev-snp</value>"), set()),
+            (None, "<tdx supported='yes'/>", {"intel-tdx"}),
+            (None, "<tdx supported='no'/>", set()),
         ],
     )
-    def test_sev_es_needs_guests_of_its_own(self, inner: str | None, sev: bool, sev_es: bool) -> None:
-        found = guests_of(domain_capabilities(sev=inner))["x86_64"]
-        assert (found.sev, found.sev_es) == (sev, sev_es)
+    def test_models_of_memory_encryption(self, sev: str | None, more: str, models: set[str]) -> None:
+        found = guests_of(domain_capabilities(sev=sev, more_features=more))["x86_64"]
+        assert set(found.mem_encryption) == models
 
     def test_a_loader_that_is_not_supported_boots_nothing_securely(self) -> None:
         document = domain_capabilities(firmware="efi", secure="yes")

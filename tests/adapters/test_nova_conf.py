@@ -29,6 +29,7 @@ def test_the_defaults_are_those_of_nova() -> None:
     assert ours.tpm_secret_security == set(nova.libvirt.supported_tpm_secret_security)
     assert ours.images_type == nova.libvirt.images_type
     assert ours.force_raw_images == nova.force_raw_images
+    assert (ours.cpu_mode or None) == nova.libvirt.cpu_mode
     # The one that differs: Nova's is kvm, ours is "not said".
     assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
 
@@ -64,6 +65,7 @@ cpu_mode = host-passthrough
         tpm_secret_security=frozenset(("user", "host")),
         images_type="rbd",
         force_raw_images=False,
+        cpu_mode="host-passthrough",
     )
 
 

@@ -256,6 +256,26 @@ class TestOthersWriteToo:
         assert changes == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add"), Change(HOST, XEN, "remove")]
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}", TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
 
+    def test_a_change_before_the_traits_are_read_is_no_conflict(self, aware: EmbeddedPlacement) -> None:
+        """The write has the generation of the traits, not that of the listing before; so does what is remembered."""
+        hook = once(f"GET {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX2")))
+        seen = Observed(aware, hook)
+        keeper = host(seen)
+        keeper.sync(GOAL)
+        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
+        seen.hook = once(f"GET {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX")))
+        put_traits(aware, lambda traits: traits.remove("HW_CPU_X86_AVX2"))
+        assert keeper.sync(GOAL) == []
+        seen.sent.clear()
+        assert keeper.sync(GOAL) == []
+        assert seen.sent == [TREE]
+
+    def test_a_trait_that_somebody_else_has_created_is_not_created_again(self, aware: EmbeddedPlacement) -> None:
+        keeper = host(Observed(aware))
+        keeper.sync(GOAL)
+        aware.client.create_trait("CUSTOM_OF_SOMEBODY")
+        assert keeper.sync(Goal({"CUSTOM_OF_SOMEBODY": True})) == [Change(HOST, "CUSTOM_OF_SOMEBODY", "add")]
+
     def test_a_conflict_for_ever_ends_with_what_to_do(self, aware: EmbeddedPlacement) -> None:
         """After a bounded number of attempts, with waits that are random and bounded."""
         before = everything(aware)
@@ -284,13 +304,23 @@ class TestOthersWriteToo:
             assert {HPET, "OWNER_NOVA"} <= traits_of(placement)
             assert traits_of(placement, "gpu-2") == {"OWNER_NOVA"}
 
-    def test_an_inventory_that_changes_while_it_is_judged(self) -> None:
-        """A provider that turns into somebody else's between the two reads does not get the owner's trait."""
-        uuid = provider_uuid("gpu")
+    @pytest.mark.parametrize("at", ["GET", "PUT"])
+    @pytest.mark.parametrize("change", ["traits", "inventory"])
+    def test_a_provider_that_turns_into_somebody_elses_does_not_get_the_trait(self, change: str, at: str) -> None:
+        """Between the first and the second look at it, or before the write."""
+        url = f"/resource_providers/{provider_uuid('gpu')}"
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
-            become_cyborgs = once(f"PUT /resource_providers/{uuid}", lambda: put_traits(placement, own, "gpu"))
-            host(Observed(placement, become_cyborgs)).sync(GOAL)
-            assert traits_of(placement, "gpu") == {"OWNER_CYBORG"}
+
+            def turn() -> None:
+                if change == "traits":
+                    put_traits(placement, lambda traits: traits.add("OWNER_CYBORG"), "gpu")
+                else:
+                    body = {"resource_provider_generation": 0, "inventories": {"FPGA": {"total": 1}}}
+                    placement.client.request("PUT", f"{url}/inventories", body)
+
+            matches = f"GET {url}/inventories" if at == "GET" else f"PUT {url}/traits"
+            host(Observed(placement, once(matches, turn))).sync(GOAL)
+            assert "OWNER_NOVA" not in traits_of(placement, "gpu")
 
     def test_a_trait_that_was_deleted_after_it_was_seen_is_created_again(self, aware: EmbeddedPlacement) -> None:
         hook = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/traits/{HPET}"))
@@ -323,10 +353,6 @@ class TestOthersWriteToo:
             keeper.sync(GOAL)
         aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
         assert {change.trait for change in keeper.sync(GOAL)} == {HPET, "OWNER_NOVA"}
-
-
-def own(traits: set[str]) -> None:
-    traits.add("OWNER_CYBORG")
 
 
 class TestWrongNames:
@@ -408,11 +434,11 @@ def test_a_write_that_was_not_confirmed_is_looked_at_again(aware: EmbeddedPlacem
     assert {change.trait for change in keeper.sync(GOAL)} == {HPET, XEN, "OWNER_NOVA"}
 
 
-def test_providers_of_other_hosts_in_an_answer_are_left_alone(placement: EmbeddedPlacement) -> None:
+def test_providers_of_other_hosts_in_an_answer_are_left_alone() -> None:
     """A Placement, or a proxy, that ignores the query does not get the wrong host written."""
-    placement.load(Fleet((provider("aaa"), provider("zzz"))))
-    every = placement.client.request("GET", "/resource_providers")
-    seen = Observed(placement, lambda _method, url: (200, every) if "/resource_providers?" in url else None)
-    host(seen, HOST).sync(GOAL)
-    assert HPET in traits_of(placement)
-    assert traits_of(placement, "aaa") == traits_of(placement, "zzz") == set()
+    with EmbeddedPlacement(Fleet((provider("aaa"), provider(HOST), provider("zzz")))) as placement:
+        every = placement.client.request("GET", "/resource_providers")
+        seen = Observed(placement, lambda _method, url: (200, every) if "/resource_providers?" in url else None)
+        host(seen, HOST).sync(GOAL)
+        assert HPET in traits_of(placement)
+        assert traits_of(placement, "aaa") == traits_of(placement, "zzz") == set()

@@ -1,7 +1,7 @@
 """On the real thing: Debian's libvirt and QEMU, a real Placement, and guests that libvirt really starts.
 
 In CI a libvirt that is missing fails these tests. Elsewhere they need ``OS_PREFILTER_LIBVIRT_URI=qemu:///system``, a
-running libvirtd and libvirt-python. A guest takes half a minute to start, so each is started once.
+running libvirtd, libvirt-python, and QEMU for x86 and ARM with UEFI firmware for both.
 """
 
 import json
@@ -111,6 +111,35 @@ def test_a_request_that_the_host_cannot_do_gets_no_candidate(
 ) -> None:
     assert _hosts(spec_of(properties), placement) == ()
     assert unsupported(spec_of(properties), facts)
+
+
+@pytest.mark.parametrize(
+    ("properties", "can"),
+    [
+        ({"hw_disk_bus": "virtio"}, True),
+        ({"hw_viommu_model": "smmuv3"}, True),
+        ({"hw_machine_type": "virt", "hw_firmware_type": "uefi"}, True),
+        ({"hw_disk_bus": "ide"}, False),
+        ({"hw_viommu_model": "intel"}, False),
+        ({"hw_time_hpet": "true"}, False),
+        ({"hw_firmware_type": "bios"}, False),
+    ],
+)
+def test_guests_of_an_emulated_architecture_are_asked_for_by_their_own_traits(
+    properties: dict[str, object], can: bool, facts: LibvirtFacts, placement: PlacementClient
+) -> None:
+    """Debian's QEMU for ARM beside that for x86: what one has and the other lacks."""
+    assert "aarch64" in facts.guests, "these tests need qemu-system-arm and qemu-efi-aarch64"
+    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
+    assert _hosts(spec, placement) == ((facts.host,) if can else ())
+    assert (unsupported(spec, facts) == []) is can
+
+
+def test_secure_boot_goes_to_the_host_on_q35_alone(facts: LibvirtFacts, placement: PlacementClient) -> None:
+    assert facts.own_guests.secure_boot, "these tests need ovmf"
+    asked = {"hw_firmware_type": "uefi", "os_secure_boot": "required"}
+    assert _hosts(spec_of({**asked, "hw_machine_type": "q35"}), placement) == (facts.host,)
+    assert _hosts(spec_of(asked), placement) == ()
 
 
 def test_the_law_holds_on_this_host(facts: LibvirtFacts, record_property: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from nova import exception as nova_exception
@@ -125,6 +126,24 @@ def test_a_configured_default_machine_counts() -> None:
     assert not traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_PC"]
     assert unsupported(spec_of({"hw_disk_bus": "ide"}), on_q35)
     assert not unsupported(spec_of({"hw_viommu_model": "intel"}), on_q35)
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "able"),
+    [
+        ({"amd-sev", "amd-sev-es"}, {}, {"amd-sev", "amd-sev-es"}),
+        ({"amd-sev", "amd-sev-es"}, {"virt_type": "qemu"}, set()),
+        ({"amd-sev", "amd-sev-es", "amd-sev-snp"}, {}, {"amd-sev", "amd-sev-snp"}),
+        ({"amd-sev", "amd-sev-es"}, {"hypervisor_version": (7, 2, 0)}, {"amd-sev"}),
+        ({"intel-tdx"}, {}, set()),
+        ({"intel-tdx"}, {"cpu_mode": "host-model"}, set()),
+        ({"intel-tdx"}, {"cpu_mode": "host-passthrough"}, {"intel-tdx"}),
+    ],
+)
+def test_memory_encryption_as_nova_offers_it(models: set[str], options: dict[str, Any], able: set[str]) -> None:
+    facts = replace(KVM, guests={"x86_64": replace(X86, mem_encryption=frozenset(models))}, **options)
+    values = nova_fields.MemEncryptionModel.ALL
+    assert {model for model in values if not refusal(facts, "mem_encryption_model", model, "")} == able
 
 
 # -- against Nova ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from os_prefilter.errors import ConfigurationError, PlacementRefused, shown
+from os_prefilter.errors import ConfigurationError, PlacementRefused
+from os_prefilter.texts import shown
 
 try:
     import requests

@@ -5,7 +5,7 @@ entities, and its text is printable.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from types import MappingProxyType
@@ -14,9 +14,10 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from os_prefilter.errors import DocumentError, one_line, shown
+from os_prefilter.errors import DocumentError
 from os_prefilter.platforms import ARCHITECTURES
 from os_prefilter.reporters.libvirt_facts import GuestFacts
+from os_prefilter.texts import one_line, shown
 
 MAX_BYTES = 8 * 1024 * 1024
 """The most that is read of one document; libvirt's largest are below 1 MiB."""
@@ -132,7 +133,6 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 def _guest(where: str, root: Element, machine: str) -> GuestFacts:
     """Return what one document says; an element that is not ``supported='yes'`` has nothing."""
     tpm = _supported(root, "devices/tpm")
-    sev = _supported(root, "features/sev")
     # Nova's is swtpm; without it libvirt still lists the models, for a TPM of the host that one guest may get.
     emulated = "emulator" in _enum(where, tpm, "backendModel")
     says_versions = tpm is not None and tpm.find("enum[@name='backendVersion']") is not None
@@ -144,9 +144,21 @@ def _guest(where: str, root: Element, machine: str) -> GuestFacts:
         tpm_versions=_enum(where, tpm, "backendVersion") if says_versions or not emulated else None,
         uefi="efi" in _enum(where, _supported(root, "os"), "firmware"),
         secure_boot="yes" in _enum(where, _supported(root, "os/loader"), "secure"),
-        sev=sev is not None,
-        sev_es=sev is not None and _number(where, sev, "maxESGuests") > 0,
+        mem_encryption=frozenset(_mem_encryption(where, root)),
     )
+
+
+def _mem_encryption(where: str, root: Element) -> Iterator[str]:
+    """Yield Nova's names of the models that libvirt offers."""
+    sev = _supported(root, "features/sev")
+    if sev is not None:
+        yield "amd-sev"
+        if _number(where, sev, "maxESGuests") > 0:
+            yield "amd-sev-es"
+        if "sev-snp" in _enum(where, _supported(root, "features/launchSecurity"), "sectype"):
+            yield "amd-sev-snp"
+    if _supported(root, "features/tdx") is not None:
+        yield "intel-tdx"
 
 
 def _root(where: str, data: bytes, expected: str) -> Element:

@@ -16,9 +16,10 @@ from os_prefilter.adapters.libvirt_documents import (
     nova_architecture,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import DocumentError, listed, shown
+from os_prefilter.errors import DocumentError
 from os_prefilter.platforms import MACHINE_PREFIXES
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.texts import listed, shown
 
 # Nova's, for guests that ask for none (nova/virt/libvirt/utils.py); ppc64 is libvirt's.
 _DEFAULT_MACHINES = {
@@ -93,6 +94,7 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
         tpm_secret_security=settings.tpm_secret_security,
         images_type=settings.images_type,
         force_raw_images=settings.force_raw_images,
+        cpu_mode=settings.cpu_mode,
     )
 
 
@@ -186,8 +188,7 @@ def _merged(guests: Sequence[GuestFacts]) -> GuestFacts:
         tpm_versions=None if None in versions else _union(each or frozenset() for each in versions),
         uefi=any(each.uefi for each in guests),
         secure_boot=any(each.secure_boot for each in guests),
-        sev=any(each.sev for each in guests),
-        sev_es=any(each.sev_es for each in guests),
+        mem_encryption=_union(each.mem_encryption for each in guests),
     )
 
 

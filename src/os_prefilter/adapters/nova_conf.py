@@ -11,11 +11,13 @@ from typing import Any
 
 from oslo_config import cfg
 
-from os_prefilter.errors import ConfigurationError, listed, one_line, shown
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.texts import listed, one_line, shown
 
 VIRT_TYPES = ("kvm", "lxc", "parallels", "qemu")
 """The values of [libvirt] virt_type that Nova 34 has."""
 
+_CPU_MODES = ("host-model", "host-passthrough", "custom", "none")
 _IMAGES_TYPES = ("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default")
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 
@@ -27,6 +29,7 @@ _LIBVIRT = [
     cfg.BoolOpt("swtpm_enabled", default=False),
     cfg.ListOpt("supported_tpm_secret_security", default=list(_TPM_SECRET_SECURITY)),
     cfg.StrOpt("images_type", default="default"),
+    cfg.StrOpt("cpu_mode"),
 ]
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 
@@ -45,6 +48,8 @@ class LibvirtSettings:
     tpm_secret_security: frozenset[str] = frozenset(_TPM_SECRET_SECURITY)
     images_type: str = "default"
     force_raw_images: bool = True
+    cpu_mode: str = ""
+    """Empty: it does not say."""
 
 
 def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
@@ -89,6 +94,7 @@ class _Options:
             tpm_secret_security=frozenset(security),
             images_type=images_type,
             force_raw_images=self._value("force_raw_images", "DEFAULT"),
+            cpu_mode=self._one("cpu_mode", _CPU_MODES) or "",
         )
 
     def _machine_types(self) -> Mapping[str, str]:

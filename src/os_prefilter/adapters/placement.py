@@ -13,7 +13,8 @@ from typing import Any
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits, one_line, shown
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.texts import one_line, shown
 
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"

@@ -15,8 +15,9 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.conf import options_from, refused, register_opts
-from os_prefilter.errors import ConfigurationError, one_line, shown
+from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
+from os_prefilter.texts import one_line, shown
 
 SECTION = "placement"
 
@@ -29,7 +30,8 @@ _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "none": (("endpoint", "endpoint_override"),),
 }
 _URLS = ("auth_url", "endpoint", "endpoint_override")
-_VERSIONS = ("version", "min_version", "max_version")
+# Nova ignores them in nova.conf.
+_NO_VERSIONS = {"version": None, "min_version": None, "max_version": None}
 _FILES = ("cafile", "certfile", "keyfile")
 
 
@@ -91,7 +93,9 @@ class _Section:
         try:
             auth = loading.load_auth_from_conf_options(self._conf, SECTION)
             session = loading.load_session_from_conf_options(self._conf, SECTION, auth=auth)
-            adapter = loading.load_adapter_from_conf_options(self._conf, SECTION, session=session, auth=auth)
+            adapter = loading.load_adapter_from_conf_options(
+                self._conf, SECTION, session=session, auth=auth, **_NO_VERSIONS
+            )
         except (ClientException, cfg.Error, TypeError, ValueError) as error:
             raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {_reason(error)}") from error
         # It holds for Keystone's answers too, which a service must not wait for without end.
@@ -158,10 +162,10 @@ class _Section:
 
 
 def _adapter_options() -> list[cfg.Opt]:
-    """Return keystoneauth1's options of an adapter as Nova has them (``nova/conf/utils.py``): no version, own defaults."""
+    """Return keystoneauth1's options of an adapter with Nova's defaults (``nova/conf/utils.py``)."""
     options = loading.get_adapter_conf_options(include_deprecated=False)
     cfg.set_defaults(options, valid_interfaces=["internal", "public"], service_type="placement")
-    return [cfg.Opt(each.dest, type=lambda _: None) if each.dest in _VERSIONS else each for each in options]
+    return options
 
 
 def _reason(error: Exception) -> str:

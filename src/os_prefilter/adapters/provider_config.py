@@ -4,7 +4,6 @@ The format is version 1.0 of ``nova/compute/provider_config.py``, which takes ``
 reads the files ``*.yaml`` of ``[compute] provider_config_location`` when it starts.
 """
 
-import json
 import os
 import re
 import stat
@@ -40,11 +39,17 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
 
 def _head(provider: str) -> str:
     kind = "uuid" if provider == COMPUTE_NODE or is_uuid(provider) else "name"
-    # A string of JSON is one of YAML.
     return (
         f"{_MARK}meta:\n  schema_version: '1.0'\n"
-        f"providers:\n  - identification:\n      {kind}: {json.dumps(provider)}\n    traits:\n      additional:"
+        f"providers:\n  - identification:\n      {kind}: {_quoted(provider)}\n    traits:\n      additional:"
     )
+
+
+def _quoted(text: str) -> str:
+    plain = (
+        char if char.isascii() and char.isprintable() and char not in '"\\' else f"\\U{ord(char):08x}" for char in text
+    )
+    return f'"{"".join(plain)}"'
 
 
 def write_document(

@@ -12,14 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
-from os_prefilter.errors import (
-    ConfigurationError,
-    GenerationConflict,
-    PlacementError,
-    UnknownProvider,
-    UnknownTraits,
-    shown,
-)
+from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
 from os_prefilter.operators.provider_plan import (
     Change,
     Goal,
@@ -31,6 +24,7 @@ from os_prefilter.operators.provider_plan import (
 )
 from os_prefilter.options import Options
 from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.texts import shown
 
 ATTEMPTS = 10
 """How often it is tried when others write at the same time."""

@@ -9,12 +9,13 @@ from oslo_config import cfg
 
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
-from os_prefilter.errors import ConfigurationError, DocumentError, listed
+from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.plugins import installed_filters
 from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.texts import listed
 from os_prefilter.vocabulary import opt_in_traits
 
 if TYPE_CHECKING:

@@ -5,10 +5,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.documents import read_json
-from os_prefilter.errors import ConfigurationError, DocumentError, shown
+from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.texts import shown
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings

@@ -5,8 +5,9 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from os_prefilter import agent
 from os_prefilter.capabilities import capability_traits
@@ -15,9 +16,6 @@ from os_prefilter.cli.listing import Listing
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed, traits_to_know
 from os_prefilter.reporters import HostFacts
-
-if TYPE_CHECKING:
-    from os_prefilter.adapters.provider_traits import HostTraits
 
 COLUMNS = ("Provider", "Trait", "Change")
 
@@ -61,17 +59,17 @@ class CapabilitiesReport(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        facts = _facts(parsed_args)
-        if parsed_args.provider_config:
-            changes = _write_provider_config(parsed_args, facts)
-        else:
-            changes = _Placement(parsed_args).report(facts)
+        _check_provider(parsed_args)
+        # What is configured wrongly is said before a probe that takes a minute.
+        write = _provider_config(parsed_args) if parsed_args.provider_config else _Placement(parsed_args).report
+        changes = write(_facts(parsed_args))
         told = "to make" if parsed_args.dry_run else "made"
         self.app.stderr.write(f"{len(changes)} change{'s' * (len(changes) != 1)} {told}.\n")
         return COLUMNS, changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:
         host = _host(arguments)
+        _check_provider(arguments)
         placement = _Placement(arguments)
         watch = agent.Watch(host, lambda facts: _told(placement.report(facts)), arguments.watch)
         placement.sleep = watch.wait
@@ -91,20 +89,19 @@ class _Placement:
         self.sleep: Callable[[float], None] = time.sleep
         with _packages():
             from os_prefilter.adapters.placement_conf import client_from, load_conf, prefilter_options  # noqa: PLC0415
+            from os_prefilter.adapters.provider_traits import HostTraits  # noqa: PLC0415
 
             conf = load_conf(arguments.nova_conf)
-            self._client = client_from(conf, arguments.nova_conf)
+            self._traits_of = partial(HostTraits, client_from(conf, arguments.nova_conf))
             self._options = prefilter_options(conf)
         self._name = ""
         self._provider: HostTraits | None = None
 
     def report(self, facts: HostFacts) -> list[Change]:
         """Make Placement say what the facts say; return what was changed, or would be."""
-        from os_prefilter.adapters.provider_traits import HostTraits  # noqa: PLC0415
-
         name = self._arguments.provider or facts.host
         if self._provider is None or name != self._name:
-            self._provider = HostTraits(self._client, name, sleep=self.sleep)
+            self._provider = self._traits_of(name, sleep=self.sleep)
             self._name = name
         return self._provider.sync(self._goal(facts), dry_run=self._arguments.dry_run)
 
@@ -122,26 +119,23 @@ class _Placement:
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:
-    """Return the facts, with a name of the host where they need one."""
-    _check_provider(arguments)
-    named = arguments.driver == "libvirt" and not arguments.capabilities
-    # A file for nova-compute is about all its nodes, and those of Ironic differ.
-    unnamed = arguments.provider_config and arguments.driver != "ironic"
-    if not (named or unnamed or arguments.provider):
-        raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
-    # With other drivers it says where Placement is, and nothing of the host.
+    # With another driver it says where Placement is, and nothing of the host.
     nova_conf = arguments.nova_conf if arguments.driver == "libvirt" else None
     return facts_from(argparse.Namespace(**{**vars(arguments), "nova_conf": nova_conf}), assume=False)
 
 
 def _check_provider(arguments: argparse.Namespace) -> None:
+    named = arguments.driver == "libvirt" and not arguments.capabilities
+    # A file for nova-compute is about all its nodes, and those of Ironic differ.
+    unnamed = arguments.provider_config and arguments.driver != "ironic"
+    if arguments.provider is None and not (named or unnamed):
+        raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
     if arguments.provider is not None and not 0 < len(arguments.provider) <= _LONGEST_NAME:
         raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
 
 
 def _host(arguments: argparse.Namespace) -> agent.Host:
     """Return the libvirt to ask again and again."""
-    _check_provider(arguments)
     for name in _NOT_WATCHED:
         if getattr(arguments, name):
             raise DocumentError("--watch", f"it cannot go with --{name.replace('_', '-')}.")
@@ -154,11 +148,11 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
         return LibvirtHost(arguments.connect or "", libvirt_settings(arguments.nova_conf))
 
 
-def _write_provider_config(arguments: argparse.Namespace, facts: HostFacts) -> list[Change]:
+def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
     from os_prefilter.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
-    provider = arguments.provider or COMPUTE_NODE
-    return write_document(arguments.provider_config, capability_traits(facts), provider, dry_run=arguments.dry_run)
+    path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
+    return lambda facts: write_document(path, capability_traits(facts), provider, dry_run=arguments.dry_run)
 
 
 @contextmanager

@@ -5,10 +5,11 @@ on; it says nothing about whether it is on now.
 """
 
 from os_prefilter.asking import ask
-from os_prefilter.errors import UnknownValue, shown
+from os_prefilter.errors import UnknownValue
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirements
+from os_prefilter.texts import shown
 from os_prefilter.vocabulary import rows_asked_by
 
 _PREFIX = "deploy-config:"

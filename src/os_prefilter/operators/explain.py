@@ -2,11 +2,11 @@
 
 from typing import Any, NamedTuple
 
-from os_prefilter.errors import one_line
 from os_prefilter.pipeline import Decision, Pipeline
 from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirement
 from os_prefilter.stated import stated_requirements
+from os_prefilter.texts import one_line
 
 
 class Line(NamedTuple):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
 from os_prefilter.terms import CUSTOM_PREFIX, trait_named
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
@@ -91,15 +91,8 @@ def managed(traits: Mapping[str, bool], mode: Mode, driver: str) -> dict[str, bo
 
 
 def traits_to_know() -> frozenset[str]:
-    """Return the ``CUSTOM_`` traits that requests may name although no host has them.
-
-    All of the vocabulary, but of those for guests of one architecture only the default machine types: a request forbids
-    those, and requires the others only where a host is expected to have them.
-    """
-    defaults = BY_NAME["default_machine"].traits
-    qualified = (name for (trait, _), name in QUALIFIED.items() if trait in defaults)
-    plain = (trait for row in ROWS for trait in row.traits if trait.startswith(CUSTOM_PREFIX))
-    return frozenset((*plain, *qualified))
+    """Return the ``CUSTOM_`` traits of the vocabulary: requests may name each, also where no host has it."""
+    return frozenset(trait for trait in opt_in_traits() if trait.startswith(CUSTOM_PREFIX))
 
 
 def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:

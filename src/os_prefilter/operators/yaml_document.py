@@ -10,8 +10,9 @@ from typing import Any
 
 import yaml
 
-from os_prefilter.errors import DocumentError, shown
+from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
+from os_prefilter.texts import shown
 
 MAX_DEPTH = 40
 MAX_MERGED_KEYS = 200

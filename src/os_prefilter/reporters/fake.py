@@ -12,9 +12,9 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
-from os_prefilter.errors import listed, shown
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.terms import Trait
+from os_prefilter.texts import listed, shown
 from os_prefilter.vocabulary import BY_NAME
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(

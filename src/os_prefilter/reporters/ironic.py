@@ -9,11 +9,11 @@ Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 import re
 from collections.abc import Callable, Mapping
 
-from os_prefilter.errors import shown
 from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import Reporter
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.terms import Trait
+from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
 
 __all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node", "hyperthreading_setting"]

@@ -177,15 +177,13 @@ def _tpm(facts: LibvirtFacts) -> str:
 def _tpm_version(facts: LibvirtFacts, value: str, _architecture: str) -> str:
     if reason := _tpm(facts):
         return reason
-    of_models = [guests for guests in facts.guests.values() if guests.tpm_models]
-    if any(guests.tpm_versions is None or value in guests.tpm_versions for guests in of_models):
-        return ""
-    return f"libvirt offers no emulated TPM of version {value}"
+    guests = facts.own_guests
+    has = guests.tpm_models and (guests.tpm_versions is None or value in guests.tpm_versions)
+    return "" if has else f"libvirt offers no emulated TPM of version {value}"
 
 
 def _tpm_model(facts: LibvirtFacts, value: str, _architecture: str) -> str:
-    models = frozenset(model for guests in facts.guests.values() for model in guests.tpm_models)
-    return _tpm(facts) or _one_of(models, value, "libvirt's TPM models")
+    return _tpm(facts) or _one_of(facts.own_guests.tpm_models, value, "libvirt's TPM models")
 
 
 def _tpm_secret_security(facts: LibvirtFacts, value: str, _architecture: str) -> str:
@@ -197,13 +195,16 @@ def _secure_boot(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
 
 
 def _mem_encryption_model(facts: LibvirtFacts, value: str, _architecture: str) -> str:
-    guests = facts.own_guests
-    found = {"amd-sev": guests.sev, "amd-sev-es": guests.sev and guests.sev_es}
+    found = facts.own_guests.mem_encryption
     if facts.virt_type != "kvm":
         return "it needs virt_type kvm"
     if value not in found:
-        return f"Nova 34 runs no {value} guests"
-    return "" if found[value] else f"libvirt says that the host has no {value.upper()}"
+        return f"libvirt's models of memory encryption: {', '.join(sorted(found)) or 'none'}"
+    if value == "amd-sev-es" and "amd-sev-snp" in found:
+        return "the host has SEV-SNP, beside which Nova offers no SEV-ES"
+    if value == "intel-tdx" and facts.cpu_mode != "host-passthrough":
+        return "it needs [libvirt] cpu_mode host-passthrough"
+    return ""
 
 
 def _can(_facts: LibvirtFacts, _value: str, _architecture: str) -> str:

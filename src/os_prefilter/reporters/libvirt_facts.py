@@ -36,9 +36,8 @@ class GuestFacts:
     """Whether libvirt found UEFI firmware."""
     secure_boot: bool = False
     """Whether that firmware can enforce signatures (``<loader>``: secure)."""
-    sev: bool = False
-    """AMD SEV (``<sev supported='yes'>``)."""
-    sev_es: bool = False
+    mem_encryption: frozenset[str] = frozenset()
+    """The models of memory encryption, as Nova spells them (``<sev>``, ``<launchSecurity>``, ``<tdx>``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +63,8 @@ class LibvirtFacts(HostFacts):
     """[libvirt] images_type: the image backend."""
     force_raw_images: bool = True
     """[DEFAULT] force_raw_images."""
+    cpu_mode: str = ""
+    """[libvirt] cpu_mode; empty leaves it to Nova."""
 
     @property
     def own_guests(self) -> GuestFacts:

@@ -1,0 +1,170 @@
+"""The provider configuration file: Nova's own loader takes it, and nothing is lost or left behind."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nova.compute import provider_config as nova_provider_config
+
+from os_prefilter.adapters.provider_config import COMPUTE_NODE, document, write_document
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.operators.fleet import provider_uuid
+from os_prefilter.operators.provider_plan import Change
+from tests.hosts import few_libvirt_hosts
+
+HPET, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_XEN"
+TRAITS = {HPET: True, XEN: False, "COMPUTE_FIRMWARE_BIOS": True}
+
+
+def read_by_nova(directory: Path) -> dict[str, object]:
+    """Return what nova-compute reads there when it starts."""
+    found = nova_provider_config.get_provider_configs(str(directory))
+    return {name: each["traits"]["additional"] for name, each in found.items()}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    directory = tmp_path / "provider_config"
+    directory.mkdir()
+    return directory / "os-prefilter.yaml"
+
+
+def test_nova_reads_the_custom_traits_that_the_host_has(path: Path) -> None:
+    """Standard traits are not in it: Nova would refuse to start."""
+    assert write_document(path, TRAITS) == [Change(COMPUTE_NODE, HPET, "add")]
+    assert read_by_nova(path.parent) == {"$COMPUTE_NODE": [HPET]}
+
+
+def test_nova_reads_what_every_kind_of_host_gets(path: Path) -> None:
+    for facts in few_libvirt_hosts():
+        traits = capability_traits(facts)
+        write_document(path, traits)
+        expected = sorted(trait for trait, has in traits.items() if has and trait.startswith("CUSTOM_"))
+        assert expected
+        assert read_by_nova(path.parent) == {"$COMPUTE_NODE": expected}
+
+
+def test_a_host_without_custom_traits_leaves_nova_nothing_to_do(path: Path) -> None:
+    write_document(path, {HPET: False})
+    assert read_by_nova(path.parent) == {}
+
+
+@settings(max_examples=50)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
+def test_any_name_of_a_provider_is_the_same_for_nova(name: str) -> None:
+    (provider,) = yaml.safe_load(document(TRAITS, name))["providers"]
+    kind = "uuid" if name == COMPUTE_NODE else "name"
+    assert provider["identification"] == {kind: name}
+
+
+def test_a_provider_may_be_named_by_its_uuid(path: Path) -> None:
+    uuid = provider_uuid("kvm-1")
+    write_document(path, TRAITS, uuid)
+    assert read_by_nova(path.parent) == {uuid: [HPET]}
+
+
+def test_the_same_content_is_not_written_again(path: Path) -> None:
+    write_document(path, TRAITS)
+    before = path.stat()
+    assert write_document(path, TRAITS) == []
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_what_changed_is_told(path: Path) -> None:
+    write_document(path, TRAITS)
+    assert write_document(path, {HPET: False, XEN: True}) == [
+        Change(COMPUTE_NODE, XEN, "add"),
+        Change(COMPUTE_NODE, HPET, "remove"),
+    ]
+    assert write_document(path, {XEN: True}, "kvm-1") == [Change("kvm-1", XEN, "add")]
+
+
+def test_a_dry_run_tells_the_same_and_writes_nothing(path: Path) -> None:
+    assert write_document(path, TRAITS, dry_run=True) == [Change(COMPUTE_NODE, HPET, "add")]
+    assert list(path.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_everybody_may_read_it_and_only_the_owner_write(path: Path, umask: int) -> None:
+    """nova-compute runs as another user than who writes it."""
+    before = os.umask(umask)
+    try:
+        write_document(path, TRAITS)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_link_stays_one(path: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere.yaml"
+    path.symlink_to(target)
+    write_document(path, TRAITS)
+    assert path.is_symlink()
+    assert target.read_text() == document(TRAITS)
+
+
+@pytest.mark.parametrize("text", ["meta: {schema_version: '1.0'}\n", "\n", "\xff"])
+def test_a_file_of_somebody_elses_is_not_replaced(path: Path, text: str) -> None:
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(DocumentError, match="was not written by os-prefilter"):
+        write_document(path, TRAITS)
+    assert path.read_text(encoding="latin-1") == text
+
+
+def test_an_empty_file_is_filled(path: Path) -> None:
+    path.touch()
+    write_document(path, TRAITS)
+    assert path.read_text() == document(TRAITS)
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full, at each step of the write."""
+    write_document(path, TRAITS)
+    old = path.read_text()
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for target, name in ((os, "fsync"), (os, "fchmod"), (Path, "replace")):
+        with monkeypatch.context() as patch, pytest.raises(DocumentError, match="No space left on device"):
+            patch.setattr(target, name, full)
+            write_document(path, {XEN: True})
+        assert path.read_text() == old
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("none/x.yaml", "cannot be written: No such file or directory"),
+        ("file/x.yaml", "Not a directory"),
+        (".", "this is not a file"),
+        ("pipe", "this is not a file"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_said(tmp_path: Path, name: str, says: str) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(DocumentError, match=says):
+        write_document(tmp_path / name, TRAITS)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_device_is_not_replaced() -> None:
+    """As root, it could be."""
+    with pytest.raises(DocumentError, match="this is not a file"):
+        write_document("/dev/null", TRAITS)
+
+
+def test_what_is_no_trait_is_not_written(path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+        write_document(path, {"CUSTOM_A\nB": True})
+    assert not path.exists()

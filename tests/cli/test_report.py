@@ -1,0 +1,328 @@
+"""``capabilities report``: a real Placement behind a real port, or a file, and as a service with real signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.cli.main import main
+from os_prefilter.operators.provider_plan import traits_to_know
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.vocabulary import opt_in_traits
+from tests.placements import HOST, UUID, Served, everything, lone_host, nova_conf, served, traits_of
+
+Capture = pytest.CaptureFixture[str]
+FAKE = ("capabilities", "report", "--driver", "fake")
+# What Nova's fake driver does not report by itself.
+BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM"}
+OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with EmbeddedPlacement(lone_host(" ".join(OLD))) as placement, served(placement) as state:
+        yield state
+
+
+@pytest.fixture
+def aware(server: Served) -> Served:
+    """Return the server after it was told of every trait that it should know."""
+    server.placement.client.ensure_traits(traits_to_know())
+    return server
+
+
+@pytest.fixture
+def conf(server: Served, tmp_path: Path) -> str:
+    path = tmp_path / "nova.conf"
+    path.write_text(nova_conf(server.url))
+    return str(path)
+
+
+def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
+    assert main([*argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def _rows(*changes: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"Provider": HOST, "Trait": trait, "Change": change} for trait, change in changes]
+
+
+def test_it_prints_what_it_wrote(aware: Served, conf: str, capsys: Capture) -> None:
+    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    expected = _rows(*((trait, "add") for trait in sorted({*BESIDE, "OWNER_NOVA"})))
+    before = everything(aware.placement)
+    assert _json(capsys, *report, "--dry-run") == expected
+    assert everything(aware.placement) == before
+    assert _json(capsys, *report) == expected
+    assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
+    aware.sent.clear()
+    assert _json(capsys, *report) == []
+    assert not [each for each in aware.sent if not each.startswith("GET ")]
+
+
+def test_the_first_report_makes_traits_known(server: Served, conf: str, capsys: Capture) -> None:
+    rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
+    created = {row["Trait"] for row in rows if row["Change"] == "create"}
+    assert created == traits_to_know() - OLD
+    assert {row["Provider"] for row in rows if row["Change"] == "create"} == {""}
+    assert server.placement.client.traits() >= traits_to_know()
+
+
+def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Capture) -> None:
+    """And takes away what the host cannot do."""
+    traits = capability_traits(FakeFacts())
+    can = {trait for trait, has in traits.items() if has}
+    aware.placement.client.ensure_traits(trait for trait in can if trait.startswith("CUSTOM_"))
+    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--alone")
+    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA"}
+    assert not can <= opt_in_traits()
+
+
+def test_remove_undoes_it(aware: Served, conf: str, capsys: Capture) -> None:
+    """But for the owner's trait, without which requests of Nova's would no longer reach the host."""
+    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    _json(capsys, *report)
+    removed = _rows(*((trait, "remove") for trait in sorted(BESIDE)))
+    assert _json(capsys, *report, "--remove", "--dry-run") == removed
+    assert _json(capsys, *report, "--remove") == removed
+    assert traits_of(aware.placement) == {*OLD, "OWNER_NOVA"}
+
+
+def test_the_owner_is_that_of_the_configuration(aware: Served, conf: str, capsys: Capture) -> None:
+    with Path(conf).open("a", encoding="utf-8") as file:
+        file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
+    rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
+    assert {"Provider": HOST, "Trait": "CUSTOM_OWNER_ZUN", "Change": "add"} in rows
+    assert "OWNER_NOVA" not in traits_of(aware.placement)
+
+
+def test_a_vmware_host_gets_its_devices(aware: Served, conf: str, capsys: Capture) -> None:
+    """Which Nova's own driver never reports."""
+    _json(capsys, "capabilities", "report", "--driver", "vmware", "--nova-conf", conf, "--provider", HOST)
+    assert "COMPUTE_NET_VIF_MODEL_VMXNET3" in traits_of(aware.placement)
+
+
+def test_a_provider_config_needs_no_placement(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "os-prefilter.yaml"
+    report = (*FAKE, "--provider-config", str(path))
+    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(BESIDE)]
+    assert _json(capsys, *report, "--dry-run") == expected
+    assert not path.exists()
+    assert _json(capsys, *report) == expected
+    (provider,) = yaml.safe_load(path.read_text())["providers"]
+    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(BESIDE)}}
+    assert _json(capsys, *report) == []
+
+
+def test_the_number_of_changes_is_told(capsys: Capture, tmp_path: Path) -> None:
+    report = (*FAKE, "--provider-config", str(tmp_path / "x.yaml"))
+    for argv, told in ((["--dry-run"], "2 changes to make.\n"), ([], "2 changes made.\n"), ([], "0 changes made.\n")):
+        assert main([*report, *argv]) == 0
+        assert capsys.readouterr().err == told
+
+
+_WRONG = [
+    ("--provider x", "no Placement: give --nova-conf FILE"),
+    ("--nova-conf {conf}", "--provider: give the name or the UUID"),
+    ("--nova-conf {conf} --provider nosuch", "Placement has no resource provider 'nosuch'. nova-compute creates it"),
+    ("--nova-conf {tmp}/none --provider x", "cannot be read as a nova.conf"),
+    ("--nova-conf {tmp}/empty --provider x", "it has no section [placement]"),
+    ("--nova-conf {tmp}/owner --provider x", "[prefilter] owner_trait"),
+    ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
+    ("--nova-conf {conf} --provider=", "names of resource providers have 1 to 200 characters"),
+    ("--provider-config {tmp}/none/x.yaml", "cannot be written: No such file or directory"),
+    ("--provider-config {tmp}/owner", "was not written by os-prefilter"),
+    ("--watch 5", "it asks a libvirt again and again; --driver fake has none"),
+    ("--watch 5 --dry-run", "it cannot go with --dry-run"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), _WRONG)
+def test_wrong_input_is_one_sentence_and_exit_code_1(
+    conf: str, capsys: Capture, tmp_path: Path, argv: str, message: str
+) -> None:
+    (tmp_path / "empty").touch()
+    static = "[placement]\nauth_type = admin_token\nendpoint = http://127.0.0.1:1\ntoken = t\n"
+    (tmp_path / "down").write_text(static)
+    (tmp_path / "owner").write_text(f"{static}[prefilter]\nowner_trait = a b\n")
+    assert main([*FAKE, *argv.format(conf=conf, tmp=tmp_path).split()]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("seconds", ["0", "0.99", "-5", "nan", "inf", "1e999", "soon", ""])
+def test_the_seconds_are_a_number_of_at_least_1(seconds: str, capsys: Capture) -> None:
+    assert main(["capabilities", "report", f"--watch={seconds}"]) == 1
+    assert "is not a number of seconds of at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "others", ["--watch 5 --remove", "--remove --provider-config x", "--provider-config x --watch 5"]
+)
+def test_what_excludes_each_other_is_refused(others: str, capsys: Capture) -> None:
+    assert main(["capabilities", "report", *others.split()]) == 1
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--capabilities", "--domain-capabilities", "--libvirt-version", "--node"])
+def test_a_watch_reads_no_files(option: str, capsys: Capture) -> None:
+    assert main(["capabilities", "report", "--watch", "5", option, "x"]) == 1
+    assert f"--watch: it cannot go with {option}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["keystoneauth1", "tenacity"])
+def test_a_missing_package_is_named(module: str, tmp_path: Path) -> None:
+    (tmp_path / "nova.conf").write_text(nova_conf("http://127.0.0.1:1"))
+    argv = [*FAKE, "--nova-conf", str(tmp_path / "nova.conf"), "--provider", HOST]
+    script = (
+        f"import sys; sys.modules[{module!r}] = None\nfrom os_prefilter.cli.main import main\nsys.exit(main({argv}))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert f"needs {module}, which is not installed: pip install 'os-prefilter[agent,libvirt]'" in run.stderr
+
+
+# The command as it is, but for libvirt: its version is what a file says, and it is down while there is none.
+SERVICE = """
+import sys
+from pathlib import Path
+from os_prefilter.adapters import libvirt
+from os_prefilter.cli.main import main
+from os_prefilter.errors import ProbeFailed
+from os_prefilter.reporters.fake import FakeFacts
+class Host:
+    def __init__(self, uri, settings):
+        pass
+    def identity(self):
+        try:
+            return Path(sys.argv[1]).read_text()
+        except OSError as error:
+            raise ProbeFailed("open('qemu:///system')", str(error), "Check that libvirt runs.") from error
+    def facts(self):
+        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
+        return FakeFacts(host="kvm-1", can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
+libvirt.LibvirtHost = Host
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+class Service:
+    """``capabilities report --watch 1`` in a process of its own."""
+
+    def __init__(self, conf: str, directory: Path) -> None:
+        self.libvirt = directory / "libvirt"
+        self.libvirt.write_text("old")
+        argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf]
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", SERVICE, str(self.libvirt), *argv],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "no_proxy": "127.0.0.1"},
+        )
+
+    def line(self) -> str:
+        """Return the next line that it logs."""
+        assert self.process.stderr
+        return self.process.stderr.readline().rstrip("\n")
+
+    def end(self, number: signal.Signals) -> tuple[str, str, int]:
+        """End it; return what it said after the lines that were read, and its exit code."""
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=60)
+        return out, err, self.process.returncode
+
+
+@pytest.fixture
+def service(aware: Served, conf: str, tmp_path: Path) -> Iterator[Service]:
+    started = Service(conf, tmp_path)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.communicate()
+
+
+def until(server: Served, requests: int) -> None:
+    """Wait until so many requests more have come."""
+    server.wait_for(len(server.sent) + requests)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_service_keeps_the_traits_and_ends_cleanly(aware: Served, service: Service, number: signal.Signals) -> None:
+    told = "CUSTOM_HYPERVISOR_TYPE_FAKE, CUSTOM_VM_MODE_HVM, OWNER_NOVA"
+    assert service.line() == f"{HOST}: added {told}"
+    assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
+    until(aware, 2)
+    assert set(aware.sent[-2:]) == {f"GET /resource_providers?in_tree={UUID}"}
+    assert service.end(number) == ("", "", 0)
+
+
+def test_the_service_probes_again_after_an_upgrade(aware: Served, service: Service) -> None:
+    service.line()
+    service.libvirt.write_text("new")
+    assert service.line() == f"{HOST}: added CUSTOM_VM_MODE_XEN"
+    service.libvirt.write_text("old")
+    assert service.line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
+    assert service.end(signal.SIGTERM) == ("", "", 0)
+
+
+def test_the_service_keeps_everything_while_libvirt_is_down(aware: Served, service: Service) -> None:
+    service.line()
+    before = everything(aware.placement)
+    service.libvirt.unlink()
+    assert service.line().startswith("The host cannot be asked what it can do; everything stays as it is")
+    assert everything(aware.placement) == before
+    service.libvirt.write_text("old")
+    assert service.line() == "The host can be asked again."
+    assert service.end(signal.SIGTERM) == ("", "", 0)
+    assert everything(aware.placement) == before
+
+
+def test_the_service_survives_a_placement_that_is_down(aware: Served, service: Service) -> None:
+    """One line when it begins and one when it ends, however many rounds are between."""
+    service.line()
+    aware.answer = lambda _method, _url: (503, b"")
+    assert service.line().startswith("What the host can do cannot be reported; everything stays as it is")
+    until(aware, 2)
+    aware.answer = lambda _method, _url: None
+    assert service.line() == "What the host can do is reported again."
+    until(aware, 1)
+    assert service.end(signal.SIGTERM) == ("", "", 0)
+
+
+def test_the_service_ends_while_placement_hangs(aware: Served, service: Service) -> None:
+    service.line()
+    aware.before = aware.hang
+    until(aware, 1)
+    assert service.end(signal.SIGTERM) == ("", "", 0)
+
+
+def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
+    aware: Served, conf: str, tmp_path: Path
+) -> None:
+    aware.placement.client.request("DELETE", f"/resource_providers/{UUID}")
+    service = Service(conf, tmp_path)
+    try:
+        assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in service.line()
+        aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
+        assert {service.line(), service.line()} == {
+            "What the host can do is reported again.",
+            f"{HOST}: added CUSTOM_HYPERVISOR_TYPE_FAKE, CUSTOM_VM_MODE_HVM, OWNER_NOVA",
+        }
+        assert service.end(signal.SIGTERM) == ("", "", 0)
+    finally:
+        service.process.kill()
+        service.process.communicate()

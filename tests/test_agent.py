@@ -1,0 +1,274 @@
+"""The watch: when it probes, what it says while something is down, and how it ends."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from os_prefilter.agent import PROBE_INTERVAL, Watch, run_until_signal
+from os_prefilter.errors import (
+    ConfigurationError,
+    DocumentError,
+    GenerationConflict,
+    PlacementUnavailable,
+    PrefilterError,
+    ProbeFailed,
+    UnknownProvider,
+)
+from os_prefilter.reporters import HostFacts
+
+DOWN = ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
+NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused")
+
+
+class FakeHost:
+    """A host that was probed so often, and may be down."""
+
+    def __init__(self) -> None:
+        self.version = "libvirt 9"
+        self.asked = 0
+        self.probed: list[str] = []
+        self.down: dict[str, PrefilterError] = {}
+
+    def identity(self) -> object:
+        self.asked += 1
+        if "identity" in self.down:
+            raise self.down["identity"]
+        return self.version
+
+    def facts(self) -> HostFacts:
+        if "facts" in self.down:
+            raise self.down["facts"]
+        self.probed.append(self.version)
+        return HostFacts(host=self.version)
+
+
+class FakeReport:
+    """Remembers what it was told, and may fail."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.error: PrefilterError | None = None
+        self.changed = ""
+
+    def __call__(self, facts: HostFacts) -> str:
+        if self.error:
+            raise self.error
+        self.told.append(facts.host)
+        return self.changed
+
+
+class Story:
+    """A watch whose rounds are played one by one, and its clock."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.host = FakeHost()
+        self.report = FakeReport()
+        self.now = 0.0
+        self.watch = Watch(self.host, self.report, 1.0, clock=lambda: self.now)
+        self._caplog = caplog
+
+    def lines(self, rounds: int = 1) -> list[tuple[str, str]]:
+        """Play rounds; return what was logged meanwhile."""
+        self._caplog.clear()
+        for _ in range(rounds):
+            self.watch.round()
+        return [(record.levelname, record.getMessage()) for record in self._caplog.records]
+
+
+@pytest.fixture
+def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
+    with caplog.at_level(logging.INFO, "os_prefilter.agent"):
+        yield Story(caplog)
+
+
+class TestProbing:
+    def test_each_round_reports_and_the_first_one_probes(self, story: Story) -> None:
+        assert story.lines(5) == []
+        assert story.host.probed == ["libvirt 9"]
+        assert story.report.told == ["libvirt 9"] * 5
+
+    def test_an_upgrade_is_probed_at_once(self, story: Story) -> None:
+        story.lines(2)
+        story.host.version = "libvirt 10"
+        story.lines(2)
+        assert story.host.probed == ["libvirt 9", "libvirt 10"]
+        assert story.report.told == ["libvirt 9"] * 2 + ["libvirt 10"] * 2
+
+    def test_an_hour_later_it_is_probed_again(self, story: Story) -> None:
+        for number in range(6):
+            story.now = number * PROBE_INTERVAL / 2
+            story.lines()
+        assert len(story.host.probed) == 3
+
+    def test_a_probe_that_failed_is_tried_again_in_the_next_round(self, story: Story) -> None:
+        story.lines()
+        story.host.version = "libvirt 10"
+        story.host.down["facts"] = DOWN
+        story.lines(3)
+        assert story.report.told == ["libvirt 9"]
+        story.host.down.clear()
+        story.lines()
+        assert story.host.probed == ["libvirt 9", "libvirt 10"]
+        assert story.report.told == ["libvirt 9", "libvirt 10"]
+
+
+class TestOutages:
+    """One line when it begins, one when it ends, and nothing is changed in between."""
+
+    @pytest.mark.parametrize("call", ["identity", "facts"])
+    @pytest.mark.parametrize(
+        "error", [DOWN, DocumentError("x", "gone"), ConfigurationError("nova.conf is being written")]
+    )
+    def test_of_the_host(self, story: Story, call: str, error: PrefilterError) -> None:
+        story.lines(2)
+        story.now = PROBE_INTERVAL
+        story.host.down[call] = error
+        begin = f"The host cannot be asked what it can do; everything stays as it is until that works. {error}"
+        assert story.lines(5) == [("WARNING", begin)]
+        assert story.report.told == ["libvirt 9"] * 2
+        story.host.down.clear()
+        assert story.lines(5) == [("INFO", "The host can be asked again.")]
+        assert story.report.told == ["libvirt 9"] * 7
+
+    @pytest.mark.parametrize("error", [NO_ANSWER, GenerationConflict("kvm-1", 10), UnknownProvider("kvm-1")])
+    def test_of_placement(self, story: Story, error: PrefilterError) -> None:
+        story.report.error = error
+        begin = f"What the host can do cannot be reported; everything stays as it is until that works. {error}"
+        assert story.lines(5) == [("WARNING", begin)]
+        assert story.host.probed == ["libvirt 9"]
+        story.report.error = None
+        assert story.lines(5) == [("INFO", "What the host can do is reported again.")]
+        assert story.report.told == ["libvirt 9"] * 5
+
+    def test_of_both_each_has_its_lines(self, story: Story) -> None:
+        story.report.error = NO_ANSWER
+        assert [level for level, _ in story.lines(2)] == ["WARNING"]
+        story.host.down["identity"] = DOWN
+        assert [level for level, _ in story.lines(2)] == ["WARNING"]
+        story.host.down.clear()
+        assert story.lines(2) == [("INFO", "The host can be asked again.")]
+        story.report.error = None
+        assert story.lines(2) == [("INFO", "What the host can do is reported again.")]
+
+    def test_a_second_one_is_told_again(self, story: Story) -> None:
+        for _ in range(2):
+            story.report.error = NO_ANSWER
+            assert [level for level, _ in story.lines(3)] == ["WARNING"]
+            story.report.error = None
+            assert [level for level, _ in story.lines(3)] == ["INFO"]
+
+    def test_what_others_say_stays_on_one_line(self, story: Story) -> None:
+        story.report.error = PlacementUnavailable("GET /", "a\nWARNING b\x1b[2J")
+        ((_, message),) = story.lines()
+        assert message.isprintable()
+
+
+def test_what_was_changed_is_told_once(story: Story) -> None:
+    story.report.changed = "kvm-1: added CUSTOM_A\nx"
+    assert story.lines() == [("INFO", r"kvm-1: added CUSTOM_A\nx")]
+    story.report.changed = ""
+    assert story.lines(3) == []
+
+
+@pytest.mark.parametrize("at", ["identity", "facts"])
+def test_what_is_configured_wrongly_ends_it_at_once(story: Story, at: str) -> None:
+    """Else an operator would see a service that runs and does nothing."""
+    story.host.down[at] = ConfigurationError("libvirt-python is not installed")
+    with pytest.raises(ConfigurationError):
+        story.watch.run()
+
+
+def test_a_report_that_cannot_be_made_ends_it(story: Story) -> None:
+    story.report.error = ConfigurationError("no reporter")
+    with pytest.raises(ConfigurationError):
+        story.watch.run()
+
+
+def test_it_ends_while_it_waits() -> None:
+    """However long it would have waited."""
+    reported = threading.Event()
+
+    def report(_facts: HostFacts) -> str:
+        reported.set()
+        return ""
+
+    watch = Watch(FakeHost(), report, 1e300)
+    thread = threading.Thread(target=watch.run, daemon=True)
+    thread.start()
+    assert reported.wait(60)
+    watch.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def test_a_wait_between_two_attempts_ends_too() -> None:
+    watch = Watch(FakeHost(), lambda _facts: "", 1.0)
+    watch.stop()
+    watch.wait(1e6)
+    watch.run()
+
+
+def test_an_error_of_the_watch_reaches_the_caller_and_signals_are_as_before() -> None:
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    def fail(_facts: HostFacts) -> str:
+        raise LookupError("a mistake of ours")
+
+    with pytest.raises(LookupError, match="a mistake of ours"):
+        run_until_signal(Watch(FakeHost(), fail, 1.0))
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_after_a_signal_there_is_no_other_round() -> None:
+    rounds = []
+
+    def report(_facts: HostFacts) -> str:
+        rounds.append(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return ""
+
+    run_until_signal(Watch(FakeHost(), report, 1e6))
+    assert "watch" not in [thread.name for thread in threading.enumerate()]
+    assert rounds == [1]
+
+
+SERVICE = """
+import sys, threading
+from os_prefilter.agent import Watch, run_until_signal
+from os_prefilter.reporters import HostFacts
+class Host:
+    def identity(self):
+        return 1
+    def facts(self):
+        return HostFacts()
+def report(facts):
+    print("round", flush=True)
+    if sys.argv[1] == "hangs":
+        threading.Event().wait()
+    return ""
+run_until_signal(Watch(Host(), report, 1e9))
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("state", ["waits", "hangs"])
+def test_a_signal_ends_the_process_cleanly(number: signal.Signals, state: str) -> None:
+    """While it waits for the next round, and while libvirt or Placement hangs."""
+    command = [sys.executable, "-c", SERVICE, state]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "round\n"
+            process.send_signal(number)
+            process.send_signal(number)
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (out, err, process.returncode) == ("ended\n", "", 0)

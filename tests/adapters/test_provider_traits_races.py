@@ -5,45 +5,50 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from keystoneauth1.adapter import Adapter
+from nova.context import get_admin_context
+from nova.exception import ResourceProviderUpdateConflict
+from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.capabilities import capability_traits
-from os_prefilter.errors import PlacementRefused
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed
 from os_prefilter.terms import CUSTOM_PREFIX
 from tests.hosts import few_libvirt_hosts
-from tests.placements import HOST, UUID, Observed, lone_host, nova_conf, provider, served, traits_of
+from tests.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
 
 ROUNDS = 12
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 
 
-class History(Observed):
-    """A client that notes each write of the provider's traits, in the order in which they happened."""
+class History(Adapter):
+    """A way to Placement that notes each write of the provider's traits, in the order in which they happened."""
 
     order = threading.Lock()
 
     def __init__(self, placement: EmbeddedPlacement, writer: str, written: list[tuple[str, frozenset[str]]]) -> None:
-        super().__init__(placement)
+        super().__init__(placement.client._adapter.session, service_type="placement", raise_exc=False)
         self.writer = writer
         self.written = written
         self.refused = 0
+        self.before_write: Callable[[], None] = lambda: None
 
     def request(self, url: str, method: str, **options: Any) -> requests.Response:
         if (method, url) != ("PUT", f"/resource_providers/{UUID}/traits"):
             return super().request(url, method, **options)
-        self.hook(method, url)
+        self.before_write()
         with self.order:
-            response = self._adapter.request(url, method, **options)
+            response = super().request(url, method, **options)
             if response.status_code == 200:
                 self.written.append((self.writer, frozenset(options["json"]["traits"])))
             self.refused += response.status_code == 409
@@ -51,11 +56,14 @@ class History(Observed):
 
 
 class NovaCompute(threading.Thread):
-    """Writes its own traits all the time, merged by name into what is there, and tries again after a conflict."""
+    """Nova's own report client, with its caches, in a service that updates its traits all the time.
 
-    def __init__(self, client: Any, states: list[dict[str, bool]]) -> None:
+    As the resource tracker does: read the tree, change the own traits in it by name, flush it; again after a conflict.
+    """
+
+    def __init__(self, adapter: Adapter, states: list[dict[str, bool]]) -> None:
         super().__init__(daemon=True)
-        self.client = client
+        self.client = SchedulerReportClient(adapter)
         self.states = states
         self.writes = 0
         self.wrote = threading.Condition()
@@ -70,21 +78,17 @@ class NovaCompute(threading.Thread):
             self.error = error
 
     def update(self, own: dict[str, bool]) -> None:
-        url = f"/resource_providers/{UUID}/traits"
-        while True:
-            body = self.client.request("GET", url)
-            traits = set(body["traits"]) - own.keys() | {trait for trait, has in own.items() if has}
-            body = {"traits": sorted(traits), "resource_provider_generation": body["resource_provider_generation"]}
-            try:
-                self.client.request("PUT", url, body)
-            except PlacementRefused as error:
-                if error.status != 409:
-                    raise
-                continue
-            with self.wrote:
-                self.writes += 1
-                self.wrote.notify_all()
+        context = get_admin_context()
+        tree = self.client.get_provider_subtree_and_ensure_root(context, UUID, name=HOST)
+        tree.remove_traits(HOST, *(trait for trait, has in own.items() if not has))
+        tree.add_traits(HOST, *(trait for trait, has in own.items() if has))
+        try:
+            self.client.update_from_provider_tree(context, tree)
+        except ResourceProviderUpdateConflict:
             return
+        with self.wrote:
+            self.writes += 1
+            self.wrote.notify_all()
 
     def wait_for_a_write(self) -> None:
         with self.wrote:
@@ -101,7 +105,7 @@ class NovaCompute(threading.Thread):
 
 
 def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
-    """Both change their own traits all the time; each of our writes is overtaken at least once."""
+    """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
     ours = [managed(each, Mode.BESIDE, "libvirt") for each in (before, after)]
@@ -112,17 +116,17 @@ def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
     written: list[tuple[str, frozenset[str]]] = []
     with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
         placement.client.ensure_traits(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
-        nova = NovaCompute(History(placement, "nova", written).client, novas)
-        seen = History(placement, "ours", written)
+        nova = NovaCompute(History(placement, "nova", written), novas)
+        ours_to = History(placement, "ours", written)
         overtaken = [False]
 
-        def be_overtaken(method: str, _url: str) -> None:
-            if method == "PUT" and not overtaken[0]:
+        def be_overtaken() -> None:
+            if not overtaken[0]:
                 overtaken[0] = True
                 nova.wait_for_a_write()
 
-        seen.hook = be_overtaken
-        keeper = HostTraits(seen.client, UUID, attempts=10_000, sleep=lambda _seconds: None)
+        ours_to.before_write = be_overtaken
+        keeper = HostTraits(PlacementClient(ours_to), UUID, attempts=10_000, sleep=lambda _seconds: None)
         nova.start()
         try:
             for number in range(ROUNDS):
@@ -131,7 +135,7 @@ def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
         finally:
             nova.finish()
         final = traits_of(placement)
-    assert seen.refused >= ROUNDS
+    assert ours_to.refused >= ROUNDS
     assert sum(writer == "ours" for writer, _ in written) == ROUNDS
     mine = {*ours[0], "OWNER_NOVA"}
     state = frozenset([OPERATORS])

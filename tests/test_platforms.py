@@ -23,7 +23,11 @@ def test_buses_are_those_of_libvirt(answer: DomainCapabilities, bus: str) -> Non
 @pytest.mark.parametrize("answer", _KNOWN, ids=lambda answer: answer.where)
 def test_nothing_that_libvirt_offers_is_denied(answer: DomainCapabilities) -> None:
     """But for floppies outside x86, which it lists for every machine type but pseries, and which never appear there."""
-    for row, values in (("disk_bus", answer.guest.buses - {"fdc"}), ("tpm_model", answer.guest.tpm_models)):
+    for row, values in (
+        ("disk_bus", answer.guest.buses - {"fdc"}),
+        ("tpm_model", answer.guest.tpm_models),
+        ("video_model", answer.guest.video_models),
+    ):
         assert {value for value in values if not _can(answer, row, value)} == set()
     if answer.guest.secure_boot:
         assert _can(answer, "secure_boot", "required")

@@ -1,6 +1,6 @@
 """From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
@@ -14,7 +14,8 @@ from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
-_DEFAULT_MACHINES = {family: str(term.trait) for family, term in BY_NAME["default_machine"].values.items()}
+_LENIENT = Options()
+_DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
 class Chosen(NamedTuple):
@@ -51,7 +52,7 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
         else:
             asked.append(Requirement(trait, row.values[found.value].required, scope, found.source))
         if scope == ROOT:
-            asked += _kept_off(request, row, found, options)
+            asked += _kept_off(request, row, found, options, asked)
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
 
 
@@ -64,7 +65,7 @@ def keep_off(request: Request, rows: Iterable[Row], options: Options) -> Require
     for row in rows:
         found = chosen(request, row, options, [])
         if found:
-            asked += _kept_off(request, row, found, options)
+            asked += _kept_off(request, row, found, options, asked)
     return Requirements(tuple(asked)) if asked else NOTHING
 
 
@@ -83,25 +84,32 @@ def _of_guest(trait: Trait, found: Chosen, guest: Guest, options: Options) -> Tr
     return qualified if options.reports(qualified) else trait
 
 
-def _kept_off(request: Request, row: Row, found: Chosen, options: Options) -> Iterator[Requirement]:
-    """Yield the default machine types that hosts must not have, because those can never have the value.
+def _kept_off(
+    request: Request, row: Row, found: Chosen, options: Options, asked: Iterable[Requirement]
+) -> list[Requirement]:
+    """Return the default machine types that hosts must not have, because those can never have the value.
+
+    One that is among ``asked`` already is not repeated: many devices need a PCI bus.
 
     :raises ImpossibleCombination: if the machine type that the request names is one of those.
     """
     without = families_without(row.name, found.value)
     if not without:
-        return
+        return []
     guest = guest_of(request)
     if guest.family in without:
         raise ImpossibleCombination(found.source, guest.family_source)
     if guest.family:
-        return
-    for family in sorted(without):
-        trait: str | None = _DEFAULT_MACHINES[family]
-        if guest.architecture:
-            trait = QUALIFIED.get((Trait(str(trait)), guest.architecture))
-        if trait and options.reports(trait):
-            yield Requirement(Trait(trait), False, ROOT, found.source)
+        return []
+    known = {item.trait for item in asked}
+    traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
+    if guest.architecture:
+        traits = [QUALIFIED.get((trait, guest.architecture)) for trait in traits if trait]
+    return [
+        Requirement(trait, False, ROOT, found.source)
+        for trait in traits
+        if trait and trait not in known and options.reports(trait)
+    ]
 
 
 def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> Chosen | None:
@@ -109,6 +117,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if they ask for different values, or for and against a device at once.
+    :raises ImpossibleCombination: if it makes no sense beside what is asked of another row.
     """
     in_image = request.image_property(row.image_property) if row.image_property else None
     in_flavor = request.extra_spec(row.extra_spec) if row.extra_spec else None
@@ -135,6 +144,8 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
         if found and found.value != value:
             raise FlavorImageConflict(found.source, f"{place}={value}")
         found = found or Chosen(value, f"{place}={value}")
+    if found and found.value in row.never_with:
+        _check_beside(request, found, *row.never_with[found.value])
     if device:
         return _switched(request, device, found)
     if with_what and row.default and in_image is None and in_flavor is None:
@@ -149,6 +160,12 @@ def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
     if found and row.only_with_values:
         return found if found.value in row.only_with_values else None
     return found if found and gate.values[found.value].trait else None
+
+
+def _check_beside(request: Request, found: Chosen, name: str, value: str) -> None:
+    other = chosen(request, BY_NAME[name], _LENIENT, [])
+    if other and other.value == value:
+        raise ImpossibleCombination(found.source, other.source)
 
 
 def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:

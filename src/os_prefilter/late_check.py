@@ -56,8 +56,9 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
         value = _exact(request, row, choice)
         reason = check.refusal(row, choice.value, value)
         if reason:
-            found.append(Unsupported(choice.source.partition("=")[0], value, reason))
-    return [*found, *_explicit(request, check)]
+            found.append(_unsupported(row, choice, value, reason))
+    told = {(item.property, item.value) for item in found}
+    return [*found, *(item for item in _explicit(request, check) if (item.property, item.value) not in told)]
 
 
 def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
@@ -83,6 +84,12 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
         guest.architecture or host_architecture(facts.architecture),
         str(request.image_property(str(_MACHINE.image_property))) if machine else "",
     )
+
+
+def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupported:
+    place, _, written = choice.source.partition(" and ")[0].partition("=")
+    # A device may be asked for by its trait: "trait1:X=required".
+    return Unsupported(place, written if row.boolean else value, reason)
 
 
 def _choices(request: Request, unknown: list[Unsupported]) -> Iterator[tuple[Row, Chosen]]:

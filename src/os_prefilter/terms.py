@@ -68,6 +68,8 @@ class Row:
     """The values of that row with which it means something; all that ask for a trait if empty."""
     default: str | None = None
     """The value that counts where :attr:`only_with` is asked for and this one is not."""
+    never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Value -> the row and the value beside which it makes no sense."""
     per_architecture: bool = False
     """Whether a host may answer differently for guests of an architecture that it emulates."""
     prefixes: Mapping[str, str] = field(default_factory=dict)

@@ -65,7 +65,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     try:
         conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
     except (cfg.Error, OSError, ValueError) as error:
-        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {_reason(error)}") from error
+        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from error
     return _Options(conf, where).settings()
 
 
@@ -122,15 +122,18 @@ class _Options:
             return self._conf[option] if group == "DEFAULT" else self._conf[group][option]
         except (cfg.NoSuchOptError, cfg.NoSuchGroupError) as error:
             advice = "Write the value out: the option that it refers to is not read here."
-            raise self._wrong(option, f"{_reason(error)} {advice}", group) from error
+            raise self._wrong(option, f"{reason_of(error)} {advice}", group) from error
         except (cfg.Error, ValueError) as error:
-            raise self._wrong(option, f"{_reason(error)} Correct it.", group) from error
+            raise self._wrong(option, f"{reason_of(error)} Correct it.", group) from error
 
     def _wrong(self, option: str, problem: str, group: str = "libvirt") -> ConfigurationError:
         return ConfigurationError(f"{self._where}: [{group}] {option}: {problem}")
 
 
-def _reason(error: Exception) -> str:
-    """Return what oslo.config says, as one sentence and without where it says it from."""
+def reason_of(error: Exception) -> str:
+    """Return what oslo.config or a library that reads by it says: one sentence, and not where it says it from."""
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
+    if isinstance(error, cfg.ConfigFileParseError):
+        # The line itself follows, and may have a password in it.
+        text = text.rpartition(": ")[0]
     return one_line(text).rstrip(".") + "."

@@ -13,6 +13,7 @@ from keystoneauth1 import loading
 from keystoneauth1.exceptions import ClientException
 from oslo_config import cfg
 
+from os_prefilter.adapters.nova_conf import reason_of
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.errors import ConfigurationError
@@ -45,7 +46,7 @@ def load_conf(path: str | Path) -> cfg.ConfigOpts:
         conf([], project="nova", default_config_files=[str(path)], default_config_dirs=[], use_env=False)
     except (cfg.Error, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{one_line(str(path))}: it cannot be read as a nova.conf: {_reason(error)}"
+            f"{one_line(str(path))}: it cannot be read as a nova.conf: {reason_of(error)}"
         ) from error
     return conf
 
@@ -97,7 +98,7 @@ class _Section:
                 self._conf, SECTION, session=session, auth=auth, **_NO_VERSIONS
             )
         except (ClientException, cfg.Error, TypeError, ValueError) as error:
-            raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {_reason(error)}") from error
+            raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {reason_of(error)}") from error
         # It holds for Keystone's answers too, which a service must not wait for without end.
         session.timeout = session.timeout or TIMEOUT
         return PlacementClient(adapter, timeout=session.timeout)
@@ -152,7 +153,7 @@ class _Section:
         try:
             return self._conf[group][option]
         except cfg.ConfigSourceValueError as error:
-            raise self._wrong(option, _reason(error), group) from error
+            raise self._wrong(option, reason_of(error), group) from error
         except cfg.Error as error:
             problem = "a $ in its value refers to nothing. Write $$ where a $ is meant."
             raise self._wrong(option, problem, group) from error
@@ -166,12 +167,3 @@ def _adapter_options() -> list[cfg.Opt]:
     options = loading.get_adapter_conf_options(include_deprecated=False)
     cfg.set_defaults(options, valid_interfaces=["internal", "public"], service_type="placement")
     return options
-
-
-def _reason(error: Exception) -> str:
-    """Return what a library says, as one sentence and without where it says it from."""
-    text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
-    if isinstance(error, cfg.ConfigFileParseError):
-        # The line itself follows, and may have a password in it.
-        text = text.rpartition(": ")[0]
-    return one_line(text).rstrip(".") + "."

@@ -25,6 +25,9 @@ _DEVICES = (
     "emulation_architecture tpm_version tpm_model tpm_secret_security mem_encryption_model"
 )
 _SAYS_NO_DEVICES = frozenset(("fake", "vmware"))
+# Of these Nova's libvirt driver adds some, and takes none back. On a KVM host it asks libvirt for KVM guests of other
+# architectures, and so misses all: those are added, and none is taken back here either.
+_ONLY_ADDED = frozenset(BY_NAME["emulation_architecture"].traits)
 
 
 class Mode(Enum):
@@ -87,6 +90,8 @@ def managed(traits: Mapping[str, bool], mode: Mode, driver: str) -> dict[str, bo
     ours: set[str] = set(opt_in_traits())
     if driver in _SAYS_NO_DEVICES:
         ours.update(trait for row in _DEVICES.split() for trait in BY_NAME[row].traits)
+    if driver == "libvirt":
+        ours.update(trait for trait in _ONLY_ADDED if traits.get(trait))
     return {trait: has for trait, has in traits.items() if trait in ours}
 
 

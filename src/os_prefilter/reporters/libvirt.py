@@ -49,6 +49,8 @@ def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str
     """Return why the host cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
     if row in _ON_QEMU_ALONE and not _is_qemu(facts):
         return f"a {facts.virt_type} guest has no such thing"
+    if architecture and not _is_qemu(facts) and guest_architecture(architecture) != facts.architecture:
+        return f"{facts.virt_type} guests have the architecture of the host, {facts.architecture}"
     reason = _ROWS[row](facts, value, guest_architecture(architecture) or facts.architecture)
     return reason or _too_old(facts, row, value)
 

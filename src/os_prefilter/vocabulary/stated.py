@@ -18,6 +18,7 @@ STATED: tuple[Row, ...] = (
         extra_spec="hw:tpm_model",
         only_with="tpm_version",
         default="tpm-tis",
+        never_with={"tpm-crb": ("tpm_version", "1.2")},
         asked_by=("query",),
     ),
     Row(
@@ -29,6 +30,8 @@ STATED: tuple[Row, ...] = (
         },
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
+        # Nova leaves it out in silence.
+        never_with={"required": ("firmware_type", "bios")},
         asked_by=("query",),
     ),
     Row(

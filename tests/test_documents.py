@@ -13,7 +13,7 @@ from nova import objects
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.errors import DocumentError
-from tests.conftest import asked_by, pipeline_of
+from tests.conftest import device_asked_by, pipeline_of
 from tests.nova_objects import nova_spec
 
 # What openstackclient 8 prints, shortened.
@@ -51,7 +51,7 @@ _FLAVOR: dict[str, Any] = {
 
 def test_what_the_openstack_client_prints() -> None:
     spec = RequestSpec(flavor_from(_FLAVOR, "f"), image_from(_IMAGE, "i"))
-    assert asked_by("image_metadata", spec) == [
+    assert device_asked_by("image_metadata", spec) == [
         ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root"),
         ("COMPUTE_SOUND_MODEL_AC97", True, "root"),
     ]

@@ -6,12 +6,18 @@ import pytest
 
 import os_prefilter
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec
-from os_prefilter.errors import FlavorImageConflict, PrefilterError, UnsupportedByHost, UnusableReporter
+from os_prefilter.errors import (
+    FlavorImageConflict,
+    ImpossibleCombination,
+    PrefilterError,
+    UnsupportedByHost,
+    UnusableReporter,
+)
 from os_prefilter.late_check import Unsupported, guest_settings, unsupported
 from os_prefilter.reporters import HostFacts, Setting
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import HPET, ROWS
-from tests.conftest import spec_of
+from tests.conftest import pipeline_of, spec_of
 from tests.reporters.test_libvirt import KVM, LXC
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
@@ -131,6 +137,40 @@ def test_traits_that_a_request_names_are_checked_where_they_say_what_a_host_can(
         ("flavor extra spec trait2:HW_ARCH_X86_64", "forbidden"),
         ("request group port", "HW_ARCH_AARCH64"),
     ]
+
+
+def test_a_device_that_is_asked_for_by_its_trait_is_refused_once() -> None:
+    spec = spec_of({"hw_time_hpet": "true"}, {f"trait1:{HPET}": "required", "resources1:VCPU": "1"})
+    assert [(item.property, item.value) for item in unsupported(spec, _NO_HPET)] == [
+        (f"flavor extra spec trait1:{HPET}", "required")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "sources"),
+    [
+        (
+            {"hw_tpm_version": "1.2", "hw_tpm_model": "tpm-crb"},
+            ("image property hw_tpm_model=tpm-crb", "image property hw_tpm_version=1.2"),
+        ),
+        (
+            {"os_secure_boot": "required", "hw_firmware_type": "bios"},
+            ("image property os_secure_boot=required", "image property hw_firmware_type=bios"),
+        ),
+    ],
+)
+def test_values_that_make_no_sense_together_are_refused_everywhere(
+    properties: dict[str, object], sources: tuple[str, str]
+) -> None:
+    for refuse in (
+        lambda spec: unsupported(spec, KVM),
+        lambda spec: guest_settings(spec, KVM),
+        os_prefilter.allocation_candidates_query,
+        pipeline_of("image_metadata").apply,
+    ):
+        with pytest.raises(ImpossibleCombination) as error:
+            refuse(spec_of(properties))
+        assert error.value.sources == sources
 
 
 def test_facts_of_an_unknown_driver_are_an_error() -> None:

@@ -62,7 +62,7 @@ def test_same_candidates(client: PlacementClient, extra_specs: dict[str, str], i
 
     def found(scope: str, *names: str) -> Candidates:
         spec: RequestSpec = spec_of({"hw_vif_model": "e1000e"}, extra_specs, is_bfv=is_bfv)
-        pipeline_of(*names, trait_scope=scope).apply(spec)
+        pipeline_of(*names, trait_scope=scope, reported_traits=[]).apply(spec)
         return client.allocation_candidates(allocation_candidates_query(spec))
 
     on_root = found("root", "image_metadata", "compute_status")

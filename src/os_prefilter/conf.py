@@ -63,7 +63,8 @@ faster in a Placement whose hosts have no nested providers. Forbidden traits sta
         default=[],
         help="""
 Traits that hosts report although no virt driver of Nova does so by itself: the CUSTOM_ traits of the vocabulary, and
-those standard ones that ``os-prefilter vocabulary list`` marks "if reported". By name or with ``*``
+those standard ones that ``os-prefilter vocabulary list`` marks "if reported"; among them those of machine types
+(``CUSTOM_COMPUTE_*MACHINE_*``) and of guests of one architecture (``CUSTOM_AARCH64_*``). By name or with ``*``
 (``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for all). Only these are asked for, because a trait that no host reports excludes
 every host. A pattern that matches none of them stops the service. The filter ``hpet`` needs no entry: enabling it is
 the statement. Since 0.1.0.

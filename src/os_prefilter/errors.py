@@ -14,7 +14,7 @@
     |-- RequestRejected                 this request cannot be scheduled as it was asked
     |   |-- UnknownValue                a property's value is not in the vocabulary
     |   |-- FlavorImageConflict         flavor and image ask for different things
-    |   |-- ImpossibleCombination       a device that the machine type asked for never has
+    |   |-- ImpossibleCombination       two values that no host has together
     |   |-- UnsupportedByHost           this one host cannot do what it asks for
     |   |-- ContradictingRequirements   one trait both required and forbidden
     |   |-- RejectedByFilter            a Nova-style filter said no
@@ -145,7 +145,7 @@ class FlavorImageConflict(RequestRejected):
 
 
 class ImpossibleCombination(RequestRejected):
-    """A device on a machine type, or a machine type on an architecture, that no version of QEMU has there."""
+    """Two values that make no sense together: a device on a machine type that never has it, a TPM 1.2 with CRB."""
 
     def __init__(self, device: str, platform: str) -> None:
         self.sources = (device, platform)

@@ -47,6 +47,7 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
     A value that is not in the vocabulary is something that the host cannot do.
 
     :raises FlavorImageConflict: if flavor and image contradict each other.
+    :raises ImpossibleCombination: if two values make no sense together.
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     request = Request(request_spec)
@@ -69,6 +70,7 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
 
     :raises UnsupportedByHost: if the host cannot do all of it.
     :raises FlavorImageConflict: if something is asked for and against at once.
+    :raises ImpossibleCombination: if two values make no sense together.
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     refused = unsupported(request_spec, facts)

@@ -64,10 +64,10 @@ _VIRTIO = f"{_PCI} s390-ccw-virtio"
 _ISA = "isapc pc q35 other"
 _X86 = "isapc microvm pc q35 other"
 
-# (row, value) -> the families of machine types that can have it; OTHER where nobody can say that they cannot. Started on
-# each of them with libvirt 9.0 and QEMU 7.2.
+# (row, value) -> the families of machine types that can have it; OTHER where nobody can say that they cannot. Tried on
+# each of them with libvirt 9.0 and QEMU 7.2, which started the guest or refused it.
 _ONLY_ON: dict[tuple[str, str], str] = {
-    **{("vif_model", model): _PCI for model in ("ne2k_pci", "pcnet", "rtl8139", "e1000", "e1000e", "igb", "vmxnet3")},
+    **{("vif_model", nic): _PCI for nic in ("e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
     ("vif_model", "virtio"): _VIRTIO,
     # Soldered onto boards of ARM's.
     ("vif_model", "lan9118"): "other",

@@ -107,6 +107,12 @@ def test_hpet_is_where_machine_types_and_architecture_give_it(facts: LibvirtFact
         ({"os_secure_boot": "required", "hw_firmware_type": "uefi"}, "which never has it"),
         ({"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "q35"}, None),
         ({"hw_tpm_version": "2.0"}, "swtpm_enabled is off"),
+        # Without a PCI bus.
+        ({"hw_vif_model": "e1000", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
+        ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_floppy_bus": "fdc", "hw_machine_type": "isapc"}, None),
+        ({"hw_vif_model": "virtio", "hw_emulation_architecture": "s390x"}, None),
+        ({"hw_vif_model": "e1000", "hw_emulation_architecture": "s390x"}, "family s390-ccw-virtio, which never has it"),
     ],
 )
 def test_late_check_on_a_kvm_host(properties: dict[str, object], refused: str | None) -> None:

@@ -5,12 +5,13 @@ reads the files ``*.yaml`` of ``[compute] provider_config_location`` when it sta
 """
 
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+import yaml
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
@@ -22,7 +23,6 @@ COMPUTE_NODE = "$COMPUTE_NODE"
 
 _MARK = "# Written by os-prefilter, which replaces it; do not edit.\n"
 _MODE = 0o644
-_TRAIT = re.compile(r"^ +- (CUSTOM_[A-Z0-9_]+)$", re.MULTILINE)
 
 
 def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
@@ -33,23 +33,21 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
     """
     check_traits(traits)
     names = sorted(name for name, has in traits.items() if has and name.startswith(CUSTOM_PREFIX))
-    listed = "".join(f"\n        - {name}" for name in names) or " []"
-    return f"{_head(provider)}{listed}\n"
-
-
-def _head(provider: str) -> str:
     kind = "uuid" if provider == COMPUTE_NODE or is_uuid(provider) else "name"
-    return (
-        f"{_MARK}meta:\n  schema_version: '1.0'\n"
-        f"providers:\n  - identification:\n      {kind}: {_quoted(provider)}\n    traits:\n      additional:"
-    )
+    content = {
+        "meta": {"schema_version": "1.0"},
+        "providers": [{"identification": {kind: provider}, "traits": {"additional": names}}],
+    }
+    return f"{_MARK}{yaml.safe_dump(content, sort_keys=False)}"
 
 
-def _quoted(text: str) -> str:
-    plain = (
-        char if char.isascii() and char.isprintable() and char not in '"\\' else f"\\U{ord(char):08x}" for char in text
-    )
-    return f'"{"".join(plain)}"'
+def _traits(text: str, provider: str) -> set[str]:
+    """Return what a file of ours says of a provider; nothing where it is of another one, or was edited beyond use."""
+    try:
+        (entry,) = yaml.safe_load(text)["providers"]
+        return set(entry["traits"]["additional"]) if provider in entry["identification"].values() else set()
+    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError):
+        return set()
 
 
 def write_document(
@@ -68,9 +66,7 @@ def write_document(
     old = _read(target)
     if old != new and not dry_run:
         _replace(target, new)
-    # What it said of another provider is gone.
-    before = set(_TRAIT.findall(old)) if old.startswith(_head(provider)) else set()
-    now = set(_TRAIT.findall(new))
+    before, now = _traits(old, provider), _traits(new, provider)
     added = [Change(provider, trait, "add") for trait in sorted(now - before)]
     return added + [Change(provider, trait, "remove") for trait in sorted(before - now)]
 

@@ -25,6 +25,7 @@ from os_prefilter.cli.main import main
 from os_prefilter.cli.program import Program
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
+from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
 from os_prefilter.plugins import NAMESPACE, REPORTERS
 from os_prefilter.reporters.libvirt import VERSIONS
@@ -221,6 +222,26 @@ def test_the_service_calls_the_command_as_it_is() -> None:
     assert units
 
 
+def test_the_names_that_a_cloud_needs_are_counted_and_listed_as_told() -> None:
+    """The page says about how many a first report creates, and its loop for provider.yaml creates the same."""
+    text = (DOCS / "agent.rst").read_text(encoding="utf-8")
+    told = re.search(r"about (\d+) requests at the first report", text)
+    assert told
+    assert abs(int(told[1]) - len(traits_to_know())) <= 10
+    loop = re.search(r"os-prefilter (capabilities show .*?) \|", text)
+    assert loop
+    listed, _ = run(Command(DOCS / "agent.rst", f"os-prefilter {loop[1].partition(' | ')[0]}", "", None))
+    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == traits_to_know()
+
+
+def test_variables_for_contributors_are_those_that_the_tests_read() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"OS_PREFILTER_[A-Z_]+", readme))
+    read = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    read += (ROOT / "tox.ini").read_text(encoding="utf-8")
+    assert told == set(re.findall(r"OS_PREFILTER_[A-Z_]*[A-Z]", read))
+
+
 @pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))
 def test_option_is_mentioned(option: str) -> None:
     """Every option is told of by hand somewhere, not only in the list that is made from the code."""
@@ -250,26 +271,9 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("sphinx")
     pytest.importorskip("furo")
     pytest.importorskip("reno")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "-n",
-            "-q",
-            "-b",
-            "html",
-            "-d",
-            str(tmp_path / "doctrees"),
-            str(DOCS),
-            str(tmp_path / "html"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    options = ["-W", "-n", "-q", "-b", "html", "-d", str(tmp_path / "doctrees")]
+    arguments = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "html")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
     # The pages that are made from the code are not empty.
     assert "COMPUTE_NET_VIF_MODEL_E1000E" in _text_of(tmp_path / "html" / "vocabulary.html")

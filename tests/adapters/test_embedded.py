@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import Candidates
+from os_prefilter.adapters.placement import Candidates, PlacementClient
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
 
@@ -252,6 +253,7 @@ def test_a_fresh_process_prints_nothing_and_a_missing_package_says_what_to_insta
     """Standard error stays empty, also when Placement refuses; without the extra the error names it."""
     script = f"""
 import sys
+import threading
 {before}
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import UnknownTraits
@@ -265,3 +267,26 @@ with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Invent
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (run.stdout.strip(), run.returncode == 0) == (out, not err)
     assert err in run.stderr if err else run.stderr == ""
+
+
+def test_closing_waits_for_a_request_under_way() -> None:
+    """Else SQLite loses its connection while another thread uses it, and the process ends."""
+
+    def ask(client: PlacementClient, errors: list[Exception]) -> None:
+        try:
+            while True:
+                client.traits()
+        except PlacementUnavailable as error:
+            errors.append(error)
+
+    for _ in range(5):
+        errors: list[Exception] = []
+        with EmbeddedPlacement() as placement:
+            threads = [threading.Thread(target=ask, args=(placement.client, errors)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            placement.client.traits()
+        for thread in threads:
+            thread.join(60)
+        assert len(errors) == 3
+        assert all("the embedded Placement is closed" in str(each) for each in errors)

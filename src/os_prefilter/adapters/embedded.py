@@ -85,7 +85,9 @@ class EmbeddedPlacement:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._cleanup.close()
+        # Another thread may have a request under way: SQLite must not lose its connection meanwhile.
+        with _GLOBALS:
+            self._cleanup.close()
 
     def load(self, fleet: Fleet) -> None:
         """Create the providers of a fleet with their inventories, traits and aggregates, and what these need.
@@ -210,13 +212,13 @@ class _Transport(requests.adapters.BaseAdapter):
             self._enforcer = policy._ENFORCER  # noqa: SLF001 - it has no other name
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
-        if self._closed:
-            raise requests.exceptions.ConnectionError("the embedded Placement is closed")
         incoming = Request.blank(
             str(request.url), method=str(request.method), headers=dict(request.headers), body=_bytes(request.body)
         )
         response = requests.Response()
         with _globals_of(self._database, self._enforcer):
+            if self._closed:
+                raise requests.exceptions.ConnectionError("the embedded Placement is closed")
             outgoing = incoming.get_response(self._application)
             response.raw = io.BytesIO(outgoing.body)
         response.status_code = outgoing.status_code

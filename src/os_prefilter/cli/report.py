@@ -112,10 +112,10 @@ class _Placement:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Set them there "
                 "('openstack baremetal node add trait'), or give --provider-config or, without Nova, --alone."
             )
-        traits = managed(capability_traits(facts), mode, facts.driver)
+        traits = capability_traits(facts)
         if self._arguments.remove:
-            return Goal(dict.fromkeys(traits, False))
-        return Goal(traits, self._options, traits_to_know())
+            return Goal(managed(dict.fromkeys(traits, False), mode, facts.driver))
+        return Goal(managed(traits, mode, facts.driver), self._options, traits_to_know())
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:

@@ -31,7 +31,7 @@ class GuestFacts:
     video_models: frozenset[str] = frozenset()
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
-    """None: libvirt does not say (before 7.8.0), and both are taken for granted, as Nova does."""
+    """None: libvirt does not say, as old ones do not, and both are taken for granted, as Nova does."""
     uefi: bool = False
     """Whether libvirt found UEFI firmware."""
     secure_boot: bool = False

@@ -22,8 +22,11 @@ _LIBVIRT: dict[int, Version] = {6: (8, 0, 0), 7: (8, 7, 0), 8: (9, 3, 0), 9: (10
 
 
 def corpus() -> Path | None:
-    """Return the folder; None if there is none."""
-    return Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+    """Return the folder; None if none is named."""
+    folder = Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None
+    # One that is named and has nothing must not look like one that is not named.
+    assert folder is None or any((folder / "domaincapabilities").glob("*.xml")), f"{VARIABLE}: {folder} has no files"
+    return folder
 
 
 def corpus_answers() -> tuple[DomainCapabilities, ...]:

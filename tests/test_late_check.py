@@ -18,6 +18,7 @@ from os_prefilter.reporters import HostFacts, Setting
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import HPET, ROWS
 from tests.conftest import pipeline_of, spec_of
+from tests.hosts import NOTHING, X86
 from tests.reporters.test_libvirt import KVM, LXC
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
@@ -157,6 +158,10 @@ def test_a_device_that_is_asked_for_by_its_trait_is_refused_once() -> None:
             {"os_secure_boot": "required", "hw_firmware_type": "bios"},
             ("image property os_secure_boot=required", "image property hw_firmware_type=bios"),
         ),
+        (
+            {"hw_disk_bus": "usb", "hw_usb_model": "none"},
+            ("image property hw_disk_bus=usb", "image property hw_usb_model=none"),
+        ),
     ],
 )
 def test_values_that_make_no_sense_together_are_refused_everywhere(
@@ -165,12 +170,43 @@ def test_values_that_make_no_sense_together_are_refused_everywhere(
     for refuse in (
         lambda spec: unsupported(spec, KVM),
         lambda spec: guest_settings(spec, KVM),
-        os_prefilter.allocation_candidates_query,
         pipeline_of("image_metadata").apply,
     ):
         with pytest.raises(ImpossibleCombination) as error:
             refuse(spec_of(properties))
         assert error.value.sources == sources
+
+
+def test_a_default_is_told_by_what_brought_it_and_an_unknown_value_once() -> None:
+    assert [str(item) for item in unsupported(spec_of({"hw_tpm_version": "2.0"}), KVM)] == [
+        "image property hw_tpm_version=2.0: with the default tpm_secret_security user: [libvirt] swtpm_enabled is off",
+        "image property hw_tpm_version=2.0: [libvirt] swtpm_enabled is off",
+        "image property hw_tpm_version=2.0: with the default tpm_model tpm-tis: [libvirt] swtpm_enabled is off",
+    ]
+    (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}), KVM)
+    assert str(unknown) == "image property hw_tpm_version='3.0': nobody knows this value"
+    (unknown,) = unsupported(spec_of(extra_specs={"deploy-config:raid": "5"}), KVM)
+    assert str(unknown) == "flavor extra spec='deploy-config:raid': nobody knows this configuration"
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"hw_time_hpet": "true"},
+        {"hw_firmware_type": "bios"},
+        {"hw_firmware_type": "uefi"},
+        {"hw_viommu_model": "intel"},
+        {"hw_machine_type": "pc"},
+    ],
+)
+def test_an_emulated_architecture_gets_nothing_of_x86(properties: dict[str, object]) -> None:
+    """Also where nobody knows its machine types; its settings carry its own name."""
+    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
+    emulated = {"hw_emulation_architecture": "m68k"}
+    assert guest_settings(spec_of(emulated), facts).architecture == "m68k"
+    assert unsupported(spec_of({**emulated, **properties}), facts)
+    with pytest.raises(ImpossibleCombination):
+        pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, **properties}))
 
 
 def test_facts_of_an_unknown_driver_are_an_error() -> None:

@@ -46,7 +46,7 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
         if trait is None:
             continue
         if row.per_architecture:
-            trait = _of_guest(trait, found, guest_of(request), options)
+            trait = _of_guest(row, trait, found, guest_of(request), options)
         if _is_opt_in(row, trait, found.value) and not options.reports(trait):
             notes.append(Note(found.source, f"{trait} is not in [prefilter] reported_traits: not asked for"))
         else:
@@ -74,14 +74,14 @@ def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
     return term.opt_in or trait != term.trait
 
 
-def _of_guest(trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
+def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
     """Return the trait for guests of the architecture that is to be emulated, where hosts report it."""
     if not guest.architecture:
         return trait
     qualified = QUALIFIED.get((trait, guest.architecture))
-    if qualified is None:
+    if qualified is None and row.name == "machine_type":
         raise ImpossibleCombination(found.source, guest.architecture_source)
-    return qualified if options.reports(qualified) else trait
+    return qualified if qualified and options.reports(qualified) else trait
 
 
 def _kept_off(
@@ -103,7 +103,7 @@ def _kept_off(
         return []
     known = {item.trait for item in asked}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
-    if guest.architecture:
+    if guest.has_own_traits:
         traits = [QUALIFIED.get((trait, guest.architecture)) for trait in traits if trait]
     return [
         Requirement(trait, False, ROOT, found.source)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from os_prefilter.platforms import PLATFORM_ARCHITECTURES, guest_architecture
+from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, guest_architecture
 from os_prefilter.request import Request
 from os_prefilter.vocabulary import BY_NAME
 
@@ -14,11 +14,16 @@ class Guest(NamedTuple):
     """What a request says of the platform; empty where it leaves that to the host."""
 
     architecture: str = ""
-    """The architecture to emulate, if its machine types are known; the host's own may be meant as well."""
+    """The architecture to emulate; the host's own may be meant as well."""
     architecture_source: str = ""
     family: str = ""
-    """The family of machine types that is asked for."""
+    """The family of machine types that is asked for; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
+
+    @property
+    def has_own_traits(self) -> bool:
+        """Whether hosts say by traits of their own what such an emulated guest can have."""
+        return self.architecture in PLATFORM_ARCHITECTURES
 
 
 def guest_of(request: Request) -> Guest:
@@ -26,11 +31,8 @@ def guest_of(request: Request) -> Guest:
     emulated = _EMULATION.canonical(request.image_property(str(_EMULATION.image_property)))
     family = _MACHINE.canonical(request.image_property(str(_MACHINE.image_property))) or ""
     architecture = guest_architecture(emulated or "")
-    if architecture not in PLATFORM_ARCHITECTURES:
-        architecture = ""
-    return Guest(
-        architecture,
-        f"image property {_EMULATION.image_property}={emulated}" if architecture else "",
-        family,
-        f"image property {_MACHINE.image_property}={family}" if family else "",
-    )
+    source = f"image property {_EMULATION.image_property}={emulated}" if emulated else ""
+    family_source = f"image property {_MACHINE.image_property}={family}" if family else ""
+    if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
+        family, family_source = OTHER, source
+    return Guest(architecture, source, family, family_source)

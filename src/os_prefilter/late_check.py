@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from os_prefilter.asking import Chosen, chosen
 from os_prefilter.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
+from os_prefilter.filters.deploy_config import unknown_configurations
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
 from os_prefilter.platforms import families_without
@@ -52,7 +53,10 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
     """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
-    found: list[Unsupported] = []
+    found = [
+        Unsupported("flavor extra spec", shown(key), "nobody knows this configuration")
+        for key in unknown_configurations(request)
+    ]
     for row, choice in _choices(request, found):
         value = _exact(request, row, choice)
         reason = check.refusal(row, choice.value, value)
@@ -77,19 +81,23 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     if refused:
         raise UnsupportedByHost(facts.host, refused)
     request = Request(request_spec)
-    guest = guest_of(request)
+    check = _Check(facts, reporter_of(facts), guest_of(request))
     settings = [Setting(row.name, choice.value, choice.source) for row, choice in _choices(request, [])]
     settings.sort(key=lambda setting: setting.name != "time_hpet")
     machine = next((s for s in settings if s.name == _MACHINE.name), None)
     return GuestSettings(
         tuple(settings),
-        guest.architecture or host_architecture(facts.architecture),
+        check.guest.architecture or host_architecture(facts.architecture),
         str(request.image_property(str(_MACHINE.image_property))) if machine else "",
+        check.guest.family or check.default_family(),
     )
 
 
 def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupported:
     place, _, written = choice.source.partition(" and ")[0].partition("=")
+    if row.default and " with the default " in written:
+        written, _, default = written.partition(" with ")
+        return Unsupported(place, written, f"with {default}: {reason}")
     # A device may be asked for by its trait: "trait1:X=required".
     return Unsupported(place, written if row.boolean else value, reason)
 
@@ -100,7 +108,9 @@ def _choices(request: Request, unknown: list[Unsupported]) -> Iterator[tuple[Row
         try:
             choice = chosen(request, row, _EXACTLY, [])
         except UnknownValue as error:
-            unknown.append(Unsupported(error.source, shown(error.value), "nobody knows this value"))
+            item = Unsupported(error.source, shown(error.value), "nobody knows this value")
+            # Rows that mean nothing without this one have met it as well.
+            unknown += [item] * (item not in unknown)
             # Of the other place, image or flavor, if that says something.
             choice = chosen(request, row, _LENIENT, [])
         if choice:
@@ -121,11 +131,12 @@ class _Check(NamedTuple):
 
     def refusal(self, row: Row, value: str, exact: str) -> str:
         """Return why the host cannot do it, empty if it can."""
-        trait, architecture = row.values[value].trait, self.guest.architecture if row.per_architecture else ""
+        trait = row.values[value].trait
         if trait is None:
             return ""
-        if architecture and (trait, architecture) not in QUALIFIED:
-            return f"{architecture} guests have no such machine type"
+        if row is _MACHINE and self.guest.architecture and (trait, self.guest.architecture) not in QUALIFIED:
+            return f"{self.guest.architecture} guests have no such machine type"
+        architecture = self.guest.architecture if row.per_architecture and self.guest.has_own_traits else ""
         if row.name in self.reporter.owns:
             reason = self.reporter.refusal(self.facts, row.name, exact, architecture)
         else:
@@ -141,15 +152,22 @@ class _Check(NamedTuple):
     def _never(self, row: Row, value: str) -> str:
         """Return why the guest's machine type, its own or the host's default, can never have it."""
         without = families_without(row.name, value)
+        if not without:
+            return ""
         if self.guest.family:
             return f"a guest of machine type {self.guest.family} never has it" if self.guest.family in without else ""
+        family = self.default_family()
+        return f"the default machine type here is of the family {family}, which never has it" * (family in without)
+
+    def default_family(self) -> str:
+        """Return the family of the machine type that the host gives to a guest that names none."""
         if _DEFAULT_MACHINE.name not in self.reporter.owns:
             return ""
-        for family in sorted(without):
-            trait, architecture = _DEFAULT_MACHINE.values[family].trait, self.guest.architecture
-            known = not architecture or (trait, architecture) in QUALIFIED
+        architecture = self.guest.architecture
+        for family, term in _DEFAULT_MACHINE.values.items():
+            known = not architecture or (term.trait, architecture) in QUALIFIED
             if known and not self.reporter.refusal(self.facts, _DEFAULT_MACHINE.name, family, architecture):
-                return f"the default machine type here is of the family {family}, which never has it"
+                return family
         return ""
 
 

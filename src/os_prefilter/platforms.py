@@ -78,7 +78,11 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     **{(row, "ide"): "pc other" for row in _BUS_ROWS},
     **{(row, "sata"): _PCI for row in _BUS_ROWS},
     **{(row, bus): _VIRTIO for row in _BUS_ROWS for bus in ("scsi", "usb", "virtio")},
-    **{(row, "fdc"): _ISA for row in _BUS_ROWS},
+    ("floppy_bus", "fdc"): _ISA,
+    # libvirt takes these buses for no such device, whatever the machine type.
+    **{(row, "fdc"): "" for row in ("disk_bus", "cdrom_bus", "rescue_bus")},
+    **{("floppy_bus", bus): "" for bus in ("ide", "sata", "scsi", "usb", "virtio")},
+    ("cdrom_bus", "virtio"): "",
     **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "usb", "virtio")},
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},
     **{("usb_model", model): _PCI for model in ("nec-xhci", "qemu-xhci")},
@@ -89,7 +93,8 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("viommu_model", "smmuv3"): "virt",
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
-    ("firmware_type", "uefi"): "pc q35 virt other",
+    ("firmware_type", "bios"): "isapc microvm pc q35",
+    ("firmware_type", "uefi"): "pc q35 virt",
     # It needs system management mode: libvirt refuses it anywhere else.
     ("secure_boot", "required"): "q35",
     ("tpm_model", "tpm-crb"): _X86,

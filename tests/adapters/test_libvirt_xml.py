@@ -13,7 +13,7 @@ from os_prefilter.adapters.libvirt_documents import (
 )
 from os_prefilter.adapters.libvirt_xml import facts_from_xml
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import DocumentError
+from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.platforms import ARCHITECTURES
 from os_prefilter.reporters.libvirt_facts import GuestFacts
 from tests.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
@@ -240,3 +240,12 @@ class TestGuests:
     def test_nova_conf_says_the_default_machine_type_first(self) -> None:
         machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
         assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"
+
+
+def test_a_configured_machine_type_that_qemu_does_not_have_is_an_error() -> None:
+    offered = capabilities(machines={"x86_64": {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}})
+    right = LibvirtSettings(hw_machine_type={"x86_64": "pc-q35-7.2"})
+    assert facts(offered, domain_capabilities(), settings=right).own_guests.default_machine == "pc-q35-7.2"
+    for wrong in ("nonsense", "pc-q35-99.9"):
+        with pytest.raises(ConfigurationError, match=f"hw_machine_type of nova.conf .*'{wrong}'"):
+            facts(offered, domain_capabilities(), settings=LibvirtSettings(hw_machine_type={"x86_64": wrong}))

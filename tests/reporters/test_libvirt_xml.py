@@ -1,18 +1,21 @@
 """Guest settings as libvirt's XML: one element for each, and nothing that was not asked for."""
 
+from dataclasses import replace
+
 import pytest
 
 from os_prefilter.late_check import guest_settings
 from os_prefilter.reporters import GuestSettings, Setting
 from os_prefilter.reporters.libvirt_xml import device_models, domain_elements
 from tests.conftest import spec_of
+from tests.hosts import X86
 from tests.reporters.test_libvirt import KVM
 
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 
 
 def _settings(**values: str) -> GuestSettings:
-    return GuestSettings(tuple(Setting(name, value, "test") for name, value in values.items()), "x86_64")
+    return GuestSettings(tuple(Setting(name, value, "test") for name, value in values.items()), "x86_64", family="pc")
 
 
 def test_the_timer_is_written_first_whether_it_is_there_or_not() -> None:
@@ -58,9 +61,18 @@ def test_the_machine_type_keeps_its_exact_version() -> None:
     assert domain_elements(settings)[1] == '<os><type arch="x86_64" machine="pc-i440fx-7.2">hvm</type></os>'
 
 
+@pytest.mark.parametrize("machine", ["microvm", "isapc"])
+def test_a_machine_type_without_the_timer_gets_no_element_of_it(machine: str) -> None:
+    """Of microvm QEMU does not take the element, not even for "no"."""
+    asked = guest_settings(spec_of({"hw_machine_type": machine}), KVM)
+    assert domain_elements(asked) == [f'<os><type arch="x86_64" machine="{machine}">hvm</type></os>']
+    default = replace(KVM, guests={"x86_64": replace(X86, default_machine=machine)})
+    assert domain_elements(guest_settings(spec_of(), default)) == []
+
+
 def test_models_of_devices_that_the_driver_describes() -> None:
     settings = guest_settings(
-        spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata", "hw_floppy_bus": "fdc"}), KVM
+        spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata", "hw_rescue_bus": "usb"}), KVM
     )
-    assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata", "floppy": "fdc"}
+    assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata", "rescue": "usb"}
     assert device_models(guest_settings(spec_of(), KVM)) == {}

@@ -16,7 +16,7 @@ from os_prefilter.adapters.libvirt_documents import (
     nova_architecture,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import DocumentError
+from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.platforms import MACHINE_PREFIXES
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.texts import listed, shown
@@ -154,6 +154,12 @@ def _guests(
         name = nova_architecture(architecture)
         listed_machines = offered.guests.get(architecture, {}).get(offered.domain_type(architecture, virt_type), {})
         default = settings.hw_machine_type.get(name) or _DEFAULT_MACHINES.get(name) or of_it[0].machine
+        configured = settings.hw_machine_type.get(name)
+        if configured and listed_machines and configured not in listed_machines:
+            raise ConfigurationError(
+                f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {shown(configured)}, "
+                "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
+            )
         merged = _merged([answer.guest for answer in of_it])
         yield (
             name,

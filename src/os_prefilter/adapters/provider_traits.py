@@ -126,7 +126,8 @@ class HostTraits:
                 "the root provider of the host."
             )
         for parent in found:
-            found += [provider for provider in providers if provider.parent == parent.uuid]
+            # Whatever comes as an answer, each is looked at once.
+            found += [each for each in providers if each.parent == parent.uuid and each not in found]
         return found
 
     def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> "Iterator[_Write]":

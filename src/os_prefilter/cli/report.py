@@ -149,6 +149,8 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
 
 
 def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
+    if arguments.alone:
+        raise DocumentError("--alone", "it is about Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE

@@ -22,7 +22,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     """
-    unknown = [key for key in request.extra_specs if str(key).startswith(_PREFIX) and key not in _TYPES]
+    unknown = unknown_configurations(request)
     if unknown and options.reject_unknown_values:
         raise UnknownValue("flavor extra spec", unknown[0], (str(key) for key in sorted(filter(None, _TYPES))))
     notes = tuple(
@@ -30,3 +30,8 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     )
     answer = ask(request, _ROWS, options)
     return answer + Requirements(notes=notes) if notes else answer
+
+
+def unknown_configurations(request: Request) -> list[str]:
+    """Return the flavor's configurations that nobody knows."""
+    return [key for key in request.extra_specs if str(key).startswith(_PREFIX) and key not in _TYPES]

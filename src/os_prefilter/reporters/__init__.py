@@ -74,6 +74,8 @@ class GuestSettings:
     """Of the guest."""
     machine: str = ""
     """The machine type that is asked for, by the name that the image gives; empty leaves it to the host."""
+    family: str = ""
+    """The family of the machine type that the guest gets; empty where the driver has no machine types."""
 
     def value(self, name: str) -> str | None:
         """Return the value of a row of the vocabulary; None if the request does not say."""

@@ -8,10 +8,17 @@ devices among its own. A device that the driver describes anyway (its disks, its
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from os_prefilter.platforms import families_without
 from os_prefilter.reporters import GuestSettings
 
 # Setting -> attribute and its element, of devices that the driver describes itself.
-_MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom", "floppy_bus": "floppy"}
+_MODELS = {
+    "vif_model": "interface",
+    "disk_bus": "disk",
+    "cdrom_bus": "cdrom",
+    "floppy_bus": "floppy",
+    "rescue_bus": "rescue",
+}
 _VIOMMU = {"intel": "intel", "smmuv3": "smmuv3", "virtio": "virtio"}
 _VIOMMU_AUTO = {"x86_64": "intel", "aarch64": "smmuv3"}
 
@@ -19,7 +26,8 @@ _VIOMMU_AUTO = {"x86_64": "intel", "aarch64": "smmuv3"}
 def domain_elements(settings: GuestSettings) -> list[str]:
     """Return the elements, ``<clock>`` first, as XML text.
 
-    On x86 the timer is always written, as there or as not: libvirt's own default has changed with QEMU's.
+    On pc and q35 the timer is always written, as there or as not: libvirt's own default has changed with QEMU's. Other
+    machine types have none, and some do not take the element.
     """
     return [tostring(element, encoding="unicode") for element in _elements(settings)]
 
@@ -31,7 +39,8 @@ def device_models(settings: GuestSettings) -> dict[str, str]:
 
 
 def _elements(settings: GuestSettings) -> Iterator[Element]:
-    if settings.architecture == "x86_64":
+    # microvm does not even take "no".
+    if settings.architecture == "x86_64" and settings.family not in families_without("time_hpet", "true"):
         clock = Element("clock", offset="utc")
         present = "yes" if settings.value("time_hpet") == "true" else "no"
         SubElement(clock, "timer", name="hpet", present=present)

@@ -108,7 +108,7 @@ def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
-    ours = [managed(each, Mode.BESIDE, "libvirt") for each in (before, after)]
+    ours = [managed(each, Mode.BESIDE, facts) for each in (before, after)]
     novas = [{trait: has for trait, has in each.items() if trait not in ours[0]} for each in (before, after)]
     # So that each write of its changes something.
     novas[0]["COMPUTE_NODE"], novas[1]["COMPUTE_NODE"] = True, False

@@ -59,7 +59,7 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
     fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
     fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
     with EmbeddedPlacement(load_fleet(fleet)) as embedded:
-        goal = Goal(managed(capability_traits(facts), Mode.ALONE, facts.driver), Options(), traits_to_know())
+        goal = Goal(managed(capability_traits(facts), Mode.ALONE, facts), Options(), traits_to_know())
         changes = HostTraits(embedded.client, facts.host).sync(goal)
         assert {change.trait for change in changes if change.provider == facts.host} == {
             *(trait for trait, has in capability_traits(facts).items() if has),

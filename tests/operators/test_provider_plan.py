@@ -22,6 +22,7 @@ from os_prefilter.operators.provider_plan import (
     traits_to_know,
     with_traits,
 )
+from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.vmware import VmwareFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, opt_in_traits
 from tests.hosts import few_libvirt_hosts
@@ -41,17 +42,20 @@ def test_each_answer_holds_and_all_else_survives(present: frozenset[str], traits
 def test_beside_nova_a_libvirt_host_gets_no_trait_that_nova_takes_back() -> None:
     for facts in few_libvirt_hosts():
         traits = capability_traits(facts)
-        beside = managed(traits, Mode.BESIDE, facts.driver)
-        emulated = {trait for trait, has in traits.items() if has and trait.startswith("COMPUTE_ARCH_")}
+        beside = managed(traits, Mode.BESIDE, facts)
+        emulated = (
+            {trait for trait in traits if trait.startswith("COMPUTE_ARCH_")} if facts.virt_type == "kvm" else set()
+        )
+        emulated -= {f"COMPUTE_ARCH_{facts.architecture.upper()}"}
         assert set(beside) == (traits.keys() & opt_in_traits()) | emulated
         assert all(traits[trait] is has for trait, has in beside.items())
         assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
-        assert managed(traits, Mode.ALONE, facts.driver) == traits
+        assert managed(traits, Mode.ALONE, facts) == traits
 
 
 def test_beside_nova_a_vmware_host_gets_the_devices_that_its_driver_never_reports() -> None:
     traits = capability_traits(VmwareFacts())
-    beside = managed(traits, Mode.BESIDE, "vmware")
+    beside = managed(traits, Mode.BESIDE, VmwareFacts())
     assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
     assert not beside["COMPUTE_NET_VIF_MODEL_VIRTIO"]
     assert not beside.keys() & {"HW_ARCH_X86_64", "COMPUTE_IMAGE_TYPE_VMDK", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"}
@@ -63,14 +67,14 @@ def test_novas_other_drivers_write_no_trait_of_a_device(module: object) -> None:
     """Their source names no trait that is managed beside them; OWNER_NOVA and the architecture are not."""
     source = inspect.getsource(module)  # type: ignore[arg-type]
     every = {trait for row in BY_NAME.values() for trait in row.traits}
-    for trait in managed(dict.fromkeys(every, True), Mode.BESIDE, "vmware"):
+    for trait in managed(dict.fromkeys(every, True), Mode.BESIDE, VmwareFacts()):
         assert trait not in source
 
 
 def test_a_driver_of_somebody_elses_is_taken_for_one_that_reports_everything_standard() -> None:
-    assert set(managed({"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}, Mode.BESIDE, "own")) == {
-        "CUSTOM_VM_MODE_HVM"
-    }
+    assert set(
+        managed({"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}, Mode.BESIDE, HostFacts())
+    ) == {"CUSTOM_VM_MODE_HVM"}
 
 
 def test_every_trait_that_a_request_may_forbid_is_made_known() -> None:

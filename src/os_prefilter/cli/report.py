@@ -114,8 +114,8 @@ class _Placement:
             )
         traits = capability_traits(facts)
         if self._arguments.remove:
-            return Goal(managed(dict.fromkeys(traits, False), mode, facts.driver))
-        return Goal(managed(traits, mode, facts.driver), self._options, traits_to_know())
+            return Goal(managed(dict.fromkeys(traits, False), mode, facts))
+        return Goal(managed(traits, mode, facts), self._options, traits_to_know())
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.terms import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 
@@ -25,9 +27,7 @@ _DEVICES = (
     "emulation_architecture tpm_version tpm_model tpm_secret_security mem_encryption_model"
 )
 _SAYS_NO_DEVICES = frozenset(("fake", "vmware"))
-# Of these Nova's libvirt driver adds some, and takes none back. On a KVM host it asks libvirt for KVM guests of other
-# architectures, and so misses all: those are added, and none is taken back here either.
-_ONLY_ADDED = frozenset(BY_NAME["emulation_architecture"].traits)
+_EMULATION = BY_NAME["emulation_architecture"]
 
 
 class Mode(Enum):
@@ -80,18 +80,20 @@ def check_traits(names: Iterable[str]) -> None:
             ) from error
 
 
-def managed(traits: Mapping[str, bool], mode: Mode, driver: str) -> dict[str, bool]:
+def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
     """Return those of a reporter's answers that are written in this mode.
 
-    :param driver: the virt driver of the host, which says what a nova-compute beside us writes.
+    :param facts: of the host: its virt driver says what a nova-compute beside us writes.
     """
     if mode is Mode.ALONE:
         return dict(traits)
     ours: set[str] = set(opt_in_traits())
-    if driver in _SAYS_NO_DEVICES:
+    if facts.driver in _SAYS_NO_DEVICES:
         ours.update(trait for row in _DEVICES.split() for trait in BY_NAME[row].traits)
-    if driver == "libvirt":
-        ours.update(trait for trait in _ONLY_ADDED if traits.get(trait))
+    if isinstance(facts, LibvirtFacts) and facts.virt_type == "kvm":
+        # Nova asks libvirt for KVM guests of each architecture, and so finds its own alone.
+        own = _EMULATION.values.get(facts.architecture)
+        ours.update(_EMULATION.traits - {own.trait if own else None})
     return {trait: has for trait, has in traits.items() if trait in ours}
 
 

@@ -5,7 +5,7 @@ checks again, with the same knowledge that its traits come from, and fails the s
 what was asked for (decision on traits as configuration).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from os_prefilter.asking import Chosen, chosen
@@ -156,16 +156,16 @@ class _Check(NamedTuple):
             return ""
         if self.guest.family:
             return f"a guest of machine type {self.guest.family} never has it" if self.guest.family in without else ""
-        family = self.default_family()
-        return f"the default machine type here is of the family {family}, which never has it" * (family in without)
+        family = self.default_family(without)
+        return f"the default machine type here is of the family {family}, which never has it" if family else ""
 
-    def default_family(self) -> str:
-        """Return the family of the machine type that the host gives to a guest that names none."""
+    def default_family(self, among: Iterable[str] = _DEFAULT_MACHINE.values) -> str:
+        """Return the family of the machine type that the host gives to a guest that names none, if it is ``among``."""
         if _DEFAULT_MACHINE.name not in self.reporter.owns:
             return ""
         architecture = self.guest.architecture
-        for family, term in _DEFAULT_MACHINE.values.items():
-            known = not architecture or (term.trait, architecture) in QUALIFIED
+        for family in sorted(among):
+            known = not architecture or (_DEFAULT_MACHINE.values[family].trait, architecture) in QUALIFIED
             if known and not self.reporter.refusal(self.facts, _DEFAULT_MACHINE.name, family, architecture):
                 return family
         return ""

@@ -38,6 +38,7 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
     """
     asked: list[Requirement] = []
     notes: list[Note] = []
+    guest: Guest | None = None
     for row in rows:
         found = chosen(request, row, options, notes)
         if not found:
@@ -45,14 +46,15 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
         trait = row.values[found.value].trait
         if trait is None:
             continue
+        guest = guest or guest_of(request)
         if row.per_architecture:
-            trait = _of_guest(row, trait, found, guest_of(request), options)
+            trait = _of_guest(row, trait, found, guest, options)
         if _is_opt_in(row, trait, found.value) and not options.reports(trait):
             notes.append(Note(found.source, f"{trait} is not in [prefilter] reported_traits: not asked for"))
         else:
             asked.append(Requirement(trait, row.values[found.value].required, scope, found.source))
         if scope == ROOT:
-            asked += _kept_off(request, row, found, options, asked)
+            asked += _kept_off(guest, row, found, options, asked)
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
 
 
@@ -65,7 +67,7 @@ def keep_off(request: Request, rows: Iterable[Row], options: Options) -> Require
     for row in rows:
         found = chosen(request, row, options, [])
         if found:
-            asked += _kept_off(request, row, found, options, asked)
+            asked += _kept_off(guest_of(request), row, found, options, asked)
     return Requirements(tuple(asked)) if asked else NOTHING
 
 
@@ -85,7 +87,7 @@ def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Opti
 
 
 def _kept_off(
-    request: Request, row: Row, found: Chosen, options: Options, asked: Iterable[Requirement]
+    guest: Guest, row: Row, found: Chosen, options: Options, asked: Iterable[Requirement]
 ) -> list[Requirement]:
     """Return the default machine types that hosts must not have, because those can never have the value.
 
@@ -96,7 +98,6 @@ def _kept_off(
     without = families_without(row.name, found.value)
     if not without:
         return []
-    guest = guest_of(request)
     if guest.family in without:
         raise ImpossibleCombination(found.source, guest.family_source)
     if guest.family:

@@ -1,6 +1,5 @@
 """What a host can do, as traits: one answer for each trait that its reporter owns."""
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,22 +18,19 @@ class _Meaning(NamedTuple):
     architecture: str
 
 
-def _meanings() -> Iterator[tuple[Trait, _Meaning]]:
+def _meanings() -> dict[Trait, list[_Meaning]]:
+    found: dict[Trait, list[_Meaning]] = {}
     for row in ROWS:
         for value, term in row.values.items():
             if term.trait and term.required:
-                yield term.trait, _Meaning(row, value, "")
-    for row in ROWS:
-        for value, term in row.values.items():
-            for (trait, architecture), qualified in QUALIFIED.items() if row.per_architecture else ():
-                if trait == term.trait:
-                    yield qualified, _Meaning(row, value, architecture)
+                found.setdefault(term.trait, []).append(_Meaning(row, value, ""))
+    for (trait, architecture), qualified in QUALIFIED.items():
+        found[qualified] = [meaning._replace(architecture=architecture) for meaning in found[trait]]
+    return found
 
 
 # Several rows share a trait: disk_bus and cdrom_bus; they mean the same.
-_MEANINGS: dict[Trait, tuple[_Meaning, ...]] = {}
-for _trait, _meaning in _meanings():
-    _MEANINGS[_trait] = (*_MEANINGS.get(_trait, ()), _meaning)
+_MEANINGS = _meanings()
 
 
 def capability_traits(facts: HostFacts) -> dict[str, bool]:

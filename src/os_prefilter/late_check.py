@@ -14,8 +14,8 @@ from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.filters.deploy_config import unknown_configurations
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
-from os_prefilter.platforms import families_without
-from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting, host_architecture
+from os_prefilter.platforms import families_without, guest_architecture
+from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import Row
@@ -87,7 +87,7 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     machine = next((s for s in settings if s.name == _MACHINE.name), None)
     return GuestSettings(
         tuple(settings),
-        check.guest.architecture or host_architecture(facts.architecture),
+        check.guest.architecture or guest_architecture(facts.architecture),
         str(request.image_property(str(_MACHINE.image_property))) if machine else "",
         check.guest.family or check.default_family(),
     )

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
-from os_prefilter.platforms import guest_architecture
 from os_prefilter.vocabulary import BY_NAME
 
 
@@ -80,8 +79,3 @@ class GuestSettings:
     def value(self, name: str) -> str | None:
         """Return the value of a row of the vocabulary; None if the request does not say."""
         return next((setting.value for setting in self.settings if setting.name == name), None)
-
-
-def host_architecture(architecture: str) -> str:
-    """Return the architecture of guests that are the host's own."""
-    return guest_architecture(architecture)

@@ -23,7 +23,7 @@ _LAYERS = (
     {"nova_style", "application"},
     {"pipeline", "default", "__init__"},
     {"operators"},
-    {"adapters", "agent"},
+    {"adapters", "agent", "nova", "nova_api"},
     {"cli"},
 )
 

@@ -1,0 +1,123 @@
+"""The door for an unmodified Nova: activated by a line in nova.conf, without a patch.
+
+``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
+it once when it starts. :func:`activate` returns none, and puts the pipeline at the end of Nova's list of request filters
+on the way. It is the one place that touches Nova's code; everything else only reads Nova's objects.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import nova.conf
+from nova import context as nova_context
+from nova import exception
+from nova.objects import service
+from nova.scheduler import request_filter
+
+from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
+from os_prefilter.pipeline import Pipeline
+
+LOG = logging.getLogger(__name__)
+
+SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
+    {
+        "accelerators": "accelerators_filter",
+        "compute_status": "compute_status_filter",
+        "ephemeral_encryption": "ephemeral_encryption_filter",
+        "image_metadata": "transform_image_metadata",
+        "image_type": "require_image_type_support",
+        "owner": "owner_nova_filter",
+        "packed_virtqueue": "packed_virtqueue_filter",
+        "sound_model": "virtio_sound_filter",
+        "tpm_secret_security": "tpm_secret_security_filter",
+    }
+)
+"""Name of a filter -> Nova's function of the same purpose, in ``nova.scheduler.request_filter``."""
+
+_NovaFilter = Callable[..., object]
+
+# As Nova has them, before any activation.
+_NOVAS: Sequence[_NovaFilter] = tuple(request_filter.ALL_REQUEST_FILTERS)
+
+
+def activate() -> list[type]:
+    """Let nova-scheduler run the filters that ``[prefilter] enabled_filters`` names, after its own.
+
+    An enabled filter takes the place of Nova's filter of the same purpose, so that no request pays twice, and what Nova
+    asks for wrongly does not exclude the hosts that ours finds. Called again, it starts over with the configuration as
+    it is then.
+
+    :return: no host filters.
+    :raises ConfigurationError: if nova-scheduler must not start with this configuration.
+    """
+    try:
+        pipeline = Pipeline.from_conf(nova.conf.CONF, facts={"minimum_compute_version": _minimum_compute_version})
+    except ConfigurationError as error:
+        # What Nova logs of an error at start is a traceback; this is the line to read.
+        LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
+        raise
+    ours = RequestFilters(pipeline)
+    superseded = _superseded(each.name for each in pipeline.filters)
+    others = [each for each in request_filter.ALL_REQUEST_FILTERS if not (each in _NOVAS or _is_ours(each))]
+    # In place: whoever imported the list sees the change.
+    request_filter.ALL_REQUEST_FILTERS[:] = [each for each in _NOVAS if each not in superseded.values()] + [
+        *others,
+        ours,
+    ]
+    if superseded:
+        names = ", ".join(
+            f"{SAME_PURPOSE[each.name]} ({each.name})" for each in pipeline.filters if each.name in SAME_PURPOSE
+        )
+        LOG.info("Request filters of Nova that are not run, because ours take their place: %s.", names)
+    return []
+
+
+class RequestFilters:
+    """Our filters as one entry of Nova's list of request filters."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+
+    def __repr__(self) -> str:
+        return f"<os_prefilter.nova.RequestFilters: {self.pipeline!r}>"
+
+    def __call__(self, context: Any, request_spec: Any) -> bool:
+        """Run the filters on Nova's request spec.
+
+        :raises nova.exception.RequestFilterFailed: if the request must not be scheduled as it is. Nova shows the reason
+            to the user.
+        """
+        try:
+            self.pipeline.apply(request_spec, context)
+        except RequestRejected as error:
+            raise exception.RequestFilterFailed(reason=str(error)) from error
+        except PrefilterError as error:
+            # Not the user's fault, and none of his business beyond that.
+            LOG.exception("A request was not scheduled because a request filter failed.")
+            raise exception.RequestFilterFailed(
+                reason="a request filter of this cloud failed; its operator finds the cause in the scheduler's log"
+            ) from error
+        return True
+
+
+def _superseded(enabled: Iterable[str]) -> dict[str, _NovaFilter]:
+    """Return Nova's filters that enabled ones replace; older Novas do not have all of them."""
+    names = {name: SAME_PURPOSE[name] for name in enabled if name in SAME_PURPOSE}
+    return {ours: getattr(request_filter, name) for ours, name in names.items() if hasattr(request_filter, name)}
+
+
+def _is_ours(each: object) -> bool:
+    return isinstance(each, RequestFilters)
+
+
+def _minimum_compute_version(context: Any) -> int:
+    """Return the lowest service version of all nova-computes.
+
+    :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be the old ones.
+    """
+    version: int = service.get_minimum_version_all_cells(
+        context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
+    )
+    return version

@@ -1,8 +1,8 @@
 """The door for an unmodified Nova: activated by a line in nova.conf, without a patch.
 
 ``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
-it once when it starts. :func:`activate` returns none, and puts the pipeline at the end of Nova's list of request filters
-on the way. It is the one place that touches Nova's code; everything else only reads Nova's objects.
+it once when it starts. :func:`activate` returns none, and on the way puts the pipeline at the end of Nova's list of
+request filters. It is the one place that touches Nova's code; everything else only reads Nova's objects.
 """
 
 import logging

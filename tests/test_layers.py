@@ -17,7 +17,7 @@ _LAYERS = (
     {"requirements", "request_spec", "extra_specs", "options", "request", "documents"},
     {"guest", "reporters"},
     {"asking", "filters", "facts", "plugins", "conf"},
-    {"stated", "capabilities"},
+    {"pinning", "stated", "capabilities"},
     {"late_check"},
     {"query"},
     {"nova_style", "application"},

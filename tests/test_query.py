@@ -98,7 +98,7 @@ _SMALL = "DISK_GB:1,MEMORY_MB:512,VCPU:1"
         ),
         (spec_of({"hw_tpm_model": "tpm-crb"}), {"resources": _SMALL}),
         (
-            spec_of({"hw_mem_encryption": "true"}),
+            spec_of({"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}),
             {"resources": "DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:1", "required": "HW_CPU_X86_AMD_SEV"},
         ),
         (spec_of({}, {"hw:cpu_thread_policy": "isolate"}), {"resources": _SMALL, "required": "!HW_CPU_HYPERTHREADING"}),
@@ -229,7 +229,7 @@ def test_a_resourceless_group_in_a_subtree_is_taken(placement: PlacementClient) 
         ({"os_secure_boot": "requird"}, {}),
         ({}, {"hw:tpm_version": "3"}),
         ({"hw_tpm_version": "2.0", "hw_tpm_model": "odd"}, {}),
-        ({"hw_mem_encryption": "true"}, {"hw:mem_encryption_model": "odd"}),
+        ({"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}, {"hw:mem_encryption_model": "odd"}),
     ],
 )
 def test_what_nova_would_reject_is_rejected(properties: dict[str, object], extra_specs: dict[str, str]) -> None:

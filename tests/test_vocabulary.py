@@ -38,7 +38,9 @@ _NOVA_VALUES = {
     "maxphysaddr_mode": nova_fields.MaxPhyAddrMode.ALL,
     "pci_numa_affinity_policy": nova_fields.PCINUMAAffinityPolicy.ALL,
     "mem_encryption_model": nova_fields.MemEncryptionModel.ALL,
+    "cpu_policy": nova_fields.CPUAllocationPolicy.ALL,
     "cpu_thread_policy": nova_fields.CPUThreadAllocationPolicy.ALL,
+    "emulator_threads_policy": nova_fields.CPUEmulatorThreadsPolicy.ALL,
 }
 # Rows without an enumeration in Nova: booleans, Glance's disk formats, a validator's list, and our own.
 _NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {
@@ -95,7 +97,6 @@ def test_no_enumerated_property_of_nova_with_a_standard_trait_is_missing() -> No
     ours = {row.image_property for row in ROWS}
     # Properties whose values have no trait that means the device: looked at one by one.
     without_trait = {
-        "hw_cpu_policy",  # PCPU, a resource
         "hw_input_bus",
         "hw_pointer_model",
         "hw_rescue_device",

@@ -15,6 +15,7 @@ from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 _LENIENT = Options()
+_PLACES = ("image property", "image field", "flavor extra spec")
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
@@ -121,7 +122,8 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     :raises ImpossibleCombination: if it makes no sense beside what is asked of another row.
     """
     in_image = request.image_property(row.image_property) if row.image_property else None
-    in_flavor = request.extra_spec(row.extra_spec) if row.extra_spec else None
+    # An empty extra spec says nothing, as in Nova.
+    in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
     device = row.values["true"].trait if row.boolean else None
     # Nearly every row of nearly every request: nothing there.
@@ -133,20 +135,9 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     # Nothing is read of the image of an instance that boots from a volume.
     if of_image is not None and request.boots_from_volume:
         return None
-    found: Chosen | None = None
-    for raw, place in (
-        (in_image, f"image property {row.image_property}"),
-        (in_flavor, f"flavor extra spec {row.extra_spec}"),
-        (of_image, f"image field {row.image_attribute}"),
-    ):
-        value = None if raw is None else _known(raw, place, row, options, notes)
-        if value is None:
-            continue
-        if found and found.value != value:
-            raise FlavorImageConflict(found.source, f"{place}={value}")
-        found = found or Chosen(value, f"{place}={value}")
-    if found and found.value in row.never_with:
-        _check_beside(request, found, *row.never_with[found.value])
+    found = _said(row, (in_image, of_image, in_flavor), options, notes)
+    if found:
+        _check_beside(request, row, found)
     if device:
         return _switched(request, device, found)
     if with_what and row.default and in_image is None and in_flavor is None:
@@ -163,10 +154,35 @@ def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
     return found if found and gate.values[found.value].trait else None
 
 
-def _check_beside(request: Request, found: Chosen, name: str, value: str) -> None:
-    other = chosen(request, BY_NAME[name], _LENIENT, [])
-    if other and other.value == value:
-        raise ImpossibleCombination(found.source, other.source)
+def _said(row: Row, raws: tuple[object, object, object], options: Options, notes: list[Note]) -> Chosen | None:
+    """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
+    found: Chosen | None = None
+    for raw, kind, name in zip(raws, _PLACES, (row.image_property, row.image_attribute, row.extra_spec), strict=True):
+        if raw is None:
+            continue
+        place = f"{kind} {name}"
+        value = _known(raw, place, row, options, notes)
+        if value is None or (found and found.value == value):
+            continue
+        if found and found.value not in row.flavor_overrides.get(value, ()):
+            raise FlavorImageConflict(found.source, f"{place}={value}")
+        found = Chosen(value, f"{place}={value}")
+    return found
+
+
+def _check_beside(request: Request, row: Row, found: Chosen) -> None:
+    """Raise ImpossibleCombination if what is asked of other rows makes no sense beside ``found``."""
+    if found.value in row.never_with:
+        name, value = row.never_with[found.value]
+        other = chosen(request, BY_NAME[name], _LENIENT, [])
+        if other and other.value == value:
+            raise ImpossibleCombination(found.source, other.source)
+    for name, value in row.needs.get(found.value, ()):
+        needed = BY_NAME[name]
+        other = chosen(request, needed, _LENIENT, [])
+        if other is None or other.value != value:
+            without = other.source if other else f"an image without {needed.image_property}={value}"
+            raise ImpossibleCombination(found.source, without)
 
 
 def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:

@@ -82,12 +82,18 @@ def _requested_group(requested: Any) -> _Group:
         amount = resource_amount(value)
         if not is_resource_class(name) or amount is None or not 0 <= amount <= LARGEST_AMOUNT:
             raise MalformedRequest("requested_resources", f"{name}:{value}", "a resource class and an amount")
-    return _Group(
+    group = _Group(
         resources={name: int(amount) for name, amount in resources.items()},
         aggregates=[list(each) for each in field_of(requested, "aggregates", ())],
         forbidden_aggregates=set(field_of(requested, "forbidden_aggregates", ())),
         in_tree=field_of(requested, "in_tree"),
     )
+    if group.is_empty() and not field_of(requested, "required_traits") and not field_of(requested, "forbidden_traits"):
+        # As Nova: whoever brought it meant something.
+        raise MalformedRequest(
+            "requested_resources", field_of(requested, "requester_id"), "a group that asks for anything"
+        )
+    return group
 
 
 def _add_destination(group: _Group, destination: Any) -> None:

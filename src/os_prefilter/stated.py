@@ -4,16 +4,18 @@ The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``). A 
 error there, and here: the query must not ask for less than the user did.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.asking import ask, chosen
+from os_prefilter.asking import ask, chosen, keep_off
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
+from os_prefilter.pinning import cpu_resources
 from os_prefilter.request import Request
 from os_prefilter.requirements import UNSUFFIXED, Requirement
 from os_prefilter.terms import trait_named
@@ -27,6 +29,7 @@ _AS_NOVA = Options(reject_unknown_values=True)
 # Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
 _ROWS = tuple(replace(row, never_with={}) if row.name == "secure_boot" else row for row in rows_asked_by("query"))
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
+_ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 
 
 def stated_requirements(request: Request) -> tuple[Requirement, ...]:
@@ -35,6 +38,8 @@ def stated_requirements(request: Request) -> tuple[Requirement, ...]:
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
     asked = (*written_requirements(request), *ask(request, _ROWS, _AS_NOVA, UNSUFFIXED).asked)
+    # No host reports a default machine type here: this is for what it raises beside the machine type of the image.
+    keep_off(request, (_ENCRYPTION_MODEL,), _AS_NOVA)
     return tuple(item._replace(filter=BY_REQUEST) for item in asked)
 
 
@@ -73,8 +78,11 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
     unsuffixed = request.flavor_groups.get("")
     resources = dict(unsuffixed.resources) if unsuffixed else {}
     flavor = field_of(request_spec, "flavor")
-    if not named & {orc.VCPU, orc.PCPU}:
-        resources[orc.VCPU] = _amount(flavor, "vcpus")
+    vcpus = _amount(flavor, "vcpus")
+    pinned = cpu_resources(request, vcpus)
+    resources |= pinned
+    if not pinned and not named & {orc.VCPU, orc.PCPU}:
+        resources[orc.VCPU] = vcpus
     if orc.MEMORY_MB not in named:
         resources[orc.MEMORY_MB] = _amount(flavor, "memory_mb")
     if orc.DISK_GB not in named:
@@ -82,7 +90,14 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
     encryption = chosen(request, _MEMORY_ENCRYPTION, _AS_NOVA, [])
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
+    resources |= _persistent_memory(request)
     return {name: amount for name, amount in resources.items() if amount}
+
+
+def _persistent_memory(request: Request) -> Counter[str]:
+    """Return the namespaces of persistent memory, by the class that Nova's operator made of each label."""
+    labels = filter(None, (label.strip() for label in str(request.extra_spec("hw:pmem") or "").split(",")))
+    return Counter(orc.normalize_name(f"PMEM_NAMESPACE_{label}") for label in labels)
 
 
 def _disk_gb(flavor: Any, request: Request) -> int:

@@ -70,6 +70,10 @@ class Row:
     """The value that counts where :attr:`only_with` is asked for and this one is not."""
     never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Value -> the row and the value beside which it makes no sense."""
+    flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Value of the flavor -> the values of the image that it overrides; any other that differs contradicts it."""
+    needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """Value -> the rows and the values that must be asked for beside it."""
     per_architecture: bool = False
     """Whether a host may answer differently for guests of an architecture that it emulates."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
@@ -131,6 +135,11 @@ def _canonical_boolean(value: object) -> str | None:
     if spelling in _TRUE:
         return "true"
     return "false" if spelling in _FALSE else None
+
+
+def is_true(value: object) -> bool:
+    """Whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
+    return _canonical_boolean(value) == "true"
 
 
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")

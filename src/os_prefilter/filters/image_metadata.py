@@ -2,13 +2,14 @@
 
 from os_prefilter.asking import ask, keep_off
 from os_prefilter.options import Options
+from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import rows_asked_by
 
 _ROWS = rows_asked_by("image_metadata")
 # Nova asks for their traits, which say nothing of the machine type.
-_STATED = rows_asked_by("query")
+_STATED = tuple(row for row in rows_asked_by("query") if any(families_without(row.name, each) for each in row.values))
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:

@@ -72,6 +72,7 @@ STATED: tuple[Row, ...] = (
         image_property="hw_mem_encryption",
         extra_spec="hw:mem_encryption",
         boolean=True,
+        needs={"true": (("firmware_type", "uefi"),)},
         asked_by=("query",),
     ),
     Row(
@@ -82,6 +83,22 @@ STATED: tuple[Row, ...] = (
         only_with="mem_encryption",
         only_with_values=frozenset(("true",)),
         default="amd-sev",
+        needs={
+            "amd-sev-snp": (("firmware_stateless", "true"),),
+            "intel-tdx": (("firmware_stateless", "true"), ("video_model", "none")),
+        },
+        asked_by=("query",),
+    ),
+    Row(
+        "cpu_policy",
+        {
+            "shared": nothing("floating over the host's CPUs is possible everywhere"),
+            "dedicated": nothing("it asks for the resource PCPU"),
+            "mixed": nothing("it asks for the resources VCPU and PCPU"),
+        },
+        image_property="hw_cpu_policy",
+        extra_spec="hw:cpu_policy",
+        flavor_overrides={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))},
         asked_by=("query",),
     ),
     Row(
@@ -93,6 +110,16 @@ STATED: tuple[Row, ...] = (
         },
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
+        flavor_overrides={"prefer": frozenset(("require", "isolate"))},
+        asked_by=("query",),
+    ),
+    Row(
+        "emulator_threads_policy",
+        {
+            "share": nothing("they float over the host's CPUs"),
+            "isolate": nothing("it asks for one PCPU more, where CPUs are pinned"),
+        },
+        extra_spec="hw:emulator_threads_policy",
         asked_by=("query",),
     ),
 )

@@ -52,7 +52,7 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
             asked += _on_unsuffixed(group, options)
         # A group that names an owner itself means it.
         elif options.owner_trait not in group.forbidden and group.required.isdisjoint(options.foreign_owner_traits):
-            owned = sorted(name for name in group.resources if options.owns(name))
+            owned = sorted(name for name in _classes(group) if options.owns(name))
             asked += [
                 Requirement(trait, True, suffix, f"flavor extra spec resources{suffix}:{name}") for name in owned[:1]
             ]
@@ -60,9 +60,14 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
 
 
 def _on_unsuffixed(group: Group, options: Options) -> list[Requirement]:
-    nested = sorted(group.resources.keys() - _ON_ROOT)
+    nested = sorted(_classes(group) - _ON_ROOT)
     if not nested:
         return []
     source = f"flavor extra spec resources:{nested[0]}"
     foreign = (other for other in options.foreign_owner_traits if other not in group.required)
     return [Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign]
+
+
+def _classes(group: Group) -> set[str]:
+    # None of a class takes no provider of it.
+    return {name for name, amount in group.resources.items() if amount}

@@ -1,0 +1,242 @@
+"""How our answer is computed from Nova's, difference by difference. This module imports nothing of Nova."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlencode
+
+from os_prefilter.guest import guest_of
+from os_prefilter.platforms import MACHINES, families_without
+from os_prefilter.request import Request
+from os_prefilter.terms import Row
+from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+
+Asked = tuple[str, str, bool]
+"""(scope, trait, required)."""
+Answer = frozenset[Asked] | str
+"""What was added to the request; the query as a string; or how that failed: REFUSED, FAILED."""
+REFUSED = "refused"
+"""The request is refused with a reason."""
+FAILED = "failed with an internal error"
+
+
+class Nova(Protocol):
+    """Nova's own code, to ask what it says of another request."""
+
+    name: str
+    """Our filter of the same purpose, or ``query``."""
+
+    def __call__(self, spec: Any) -> Answer:
+        """Return what Nova answers."""
+
+    def completed(self, spec: Any) -> Any:
+        """Return a copy of the request spec with an empty image and no extra specs where those are not set."""
+
+
+# -- reading Nova's objects --------------------------------------------------------------------------------------------
+
+
+def _image(spec: Any, name: str) -> Any:
+    image = spec.image if "image" in spec else None
+    return image.properties.get(name) if image and name in image.properties.fields else None
+
+
+def _extra_specs(spec: Any) -> dict[str, str]:
+    return dict(spec.flavor.extra_specs) if "extra_specs" in spec.flavor else {}
+
+
+def _said(spec: Any, name: str, extra_spec: str) -> str:
+    """Return what image or flavor say; REFUSED if both do, and disagree."""
+    in_image, in_flavor = _image(spec, name) or "", _extra_specs(spec).get(extra_spec, "")
+    return REFUSED if in_image and in_flavor and in_image != in_flavor else in_image or in_flavor
+
+
+def _with_extra_specs(spec: Any, extra_specs: Mapping[str, str]) -> Any:
+    clone = spec.obj_clone()
+    clone.flavor.extra_specs = dict(extra_specs)
+    return clone
+
+
+def _with_property(spec: Any, name: str) -> Any:
+    """Return the request with this one property in its image."""
+    clone = spec.obj_clone()
+    clone.image.properties = type(spec.image.properties)(**{name: _image(spec, name)})
+    return clone
+
+
+def _also(answer: Answer, *asked: Asked) -> Answer:
+    return answer if isinstance(answer, str) else answer | set(asked)
+
+
+def _on_root(prefix: str, value: str) -> Asked:
+    return ("root", f"{prefix}_{value.upper().replace('-', '_')}", True)
+
+
+# -- what becomes of Nova's answer -------------------------------------------------------------------------------------
+
+
+def completed(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    return nova(nova.completed(spec)) if answer == FAILED else answer
+
+
+def _asked(nova: Nova, spec: Any) -> Answer:
+    return completed(nova(spec), spec, nova)
+
+
+def empty_says_nothing(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    said = {name: value for name, value in _extra_specs(spec).items() if value}
+    return answer if said == _extra_specs(spec) else _asked(nova, _with_extra_specs(spec, said))
+
+
+def no_boolean_says_nothing(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    if "maybe" not in _extra_specs(spec).values():
+        return answer
+    said = {name: value for name, value in _extra_specs(spec).items() if value not in ("", "maybe")}
+    return _asked(nova, _with_extra_specs(spec, said))
+
+
+def no_boolean_is_refused(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    return REFUSED if _extra_specs(spec).get("hw:mem_encryption") == "maybe" else answer
+
+
+_MAPPED_BY_NOVA = (
+    "hw_cdrom_bus",
+    "hw_disk_bus",
+    "hw_video_model",
+    "hw_vif_model",
+    "hw_architecture",
+    "hw_emulation_architecture",
+    "hw_viommu_model",
+)
+
+
+def each_alone(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    answers = [nova(_with_property(spec, name)) for name in _MAPPED_BY_NOVA if _image(spec, name)]
+    return frozenset().union(*(each for each in answers if not isinstance(each, str))) if answers else answer
+
+
+def viommu(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    model = _said(spec, "hw_viommu_model", "hw:viommu_model")
+    return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_VIOMMU_MODEL", model)] if model else []))
+
+
+def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    model = _said(spec, "hw_sound_model", "hw:sound_model")
+    return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_SOUND_MODEL", model)] if model else []))
+
+
+def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    return REFUSED if _said(spec, "hw_usb_model", "hw:usb_model") == REFUSED else answer
+
+
+def more_buses(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    buses = filter(None, (_image(spec, "hw_rescue_bus"), _image(spec, "hw_floppy_bus")))
+    return _also(answer, *(_on_root("COMPUTE_STORAGE_BUS", bus) for bus in buses))
+
+
+def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    if _image(spec, "hw_architecture") != "i686" or isinstance(answer, str):
+        return answer
+    return answer - {_on_root("HW_ARCH", "i686")} | {_on_root("HW_ARCH", "x86_64")}
+
+
+def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    """Refuse what names two things that no host has together."""
+    guest = guest_of(Request(spec))
+    rows = rows_asked_by(nova.name)
+    for row in (*rows, *rows_asked_by("query")) if nova.name == "image_metadata" else rows:
+        value = _of_row(spec, row)
+        beside = row.never_with.get(value)
+        if guest.family and guest.family in families_without(row.name, value):
+            return REFUSED
+        if beside and _of_row(spec, BY_NAME[beside[0]]) == beside[1]:
+            return REFUSED
+        if row.name == "machine_type" and value and guest.architecture not in ("", *MACHINES[value]):
+            return REFUSED
+    return answer
+
+
+def _of_row(spec: Any, row: Row) -> str:
+    """Return the value that the request gives to a row, the default where one counts; empty if none."""
+    in_image, in_flavor = _image(spec, str(row.image_property)), _extra_specs(spec).get(str(row.extra_spec))
+    said = next((value for each in (in_image, in_flavor) if each and (value := row.canonical(each))), "")
+    beside = _of_row(spec, BY_NAME[row.only_with]) if row.only_with else ""
+    if row.only_with and (not beside or (row.only_with_values and beside not in row.only_with_values)):
+        return ""
+    return said or (str(row.default) if row.default else "")
+
+
+_ROOT_CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB")
+_NOVAS_CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "VGPU", "CUSTOM_PCI_1")
+
+
+def owner_on_groups(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    if "OWNER_NOVA" not in spec.root_required:
+        return answer
+    clone = spec.obj_clone()
+    clone.root_required.discard("OWNER_NOVA")
+    return nova(clone)
+
+
+def owner_on_flavors_groups(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    specs = _extra_specs(spec)
+    for suffix in ("1", "_gpu"):
+        owned = any(_amount(specs, suffix, each) for each in _NOVAS_CLASSES)
+        means_another = specs.get(f"trait{suffix}:OWNER_CYBORG") == "required"
+        if owned and not means_another and specs.get(f"trait{suffix}:OWNER_NOVA") != "forbidden":
+            answer = _also(answer, (suffix, "OWNER_NOVA", True))
+    return answer
+
+
+def not_anothers(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    specs = _extra_specs(spec)
+    nested = any(_amount(specs, "", name) for name in _classes(specs) if name not in _ROOT_CLASSES)
+    if not nested or specs.get("trait:OWNER_CYBORG") == "required":
+        return answer
+    if "OWNER_CYBORG" in (_image(spec, "traits_required") or ()):
+        return REFUSED
+    return _also(answer, ("unsuffixed", "OWNER_CYBORG", False))
+
+
+def _amount(specs: Mapping[str, str], suffix: str, name: str) -> int:
+    amount = specs.get(f"resources{suffix}:{name}", "0").strip()
+    return int(amount) if amount.isdecimal() else 0
+
+
+def _classes(specs: Mapping[str, str]) -> list[str]:
+    return [key.removeprefix("resources:") for key in specs if key.startswith("resources:") and "NO_SUCH" not in key]
+
+
+def forbidden_on_pci(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    groups = spec.requested_resources if "requested_resources" in spec else []
+    requests = spec.pci_requests.requests if "pci_requests" in spec and spec.pci_requests else []
+    own = {each.request_id for each in requests if each.source != each.NEUTRON_PORT}
+    pci = [group for group in groups if group.requester_id.rsplit("-", 1)[0] in own]
+    return REFUSED if any("OWNER_NOVA" in group.forbidden_traits for group in pci) else answer
+
+
+# -- what becomes of Nova's query --------------------------------------------------------------------------------------
+
+
+def as_sent(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    """Add what Nova's ``resources_from_request_spec`` adds."""
+    if answer == REFUSED:
+        return answer
+    parameters = parse_qsl(str(answer), keep_blank_values=True)
+    groups = {name for name, _ in parameters if name.startswith("resources") and name != "resources"}
+    from_flavor = {key.partition(":")[0].removeprefix("resources").removeprefix("trait") for key in _group_keys(spec)}
+    if len(groups) > 1 and len(from_flavor - {""}) <= 1 and "group_policy" not in dict(parameters):
+        parameters.append(("group_policy", "none"))
+    destination = spec.requested_destination if "requested_destination" in spec else None
+    if destination and destination.aggregates:
+        parameters += [("member_of", "in:" + ",".join(sorted(each.split(",")))) for each in destination.aggregates]
+    if destination and destination.forbidden_aggregates:
+        parameters.append(("member_of", "!in:" + ",".join(sorted(destination.forbidden_aggregates))))
+    return urlencode(sorted(parameters))
+
+
+def no_empty_parameter(answer: Answer, _spec: Any, _nova: Nova) -> Answer:
+    return answer if answer == REFUSED else "&".join(each for each in str(answer).split("&") if not each.endswith("="))
+
+
+def _group_keys(spec: Any) -> list[str]:
+    return [key for key in _extra_specs(spec) if key.startswith(("resources", "trait")) and ":" in key]

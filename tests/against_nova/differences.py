@@ -1,0 +1,244 @@
+"""Where we differ from Nova on purpose: THE list, which the tests use and the documentation is made from.
+
+Each entry says what Nova does, what we do, and why; and computes our answer from Nova's, exactly. Applied one after the
+other to Nova's answer for any request, the entries must give ours. This module imports nothing of Nova.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.against_nova import becomes
+from tests.against_nova.becomes import Answer, Nova
+
+QUERY = "query"
+_IMAGE_READERS = (
+    "ephemeral_encryption",
+    "image_metadata",
+    "image_type",
+    "packed_virtqueue",
+    "sound_model",
+    "tpm_secret_security",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One difference."""
+
+    title: str
+    of: tuple[str, ...]
+    """The filters, or :data:`QUERY`."""
+    nova: str
+    ours: str
+    reason: str
+    becomes: Callable[[Answer, Any, Nova], Answer]
+    """``(what Nova answers, request spec, Nova) -> what we answer``; the same where the difference does not apply."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Image properties of a request that shows it."""
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    """Extra specs of the flavor of a request that shows it."""
+    change: Callable[[Any], object] = lambda _spec: None
+    """What else the request needs to show it. It has a PCI device of the flavor's, and an empty destination."""
+
+
+def _without_image(spec: Any) -> None:
+    spec.image = None
+
+
+def _without_extra_specs(spec: Any) -> None:
+    del spec.flavor._obj_extra_specs
+
+
+def _pci_device(spec: Any) -> Any:
+    (group,) = spec.requested_resources
+    return group
+
+
+def _owned_root(spec: Any) -> None:
+    spec.root_required.add("OWNER_NOVA")
+
+
+def _pci_device_of_another(spec: Any) -> None:
+    _pci_device(spec).forbidden_traits.add("OWNER_NOVA")
+
+
+def _in_an_aggregate(spec: Any) -> None:
+    spec.requested_destination.require_aggregates(["33333333-3333-4333-8333-333333333333"])
+
+
+DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "A request without an image",
+        of=_IMAGE_READERS,
+        nova="fails with an internal error",
+        ours="asks for nothing that only an image could ask for",
+        reason="the field may be null, and is for some servers that boot from a volume",
+        becomes=becomes.completed,
+        change=_without_image,
+    ),
+    Difference(
+        "A flavor whose extra specs are not set",
+        of=("accelerators",),
+        nova="fails with an internal error",
+        ours="asks for nothing",
+        reason="the field may be left unset",
+        becomes=becomes.completed,
+        change=_without_extra_specs,
+    ),
+    Difference(
+        "An extra spec that is empty",
+        of=(QUERY, "ephemeral_encryption", "packed_virtqueue"),
+        nova="takes it for false in some places, for a contradiction of the image in others, and ignores it in most",
+        ours="ignores it everywhere",
+        reason="it says nothing",
+        becomes=becomes.empty_says_nothing,
+        properties={
+            "hw_virtio_packed_ring": "true",
+            "hw_ephemeral_encryption": "true",
+            "hw_cpu_thread_policy": "require",
+        },
+        extra_specs={"hw:virtio_packed_ring": "", "hw:ephemeral_encryption": "", "hw:cpu_thread_policy": ""},
+    ),
+    Difference(
+        "A boolean extra spec that is no boolean",
+        of=("ephemeral_encryption", "packed_virtqueue"),
+        nova="takes it for false, which contradicts an image that says true",
+        ours="warns and ignores it, or refuses the request (unknown_values = reject)",
+        reason='a misspelt "true" is not a wish for the opposite',
+        becomes=becomes.no_boolean_says_nothing,
+        properties={"hw_virtio_packed_ring": "true", "hw_ephemeral_encryption": "true"},
+        extra_specs={"hw:virtio_packed_ring": "maybe", "hw:ephemeral_encryption": "maybe"},
+    ),
+    Difference(
+        "hw:mem_encryption that is no boolean",
+        of=(QUERY,),
+        nova="takes it for false",
+        ours="refuses the request",
+        reason="an instance must not run unencrypted because of a misspelt extra spec",
+        becomes=becomes.no_boolean_is_refused,
+        extra_specs={"hw:mem_encryption": "maybe"},
+    ),
+    Difference(
+        "What Nova's scheduler adds after from_request_spec",
+        of=(QUERY,),
+        nova=(
+            "adds the aggregates and the host of requested_destination, and group_policy=none where two groups came "
+            "from outside the flavor, in resources_from_request_spec"
+        ),
+        ours="has them in the query at once; a host's name must have become in_tree, and limit is the caller's",
+        reason="without them the query asks for the wrong hosts, or Placement refuses it",
+        becomes=becomes.as_sent,
+        change=_in_an_aggregate,
+    ),
+    Difference(
+        "A group without resources",
+        of=(QUERY,),
+        nova="sends an empty parameter resources_X=, which Placement refuses",
+        ours="leaves the parameter out",
+        reason="a group of traits alone is allowed beside same_subtree",
+        becomes=becomes.no_empty_parameter,
+        extra_specs={"trait_x:CUSTOM_RAID": "required"},
+    ),
+    Difference(
+        "One value without a trait",
+        of=("image_metadata",),
+        nova="drops the traits of all properties of that image, and lets every host pass",
+        ours="leaves out that one requirement, and says so",
+        reason="the other properties are as important as before",
+        becomes=becomes.each_alone,
+        properties={"hw_vif_model": "e1000e", "hw_architecture": "x86_64", "hw_emulation_architecture": "sparc"},
+    ),
+    Difference(
+        "vIOMMU models",
+        of=("image_metadata",),
+        nova="makes COMPUTE_VIOMMU_<X> of hw_viommu_model, which no os-traits has, and does not read hw:viommu_model",
+        ours="requires COMPUTE_VIOMMU_MODEL_<X>, for the flavor's extra spec as well",
+        reason="that is the trait that the libvirt driver reports",
+        becomes=becomes.viommu,
+        properties={"hw_viommu_model": "intel"},
+    ),
+    Difference(
+        "32-bit x86",
+        of=("image_metadata",),
+        nova="requires HW_ARCH_I686 for hw_architecture=i686",
+        ours="requires HW_ARCH_X86_64",
+        reason="an x86_64 host runs it, and reports HW_ARCH_X86_64 alone",
+        becomes=becomes.i686,
+        properties={"hw_architecture": "i686"},
+    ),
+    Difference(
+        "Sound models",
+        of=("image_metadata", "sound_model"),
+        nova="requires a trait for virtio alone, in a filter of its own",
+        ours="requires the trait of every model",
+        reason="the libvirt driver reports each of them, and a host without it fails the spawn",
+        becomes=becomes.sound,
+        properties={"hw_sound_model": "ich9"},
+    ),
+    Difference(
+        "Buses for rescue and floppy disks",
+        of=("image_metadata",),
+        nova="reads hw_disk_bus and hw_cdrom_bus alone",
+        ours="reads hw_rescue_bus and hw_floppy_bus as well",
+        reason="the driver refuses a bus that it does not have for them, too",
+        becomes=becomes.more_buses,
+        properties={"hw_rescue_bus": "usb"},
+    ),
+    Difference(
+        "Image and flavor that ask for different USB controllers",
+        of=("image_metadata",),
+        nova="schedules it, and the driver refuses it",
+        ours="refuses it before anything is scheduled",
+        reason="no host can do both",
+        becomes=becomes.usb,
+        properties={"hw_usb_model": "nec-xhci"},
+        extra_specs={"hw:usb_model": "qemu-xhci"},
+    ),
+    Difference(
+        "A device on a machine type that never has it",
+        of=("image_metadata", "sound_model"),
+        nova="schedules it, and each host fails to start it",
+        ours="refuses it before anything is scheduled",
+        reason="no host can do both",
+        becomes=becomes.impossible,
+        properties={"hw_machine_type": "virt", "hw_sound_model": "sb16"},
+    ),
+    Difference(
+        "A request that requires OWNER_NOVA already",
+        of=("owner",),
+        nova="leaves the groups of PCI devices without it",
+        ours="requires it there as well",
+        reason="the groups need it as much as without",
+        becomes=becomes.owner_on_groups,
+        change=_owned_root,
+    ),
+    Difference(
+        "The flavor's own groups",
+        of=("owner",),
+        nova="leaves them alone: resources1:VGPU=1 may be given another service's GPU",
+        ours="requires OWNER_NOVA on each group that asks for a class whose providers Nova creates",
+        reason="measured on a real Placement: the root's trait does not bind its children",
+        becomes=becomes.owner_on_flavors_groups,
+        extra_specs={"resources1:VGPU": "1"},
+    ),
+    Difference(
+        "Nested resources in the group without a suffix",
+        of=("owner",),
+        nova="leaves it alone: resources:VGPU=1 may be given another service's GPU",
+        ours="forbids the traits of other owners there; an image that requires one of them is refused",
+        reason="a required trait may be met by any provider of that group, so only a forbidden one protects",
+        becomes=becomes.not_anothers,
+        extra_specs={"resources:VGPU": "1"},
+    ),
+    Difference(
+        "A group of PCI devices that forbids OWNER_NOVA",
+        of=("owner",),
+        nova="requires and forbids the trait, which Placement refuses",
+        ours="refuses the request with the two sources",
+        reason="the user gets a reason",
+        becomes=becomes.forbidden_on_pci,
+        change=_pci_device_of_another,
+    ),
+)
+"""In the order in which they are applied."""

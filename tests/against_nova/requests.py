@@ -1,0 +1,157 @@
+"""Requests as Nova's own objects, generated: image properties, extra specs, groups, volumes, and fields left unset.
+
+Properties that matter together are drawn together, by theme; drawn from all at once, they would hardly ever meet.
+"""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from nova import objects
+from nova.objects.image_meta import ImageMetaProps
+
+from os_prefilter.vocabulary import ROWS
+
+objects.register_all()
+
+_BOOLEANS = ("true", "false", "yes", "0")
+_MASKS = ("0", "1", "0-1", "^0", "^0-1,3", "0-3,^2", "2-1", "9", "x", "", " 1 , 2 ", "0,,1", "^", "0-3")
+_AMOUNTS = ("0", "1", "7", "-1", "one", " 3 ")
+_TRAITS = ("HW_CPU_X86_AVX2", "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_RAID", "HW_CPU_HYPERTHREADING")
+_CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "VGPU", "CUSTOM_IRON", "CUSTOM_PCI_1", "NO_SUCH_CLASS")
+_SUFFIXES = ("", "1", "_gpu")
+PCI_REQUEST = "11111111-1111-4111-8111-111111111111"
+PORT = "22222222-2222-4222-8222-222222222222"
+_GROUPS = (f"{PCI_REQUEST}-0", f"{PCI_REQUEST}-1", "device_profile_0", f"device_profile_0{PORT}", PORT)
+_AGGREGATES = ("33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444")
+
+_NOT_ENUMERATED: dict[str, tuple[str, ...]] = {
+    "hw_machine_type": ("q35", "pc", "pc-q35-9.1", "pc-i440fx-7.2", "virt", "isapc"),
+    "hw_cpu_realtime_mask": _MASKS,
+    "os_distro": ("debian",),
+}
+_EXTRA_SPECS: dict[str, tuple[str, ...]] = {
+    "hw:cpu_realtime": _BOOLEANS,
+    "hw:cpu_realtime_mask": _MASKS,
+    "hw:cpu_dedicated_mask": _MASKS,
+    "hw:emulator_threads_policy": ("share", "isolate", "odd"),
+    "hw:pmem": ("4GB", "4GB, 4GB,16gb", " ,", "ssd-1.fast"),
+    "hw:cpu_cores": ("2",),
+    "accel:device_profile": ("gpu", ""),
+    "group_policy": ("none", "isolate", "other"),
+}
+_CPU = (
+    "cpu_policy",
+    "cpu_thread_policy",
+    "cpu_realtime",
+    "cpu_realtime_mask",
+    "cpu_dedicated_mask",
+    "emulator_threads",
+)
+_ENCRYPTION = ("mem_encryption", "firmware", "machine_type", "video_model")
+_THEMES: tuple[tuple[str, ...], ...] = (
+    _CPU,
+    _ENCRYPTION,
+    ("tpm", "firmware", "secure_boot"),
+    ("ephemeral_encryption", "virtio_packed", "sound", "accel", "pmem"),
+    ("vif_model", "video_model", "disk_bus", "cdrom_bus", "viommu", "sound", "usb_model", "machine_type"),
+    ("architecture", "hv_type", "vm_mode", "machine_type", "viommu", "disk_bus", "time_hpet"),
+    ("",),
+)
+"""Parts of names; the last is of all."""
+
+
+def _properties() -> dict[str, tuple[str, ...]]:
+    """Return the image properties of the vocabulary with every value that Nova's objects take."""
+    found = dict(_NOT_ENUMERATED)
+    for row in ROWS:
+        field = ImageMetaProps.fields.get(row.image_property)
+        if field is not None and row.image_property not in found:
+            found[str(row.image_property)] = _BOOLEANS if row.boolean else tuple(field.AUTO_TYPE.ALL)
+    return found
+
+
+PROPERTIES = _properties()
+EXTRA_SPECS = {
+    str(row.extra_spec): (*row.values, "", *(["maybe"] if row.boolean else [])) for row in ROWS if row.extra_spec
+} | _EXTRA_SPECS
+
+
+def _of_theme(some: dict[str, tuple[str, ...]], theme: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
+    names = [name for name in some if any(part in name for part in theme)]
+    keys = st.sets(st.sampled_from(names), max_size=6) if names else st.just(set())
+    return keys.flatmap(lambda chosen: st.fixed_dictionaries({each: st.sampled_from(some[each]) for each in chosen}))
+
+
+@st.composite
+def images(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
+    """Return an image with properties of a theme, and traits."""
+    properties = draw(_of_theme(PROPERTIES, theme))
+    properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_TRAITS), max_size=2))}
+    disk_format = draw(st.sampled_from(["qcow2", "raw", "iso", "vmdk", "ami", "vhdx", "ploop"]))
+    return objects.ImageMeta.from_dict({"name": "i", "disk_format": disk_format, "properties": properties})
+
+
+@st.composite
+def flavors(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
+    """Return a flavor with extra specs of a theme, resources and traits by suffix; or with none set."""
+    sizes = {name: draw(st.integers(0, 5000)) for name in ("memory_mb", "root_gb", "ephemeral_gb", "swap")}
+    flavor = objects.Flavor(name="f", vcpus=draw(st.integers(1, 5)), **sizes)
+    if draw(st.integers(0, 9)) == 0:
+        return flavor
+    specs = draw(_of_theme(EXTRA_SPECS, theme))
+    pairs = st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_CLASSES))
+    for suffix, name in draw(st.sets(pairs, max_size=3)):
+        specs[f"resources{suffix}:{name}"] = draw(st.sampled_from(_AMOUNTS))
+    for suffix, name in draw(st.sets(st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_TRAITS)), max_size=3)):
+        specs[f"trait{suffix}:{name}"] = draw(st.sampled_from(["required", "forbidden", "wanted"]))
+    flavor.extra_specs = specs
+    return flavor
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Any:
+    """Return a request group as PCI devices, device profiles and ports bring them."""
+    group = objects.RequestGroup(
+        requester_id=draw(st.sampled_from(_GROUPS)),
+        resources=draw(
+            st.dictionaries(st.sampled_from(["VGPU", "FPGA", "CUSTOM_PCI_1"]), st.integers(0, 3), max_size=2)
+        ),
+    )
+    group.obj_set_defaults()
+    group.required_traits |= draw(st.sets(st.sampled_from(_TRAITS), max_size=2))
+    group.forbidden_traits |= draw(st.sets(st.sampled_from(_TRAITS), max_size=1)) - group.required_traits
+    group.aggregates = draw(st.lists(st.lists(st.sampled_from(_AGGREGATES), min_size=1, max_size=2), max_size=1))
+    return group
+
+
+def _pci_requests() -> Any:
+    own = objects.InstancePCIRequest(request_id=PCI_REQUEST, alias_name="a", count=1, spec=[])
+    of_port = objects.InstancePCIRequest(request_id=PORT, count=1, spec=[])
+    return objects.InstancePCIRequests(requests=[own, of_port])
+
+
+@st.composite
+def request_specs(draw: st.DrawFn) -> Any:
+    """Return a request spec of Nova's."""
+    theme = draw(st.sampled_from(_THEMES))
+    spec = objects.RequestSpec(flavor=draw(flavors(theme)))
+    if draw(st.integers(0, 9)):
+        spec.image = draw(images(theme)) if draw(st.integers(0, 9)) else None
+    if draw(st.booleans()):
+        spec.is_bfv = draw(st.booleans())
+    if draw(st.booleans()):
+        found = draw(st.lists(groups(), max_size=3))
+        spec.requested_resources = list({each.requester_id: each for each in found}.values())
+        spec.pci_requests = draw(st.sampled_from([None, _pci_requests()]))
+    if draw(st.booleans()):
+        spec.request_level_params = objects.RequestLevelParams(
+            root_required=draw(st.sets(st.sampled_from(_TRAITS[:2]))),
+            root_forbidden=draw(st.sets(st.sampled_from(["COMPUTE_STATUS_DISABLED"]))),
+            same_subtree=draw(st.lists(st.lists(st.sampled_from(_GROUPS), min_size=1, max_size=2), max_size=1)),
+        )
+    if draw(st.integers(0, 4)) == 0:
+        destination = objects.Destination()
+        destination.require_aggregates(draw(st.lists(st.sampled_from(_AGGREGATES), min_size=1, max_size=2)))
+        destination.append_forbidden_aggregates(draw(st.sets(st.sampled_from(_AGGREGATES), max_size=1)))
+        spec.requested_destination = destination
+    return spec

@@ -1,0 +1,107 @@
+"""Our answer is Nova's, but for the list of differences: on generated requests, on Nova's own objects, exactly.
+
+2,000 requests for the query, and 300 for each filter; ``OS_PREFILTER_EXAMPLES`` (tox -e difference) multiplies them.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from nova import objects
+
+from os_prefilter import Pipeline
+from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.vocabulary import opt_in_traits
+from tests.against_nova.becomes import REFUSED
+from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
+from tests.against_nova.nova import NovaCode, expected, filters_switched_on, our_filter, our_query
+from tests.against_nova.requests import PCI_REQUEST, request_specs
+from tests.conftest import pipeline_of
+
+_TIMES = int(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
+_GENERATED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _novas_filters() -> Iterator[None]:
+    with filters_switched_on():
+        yield
+
+
+def _pipeline(name: str, *reported: str) -> Pipeline:
+    return pipeline_of(name, reported_traits=list(reported))
+
+
+@settings(_GENERATED, max_examples=2000 * _TIMES)
+@given(request_specs())
+def test_the_query_is_novas_but_for_the_differences(spec: Any) -> None:
+    """Where Nova refuses a request, so do we."""
+    assert our_query(spec) == expected(QUERY, spec)
+
+
+@pytest.mark.parametrize("name", SAME_PURPOSE)
+def test_the_filter_asks_what_novas_does_but_for_the_differences(name: str) -> None:
+    pipeline = _pipeline(name)
+
+    @settings(_GENERATED, max_examples=300 * _TIMES)
+    @given(request_specs())
+    def compare(spec: Any) -> None:
+        # What Nova's query refuses gets nowhere, whatever the filters say.
+        assume(expected(QUERY, spec) != REFUSED)
+        assert our_filter(pipeline, spec) == expected(name, spec)
+
+    compare()
+
+
+@settings(_GENERATED, max_examples=300 * _TIMES)
+@given(request_specs())
+def test_reported_traits_add_opt_in_traits_and_nothing_else(spec: Any) -> None:
+    """What an operator says of his hosts is all that the option changes."""
+    without, with_all = (our_filter(_pipeline("image_metadata", *each), spec) for each in ((), ("*",)))
+    if isinstance(without, str) or isinstance(with_all, str):
+        assert without == with_all
+    else:
+        added = {trait for _, trait, _ in with_all - without}
+        removed = {trait for _, trait, _ in without - with_all}
+        # For a guest of an emulated architecture, its own trait instead of the host's.
+        assert added <= set(opt_in_traits())
+        assert all(any(trait.split("COMPUTE_")[-1] in each for each in added) for trait in removed)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.title)
+def test_each_difference_is_real(difference: Difference) -> None:
+    """Its own example shows it in every filter that it names: an entry that no longer holds must go."""
+    spec = _example(difference)
+    for name in difference.of:
+        ours = our_query(spec) if name == QUERY else our_filter(_pipeline(name), spec)
+        assert ours == expected(name, spec)
+        assert ours != NovaCode(name)(spec), name
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.title)
+def test_a_plain_request_shows_no_difference(difference: Difference) -> None:
+    spec = _example(Difference("", (), "", "", "", difference.becomes))
+    for name in difference.of:
+        answer = NovaCode(name)(spec)
+        assert difference.becomes(answer, spec, NovaCode(name)) == answer
+
+
+def _example(difference: Difference) -> Any:
+    image = {"name": "i", "disk_format": "qcow2", "properties": dict(difference.properties)}
+    flavor = objects.Flavor(name="f", vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0)
+    flavor.extra_specs = dict(difference.extra_specs)
+    device = objects.RequestGroup(requester_id=f"{PCI_REQUEST}-0", resources={"CUSTOM_PCI_1": 1})
+    device.obj_set_defaults()
+    request = objects.InstancePCIRequest(request_id=PCI_REQUEST, alias_name="a", count=1, spec=[])
+    spec = objects.RequestSpec(
+        flavor=flavor,
+        image=objects.ImageMeta.from_dict(image),
+        is_bfv=False,
+        requested_resources=[device],
+        pci_requests=objects.InstancePCIRequests(requests=[request]),
+        requested_destination=objects.Destination(),
+    )
+    difference.change(spec)
+    return spec

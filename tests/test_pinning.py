@@ -1,0 +1,100 @@
+"""CPU pinning in the query, on our own request specs; that the rules are Nova's is proved in tests/against_nova."""
+
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.errors import FlavorImageConflict, RequestRejected
+from os_prefilter.request import Request
+from os_prefilter.stated import unsuffixed_resources
+
+_DEDICATED = {"hw:cpu_policy": "dedicated"}
+_MIXED = {"hw:cpu_policy": "mixed"}
+_REALTIME = {"hw:cpu_realtime": "yes"}
+
+
+def _cpus(extra_specs: dict[str, str], properties: dict[str, object] | None = None) -> tuple[int, int]:
+    """Return VCPU and PCPU of a flavor with four CPUs."""
+    spec = _spec(extra_specs, properties)
+    resources = unsuffixed_resources(spec, Request(spec))
+    return resources.get("VCPU", 0), resources.get("PCPU", 0)
+
+
+def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = None) -> RequestSpec:
+    return RequestSpec(flavor=Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs), image=Image(properties or {}))
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "properties", "cpus"),
+    [
+        ({}, {}, (4, 0)),
+        ({"hw:cpu_policy": "shared"}, {}, (4, 0)),
+        (_DEDICATED, {}, (0, 4)),
+        ({}, {"hw_cpu_policy": "dedicated"}, (0, 4)),
+        (_DEDICATED, {"hw_cpu_policy": "shared"}, (0, 4)),
+        (_DEDICATED | {"hw:emulator_threads_policy": "isolate"}, {}, (0, 5)),
+        (_DEDICATED | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
+        # Without pinned CPUs there is nothing to isolate from.
+        ({"hw:emulator_threads_policy": "isolate"}, {}, (4, 0)),
+        (_MIXED, {}, (4, 0)),
+        (_MIXED | {"hw:cpu_dedicated_mask": "0-1"}, {}, (2, 2)),
+        (_MIXED | {"hw:cpu_dedicated_mask": "^3"}, {}, (1, 3)),
+        (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, {}, (2, 2)),
+        (_MIXED | {"hw:cpu_dedicated_mask": "0", "hw:emulator_threads_policy": "isolate"}, {}, (3, 2)),
+        (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {}, (2, 2)),
+        (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {"hw_cpu_realtime_mask": "1"}, (3, 1)),
+        (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
+        # The flavor's own resources count where nothing is pinned, and give way where something is.
+        ({"resources:PCPU": "2"}, {}, (0, 2)),
+        (_DEDICATED | {"resources:PCPU": "2"}, {}, (0, 4)),
+    ],
+)
+def test_how_many_cpus_float_and_how_many_are_pinned(
+    extra_specs: dict[str, str], properties: dict[str, object], cpus: tuple[int, int]
+) -> None:
+    assert _cpus(extra_specs, properties) == cpus
+
+
+@pytest.mark.parametrize("mask", ["4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"])
+def test_a_mask_of_no_all_or_other_cpus_is_refused_and_named(mask: str) -> None:
+    with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:
+        _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "properties"),
+    [
+        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}),
+        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "mixed"}),
+        (_MIXED, {"hw_cpu_policy": "dedicated"}),
+        ({"hw:cpu_thread_policy": "isolate"}, {"hw_cpu_thread_policy": "require"}),
+    ],
+)
+def test_an_image_must_not_override_the_flavors_policy(extra_specs: dict[str, str], properties: dict[str, Any]) -> None:
+    with pytest.raises(FlavorImageConflict):
+        allocation_candidates_query(_spec(extra_specs, properties))
+
+
+def test_a_realtime_instance_leaves_a_cpu_to_its_emulator() -> None:
+    with pytest.raises(RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"):
+        _cpus(_MIXED | _REALTIME)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    for extra_specs in ({"hw:cpu_policy": "odd"}, _DEDICATED | {"hw:emulator_threads_policy": "odd"}):
+        with pytest.raises(RequestRejected, match="odd"):
+            allocation_candidates_query(_spec(extra_specs))
+
+
+def test_a_flavor_that_prefers_threads_leaves_the_image_without_a_say() -> None:
+    query = allocation_candidates_query(_spec({"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}))
+    assert "HYPERTHREADING" not in query
+
+
+def test_persistent_memory_is_counted_by_label() -> None:
+    spec = _spec({"hw:pmem": "4GB, 4GB,fast.one,"})
+    resources = unsuffixed_resources(spec, Request(spec))
+    assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
+    assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
+from xdist.scheduler import LoadScopeScheduling
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query, default
 from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -82,6 +83,22 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
         return tuple(placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts)
 
     return hosts_for
+
+
+_ONE_CLOUD = "tests/with_nova/process/"
+
+
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Keeps the tests that share a cloud in one process; all others go where there is room."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _ONE_CLOUD if nodeid.startswith(_ONE_CLOUD) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadgroup`` is for this; with pytest 9.2 it does nothing (pytest-xdist issue 1386)."""
+    return _Scheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -1,0 +1,75 @@
+"""Databases of our own in a MariaDB, and what it was asked."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import pymysql
+
+_LOCK = "os_prefilter_with_nova"
+# Seconds that one run of the tests waits for another one to end.
+_OTHERS_NEED = 900
+
+
+class Databases:
+    """Databases whose names nobody else has."""
+
+    def __init__(self, url: str, connection: pymysql.Connection) -> None:
+        self._url = url
+        self._connection = connection
+        self.token = f"os_prefilter_{uuid4().hex[:12]}"
+
+    def create(self, name: str) -> str:
+        """Create a database; return its URL."""
+        self._run(f"CREATE DATABASE {self.token}_{name}")
+        return f"{self._url}/{self.token}_{name}"
+
+    def drop_all(self) -> None:
+        """Drop what was created."""
+        for (name,) in self._run("SHOW DATABASES LIKE %s", (f"{self.token}%",)):
+            self._run(f"DROP DATABASE {name}")
+
+    @contextmanager
+    def general_log(self) -> Iterator[None]:
+        """Have MariaDB keep each statement in ``mysql.general_log``."""
+        self._run("SET GLOBAL log_output = 'TABLE'")
+        self._run("SET GLOBAL general_log = ON")
+        try:
+            yield
+        finally:
+            self._run("SET GLOBAL general_log = OFF")
+            self._run("TRUNCATE mysql.general_log")
+
+    def logged(self, statement: str) -> int:
+        """Return how many statements like this one the log has."""
+        # The log has this very question too, with its pattern in quotation marks.
+        question = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE %s AND argument NOT LIKE %s"
+        return int(self._run(question, (f"%{statement}%", "%general_log%"))[0][0])
+
+    def _run(self, statement: str, values: tuple[str, ...] = ()) -> tuple[tuple[Any, ...], ...]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, values)
+            return tuple(cursor.fetchall())
+
+
+@contextmanager
+def databases(url: str) -> Iterator[Databases]:
+    """Have this MariaDB, and the RabbitMQ beside it, for ourselves: other runs of these tests wait."""
+    parts = urlsplit(url)
+    assert parts.hostname
+    connection = pymysql.connect(
+        host=parts.hostname,
+        port=parts.port or 3306,
+        user=parts.username,
+        password=parts.password or "",
+        autocommit=True,
+    )
+    with closing(connection):
+        ours = Databases(url, connection)
+        assert ours._run("SELECT GET_LOCK(%s, %s)", (_LOCK, str(_OTHERS_NEED)))[0][0] == 1
+        try:
+            yield ours
+        finally:
+            ours.drop_all()

@@ -6,7 +6,7 @@ request filters. It is the one place that touches Nova's code; everything else o
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -38,9 +38,6 @@ SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
 
 _NovaFilter = Callable[..., object]
 
-# As Nova has them, before any activation.
-_NOVAS: Sequence[_NovaFilter] = tuple(request_filter.ALL_REQUEST_FILTERS)
-
 
 def activate() -> list[type]:
     """Let nova-scheduler run the filters that ``[prefilter] enabled_filters`` names, after its own.
@@ -52,24 +49,17 @@ def activate() -> list[type]:
     :return: no host filters.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
-    try:
-        pipeline = Pipeline.from_conf(nova.conf.CONF, facts={"minimum_compute_version": _minimum_compute_version})
-    except ConfigurationError as error:
-        # What Nova logs of an error at start is a traceback; this is the line to read.
-        LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
-        raise
+    pipeline = _pipeline()
     ours = RequestFilters(pipeline)
     superseded = _superseded(each.name for each in pipeline.filters)
-    others = [each for each in request_filter.ALL_REQUEST_FILTERS if not (each in _NOVAS or _is_ours(each))]
+    entries = _without_ours(request_filter.ALL_REQUEST_FILTERS)
     # In place: whoever imported the list sees the change.
-    request_filter.ALL_REQUEST_FILTERS[:] = [each for each in _NOVAS if each not in superseded.values()] + [
-        *others,
+    request_filter.ALL_REQUEST_FILTERS[:] = [
+        *(_Replaced(each) if each in superseded.values() else each for each in entries),
         ours,
     ]
     if superseded:
-        names = ", ".join(
-            f"{SAME_PURPOSE[each.name]} ({each.name})" for each in pipeline.filters if each.name in SAME_PURPOSE
-        )
+        names = ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in superseded)
         LOG.info("Request filters of Nova that are not run, because ours take their place: %s.", names)
     return []
 
@@ -102,14 +92,52 @@ class RequestFilters:
         return True
 
 
+def _pipeline() -> Pipeline:
+    try:
+        return Pipeline.from_conf(nova.conf.CONF, facts={"minimum_compute_version": _minimum_compute_version})
+    except ConfigurationError as error:
+        problem = error
+    # What Nova logs of an error at start is a traceback; this is the line to read. It is logged here because oslo.log
+    # appends to an error line the error that is being handled, which would say it twice.
+    LOG.error("nova-scheduler cannot start with the request filters as configured: %s", problem)
+    raise problem
+
+
 def _superseded(enabled: Iterable[str]) -> dict[str, _NovaFilter]:
     """Return Nova's filters that enabled ones replace; older Novas do not have all of them."""
     names = {name: SAME_PURPOSE[name] for name in enabled if name in SAME_PURPOSE}
     return {ours: getattr(request_filter, name) for ours, name in names.items() if hasattr(request_filter, name)}
 
 
-def _is_ours(each: object) -> bool:
-    return isinstance(each, RequestFilters)
+class _Replaced:
+    """Keeps the place of a filter of Nova's that is not run, for an activation that brings it back.
+
+    It equals that filter, so that whoever looks for the filter in the list finds its place.
+    """
+
+    def __init__(self, original: _NovaFilter) -> None:
+        self.original = original
+
+    def __eq__(self, other: object) -> bool:
+        return self.original == (other.original if isinstance(other, _Replaced) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __repr__(self) -> str:
+        return f"<replaced by os_prefilter: {self.original!r}>"
+
+    def __call__(self, _context: object, _request_spec: object) -> bool:
+        return False
+
+
+def _without_ours(entries: Iterable[_NovaFilter]) -> list[_NovaFilter]:
+    """Return the list as it was before an activation, with what others have done to it since."""
+    return [
+        each.original if isinstance(each, _Replaced) else each
+        for each in entries
+        if not isinstance(each, RequestFilters)
+    ]
 
 
 def _minimum_compute_version(context: Any) -> int:

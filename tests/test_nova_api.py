@@ -1,0 +1,117 @@
+"""Our flavor extra specs in nova-api: it finds their validators itself, and a wrong value is a 400 that says why."""
+
+import json
+from collections.abc import Iterator
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import nova.policy
+import pytest
+from nova import context, exception, objects
+from nova.api.openstack import wsgi
+from nova.api.openstack.compute.flavors_extraspecs import FlavorExtraSpecsController
+from nova.api.validation.extra_specs import validators
+from nova.conf import CONF
+
+from os_prefilter.vocabulary import ROWS, rows_asked_by
+from tests.conftest import asked_by, spec_of
+
+_NAME = "deploy-config:hyperthreading"
+_WRONG_VALUE = "Validation failed; 'on' is not one of: enabled, disabled."
+_WRONG_NAME = "Validation failed; extra spec 'deploy-config:turbo' does not appear to be a valid extra spec."
+
+# What Nova's scheduler reads and nova-api refuses from 2.86 on: such flavors are made with an older microversion.
+_REFUSED_BY_NOVA = {
+    # Nova has no validator of that name.
+    ("hw:maxphysaddr_mode", "emulate"),
+    ("hw:maxphysaddr_mode", "passthrough"),
+    # Only of an image; it asks for nothing.
+    ("os:secure_boot", "optional"),
+}
+
+# Nova knows an extra spec, or a value of it, from this major version on; the others are older than any that works.
+_SINCE = {"hw:mem_encryption_model": 32, "hw:sound_model": 32, "hw:tpm_secret_security": 33, "hw:usb_model": 32}
+_VALUE_SINCE = {("hw:mem_encryption_model", "amd-sev-snp"): 34, ("hw:mem_encryption_model", "intel-tdx"): 34}
+
+
+@pytest.fixture
+def api() -> Iterator[Any]:
+    """Return a function: ask Nova's controller of extra specs for something, and return its answer."""
+    CONF([], project="nova", default_config_files=[])
+    flavor = SimpleNamespace(extra_specs={}, save=mock.Mock())
+    resource = wsgi.Resource(FlavorExtraSpecsController())
+
+    def ask(body: dict[str, Any], microversion: str = "2.86", **action: str) -> Any:
+        request = wsgi.Request.blank(
+            "/flavors/1/os-extra_specs",
+            method="POST",
+            headers={"OpenStack-API-Version": f"compute {microversion}", "Content-Type": "application/json"},
+            body=json.dumps(body).encode(),
+        )
+        request.environ["nova.context"] = context.RequestContext("user", "project", is_admin=True, roles=["admin"])
+        request.environ["wsgiorg.routing_args"] = ((), {"flavor_id": "1", "action": "create", **action})
+        return request.get_response(resource)
+
+    with mock.patch.object(objects.Flavor, "get_by_flavor_id", return_value=flavor):
+        yield ask
+    nova.policy.reset()
+    CONF.reset()
+
+
+@pytest.mark.parametrize("row", rows_asked_by("deploy_config"), ids=lambda row: row.extra_spec)
+def test_nova_itself_finds_a_validator_for_each_extra_spec_of_the_filter(row: Any) -> None:
+    """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
+    found = validators.VALIDATORS[row.extra_spec]
+    assert found.value["enum"] == list(row.values)
+    for value in row.values:
+        validators.validate(row.extra_spec, value)
+        asked_by("deploy_config", spec_of(extra_specs={row.extra_spec: value}), unknown_values="reject")
+
+
+@pytest.mark.parametrize("microversion", ["2.86", "2.95", "latest"])
+@pytest.mark.parametrize("value", ["enabled", "disabled"])
+def test_a_right_value_is_taken(value: str, microversion: str, api: Any) -> None:
+    answer = api({"extra_specs": {_NAME: value}}, microversion)
+    assert (answer.status_int, answer.json) == (200, {"extra_specs": {_NAME: value}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [(_NAME, "on", _WRONG_VALUE), ("deploy-config:turbo", "enabled", _WRONG_NAME)],
+    ids=["value", "name"],
+)
+def test_a_wrong_value_or_name_is_a_400_that_says_what_is_allowed(
+    name: str, value: str, message: str, api: Any
+) -> None:
+    with pytest.raises(exception.ValidationError) as raised:
+        validators.validate(name, value)
+    assert raised.value.code == 400
+    for answer in (
+        api({"extra_specs": {name: value}}),
+        api({"extra_specs": {"hw:cpu_policy": "shared", name: value}}),
+        api({name: value}, action="update", id=name),
+    ):
+        assert answer.status_int == 400
+        assert answer.json == {"badRequest": {"code": 400, "message": message}}
+
+
+def test_before_2_86_nova_validates_nothing_and_the_filter_decides(api: Any) -> None:
+    assert api({"extra_specs": {_NAME: "on"}}, "2.85").status_int == 200
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.extra_spec], ids=lambda row: row.extra_spec)
+def test_nova_api_takes_every_value_of_the_vocabulary(row: Any) -> None:
+    """By its own validators or by ours, but for what Nova refuses although it reads it."""
+    major = int(version("nova").partition(".")[0])
+    refused, expected = set(), set()
+    for value in row.values:
+        try:
+            validators.validate(row.extra_spec, value)
+        except exception.ValidationError:
+            refused.add(value)
+        since = _VALUE_SINCE.get((row.extra_spec, value)) or _SINCE.get(row.extra_spec, 0)
+        if since > major or (row.extra_spec, value) in _REFUSED_BY_NOVA:
+            expected.add(value)
+    assert refused == expected

@@ -1,0 +1,233 @@
+"""Requests that pass our entry of Nova's list: what Placement is asked, what users are told, what cells are asked."""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+from pathlib import Path
+from threading import Barrier
+from typing import Any
+
+import pytest
+from nova import context as nova_context
+from nova import exception, objects
+from nova.scheduler import request_filter
+from nova.scheduler.manager import messaging
+
+from os_prefilter import Pipeline, Request, Requirements
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.nova import RequestFilters
+from os_prefilter.plugins import as_filter
+from tests.nova_objects import nova_spec
+from tests.nova_start import Start, our_entry, starting, user_context
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+_IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
+_SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline")
+_SILENT = nova_context.did_not_respond_sentinel
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler."""
+    with starting(tmp_path) as start:
+        yield start
+
+
+class _Cells:
+    """The cells of a cloud, as Nova asks them all for the lowest versions of their services."""
+
+    def __init__(self) -> None:
+        self.answer: Any = 73
+        """The version of the second cell; or what Nova finds in its place if there is none."""
+        self.contexts: list[Any] = []
+
+    def __call__(self, context: Any, *_arguments: Any) -> dict[str, Any]:
+        self.contexts.append(context)
+        second = {"nova-compute": self.answer} if isinstance(self.answer, int) else self.answer
+        return {"cell1": {"nova-compute": 74}, "cell2": second}
+
+
+@pytest.fixture
+def cells(monkeypatch: pytest.MonkeyPatch) -> _Cells:
+    """Return two cells; until a test says otherwise, the lowest version is that from which on the owner counts."""
+    cells = _Cells()
+    monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
+    return cells
+
+
+def _select(scheduler: Any, properties: dict[str, Any]) -> Exception:
+    """Return what the scheduler answers; there is never a host."""
+    spec = nova_spec(
+        properties,
+        instance_uuid="11111111-1111-4111-8111-111111111111",
+        project_id="project",
+        availability_zone=None,
+        is_bfv=False,
+        num_instances=1,
+        pci_requests=None,
+        requested_destination=None,
+        requested_networks=objects.NetworkRequestList(objects=[]),
+        requested_resources=[],
+        scheduler_hints={},
+    )
+    # What oslo.messaging sends to the caller at the other end.
+    with pytest.raises(messaging.ExpectedException) as raised:
+        scheduler.select_destinations(user_context(), spec_obj=spec, instance_uuids=[spec.instance_uuid])
+    error: Exception = raised.value.exc_info[1]
+    return error
+
+
+def test_without_enabled_filters_the_entry_changes_nothing(start: Start) -> None:
+    start("")
+    spec = nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}, {"resources:VGPU": "1"})
+    before = spec.obj_to_primitive()
+    assert our_entry()(user_context(), spec) is True
+    assert spec.obj_to_primitive() == before
+
+
+def test_a_rejected_request_fails_the_way_nova_fails_it_and_is_unchanged(start: Start) -> None:
+    start("compute_status,image_metadata")
+    spec = nova_spec(_IMPOSSIBLE)
+    before = spec.obj_to_primitive()
+    with pytest.raises(exception.RequestFilterFailed) as raised:
+        our_entry()(user_context(), spec)
+    assert str(raised.value) == (
+        "Scheduling failed: image property hw_disk_bus=ide is impossible with image property hw_machine_type=q35: no "
+        "host can do both. Change one of the two."
+    )
+    assert spec.obj_to_primitive() == before
+
+
+@pytest.mark.usefixtures("cells")
+def test_the_user_sees_the_reason_and_placement_is_not_asked(start: Start) -> None:
+    scheduler = start("image_metadata")
+    error = _select(scheduler, _IMPOSSIBLE)
+    assert isinstance(error, exception.NoValidHost)
+    assert re.search(r"hw_disk_bus=ide is impossible with image property hw_machine_type=q35", str(error))
+    scheduler.placement_client.get_allocation_candidates.assert_not_called()
+
+
+@pytest.mark.usefixtures("cells")
+@pytest.mark.parametrize(
+    ("enabled", "architecture"), [("", "HW_ARCH_I686"), ("hpet", "HW_ARCH_I686"), ("image_metadata", "HW_ARCH_X86_64")]
+)
+def test_what_placement_is_asked_has_ours_beside_novas_or_in_their_place(
+    enabled: str, architecture: str, start: Start
+) -> None:
+    """``hw_architecture=i686`` is where two filters of one purpose would ask for what no host has together."""
+    scheduler = start(enabled, "[scheduler]", "image_metadata_prefilter = true")
+    scheduler.placement_client.get_allocation_candidates.return_value = None
+    error = _select(scheduler, {"hw_architecture": "i686", "hw_time_hpet": True})
+    assert isinstance(error, exception.NoValidHost)
+    (asked,) = scheduler.placement_client.get_allocation_candidates.mock_calls
+    found = re.search("root_required=([^&]*)", asked.args[1].to_querystring())
+    assert found
+    traits = found[1].split("%2C")
+    assert [each for each in traits if "HW_ARCH" in each] == [architecture]
+    assert ("CUSTOM_COMPUTE_TIME_HPET" in traits) == (enabled == "hpet")
+    assert "%21COMPUTE_STATUS_DISABLED" in traits
+
+
+def test_a_failing_filter_tells_the_user_nothing_of_its_insides(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_request: Request) -> Requirements:
+        raise OSError("password=hunter2")
+
+    start("")
+    spec = nova_spec()
+    with pytest.raises(exception.RequestFilterFailed) as raised:
+        RequestFilters(Pipeline([as_filter("broken", broken)]))(user_context(), spec)
+    for inside in ("hunter2", "OSError", "broken", "os_prefilter"):
+        assert inside not in str(raised.value)
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert record.exc_info
+    assert "Traceback" in caplog.text
+    assert "OSError: password=hunter2" in caplog.text
+    assert spec.root_required == set()
+
+
+@pytest.mark.usefixtures("cells")
+def test_the_documentation_shows_what_is_logged_and_what_users_read(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "os_prefilter")
+    scheduler = start("image_metadata,hpet,owner")
+    our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}))
+    said = [f"{each.levelname} {each.name}" for each in caplog.records if each.name in _SHOWN]
+    assert said == ["INFO os_prefilter.pipeline", "INFO os_prefilter.nova", "DEBUG os_prefilter.pipeline"]
+    shown = [each.getMessage() for each in caplog.records if each.name in _SHOWN]
+    shown.append(str(_select(scheduler, _IMPOSSIBLE)))
+    with pytest.raises(ConfigurationError):
+        start("image_metdata")
+    shown.append(caplog.records[-1].getMessage())
+    text = (DOCS / "nova.rst").read_text(encoding="utf-8")
+    if not hasattr(request_filter, "owner_nova_filter"):
+        # The page shows what Nova 34 says.
+        text = text.replace(", owner_nova_filter (owner)", "")
+    for each in shown:
+        assert f" {each}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("rounds", "outages"),
+    [
+        ([(72, False), (73, True), (74, True)], 0),
+        ([(73, True), (_SILENT, True), (ValueError("no database"), True), (73, True)], 1),
+        ([(_SILENT, False), (73, True), (_SILENT, True)], 2),
+        ([(73, True), (72, False), (_SILENT, False)], 1),
+    ],
+    ids=["an upgrade", "an outage", "an outage at start, and another", "an old compute, then an outage"],
+)
+def test_a_cell_that_does_not_answer_leaves_the_minimum_version_as_it_was_known(
+    rounds: list[tuple[Any, bool]], outages: int, start: Start, cells: _Cells, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Asked at each request here. Nova's own filter would ignore the cell, and with it its old computes."""
+    start("owner", "facts_interval = 0")
+    for cells.answer, required in rounds:
+        spec = nova_spec()
+        our_entry()(user_context(), spec)
+        assert spec.root_required == ({"OWNER_NOVA"} if required else set())
+    assert caplog.text.count("cannot be asked for (CellTimeout") == outages
+
+
+def test_the_cells_are_asked_with_the_context_of_the_request(start: Start, cells: _Cells) -> None:
+    start("owner", "facts_interval = 0")
+    context = user_context()
+    our_entry()(context, nova_spec())
+    assert cells.contexts == [context]
+
+
+def test_without_a_context_the_cells_are_asked_as_an_administrator(start: Start, cells: _Cells) -> None:
+    start("owner")
+    our_entry()(None, nova_spec())
+    assert [each.is_admin for each in cells.contexts] == [True]
+
+
+def test_many_threads_share_one_entry_and_one_question_to_the_cells(start: Start, cells: _Cells) -> None:
+    """Each request gets what it asks for and nothing of another's."""
+    start("image_metadata,hpet,owner", "facts_interval = 3600")
+    wanted = [
+        ({"hw_vif_model": "e1000e"}, {"OWNER_NOVA", "COMPUTE_NET_VIF_MODEL_E1000E"}),
+        ({"hw_time_hpet": True}, {"OWNER_NOVA", "CUSTOM_COMPUTE_TIME_HPET"}),
+        ({}, {"OWNER_NOVA"}),
+        (_IMPOSSIBLE, None),
+    ]
+    threads = 8
+    together = Barrier(threads, timeout=60)
+
+    def run(properties: dict[str, Any]) -> set[str] | None:
+        spec = nova_spec(properties)
+        together.wait()
+        try:
+            our_entry()(user_context(), spec)
+        except exception.RequestFilterFailed:
+            assert not spec.root_required
+            return None
+        return set(spec.root_required)
+
+    requests = list(islice(cycle(wanted), 50 * threads))
+    with ThreadPoolExecutor(threads) as pool:
+        found = list(pool.map(run, [properties for properties, _ in requests]))
+    assert found == [traits for _, traits in requests]
+    assert len(cells.contexts) == 1

@@ -1,0 +1,1 @@
+"""Nova's own test suites, out of its wheel, run with our filters activated."""

@@ -94,6 +94,14 @@ def no_boolean_says_nothing(answer: Answer, spec: Any, nova: Nova) -> Answer:
     return _asked(nova, _with_extra_specs(spec, said))
 
 
+def stateless_is_ignored(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    if answer != REFUSED or not _image(spec, "hw_firmware_stateless") or _image(spec, "hw_firmware_type") == "uefi":
+        return answer
+    clone = spec.obj_clone()
+    clone.image.properties.hw_firmware_stateless = False
+    return empty_says_nothing(nova(clone), clone, nova)
+
+
 def no_boolean_is_refused(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return REFUSED if _extra_specs(spec).get("hw:mem_encryption") == "maybe" else answer
 

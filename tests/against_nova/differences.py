@@ -34,6 +34,8 @@ class Difference:
     reason: str
     becomes: Callable[[Answer, Any, Nova], Answer]
     """``(what Nova answers, request spec, Nova) -> what we answer``; the same where the difference does not apply."""
+    before: int = 0
+    """The version of Nova that does as we do; 0 if none does."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Image properties of a request that shows it."""
     extra_specs: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +111,16 @@ DIFFERENCES: tuple[Difference, ...] = (
         becomes=becomes.no_boolean_says_nothing,
         properties={"hw_virtio_packed_ring": "true", "hw_ephemeral_encryption": "true"},
         extra_specs={"hw:virtio_packed_ring": "maybe", "hw:ephemeral_encryption": "maybe"},
+    ),
+    Difference(
+        "Stateless firmware without UEFI",
+        of=(QUERY,),
+        nova="before Nova 34, refuses the request",
+        ours="ignores it, as Nova 34 does",
+        reason="only UEFI has state",
+        becomes=becomes.stateless_is_ignored,
+        before=34,
+        properties={"hw_firmware_stateless": "true"},
     ),
     Difference(
         "hw:mem_encryption that is no boolean",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,10 @@ from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
 from tests.against_nova.becomes import FAILED, REFUSED, Answer, Asked
 from tests.against_nova.differences import DIFFERENCES, QUERY
+
+NOVA = int(version("nova").partition(".")[0])
+# Older Novas do not have all of them.
+FILTERS = tuple(name for name, function in SAME_PURPOSE.items() if hasattr(request_filter, function))
 
 
 class NovaCode:

@@ -33,7 +33,7 @@ ENABLED_FILTERS = [
 ]
 
 # Nova's fake driver reports neither architectures nor device models, and the images of Nova's tests say x86_64: Nova's
-# own filter, off unless configured, excludes those hosts as well. image_type is left out everywhere for the same reason:
+# own filter, off unless configured, excludes those hosts as well. image_type is left out everywhere for a like reason:
 # they boot AMI and VHD images on hosts that report neither.
 LIBVIRT_ONLY = ["image_metadata"]
 

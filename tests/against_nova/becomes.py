@@ -132,7 +132,9 @@ def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_SOUND_MODEL", model)] if model else []))
 
 
-def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+def usb(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    if nova.name == "sound_model" and _said(spec, "hw_sound_model", "hw:sound_model") != "usb":
+        return answer
     return REFUSED if _said(spec, "hw_usb_model", "hw:usb_model") == REFUSED else answer
 
 

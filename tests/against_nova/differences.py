@@ -199,12 +199,12 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
     Difference(
         "Image and flavor that ask for different USB controllers",
-        of=("image_metadata",),
+        of=("image_metadata", "sound_model"),
         nova="schedules it, and the driver refuses it",
         ours="refuses it before anything is scheduled",
         reason="no host can do both",
         becomes=becomes.usb,
-        properties={"hw_usb_model": "nec-xhci"},
+        properties={"hw_usb_model": "nec-xhci", "hw_sound_model": "usb"},
         extra_specs={"hw:usb_model": "qemu-xhci"},
     ),
     Difference(

@@ -191,3 +191,10 @@ def test_what_others_say_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture
     caplog.set_level("DEBUG", "os_prefilter")
     _pipeline(a=require("OWNER_NOVA", "a\nERROR \x1b[31m")).apply(spec_of())
     assert caplog.records[-1].getMessage().isprintable()
+
+
+def test_a_warning_has_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    pipeline_of("deploy_config").apply(spec_of({}, {f"deploy-config:{number}": "x" for number in range(500)}))
+    (warning,) = caplog.messages
+    assert warning.endswith("and 490 more")
+    assert len(warning) < 2000

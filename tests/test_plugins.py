@@ -55,16 +55,23 @@ def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.Mo
         ("os_prefilter.no_such_module:f", "ModuleNotFoundError"),
         ("os_prefilter.filters.noop:no_such_name", "AttributeError"),
         ("broken_plugin:raises_assertion", "AssertionError: at import"),
+        ("leaving_plugin:f", r"SystemExit: no\\nmore"),
     ],
 )
 def test_a_broken_filter_is_named_with_its_error(
     target: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
+    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit('no\\nmore')")
     monkeypatch.syspath_prepend(str(tmp_path))
     _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
     with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
         load_filters(["mine"])
+
+
+def test_an_empty_name_is_an_error() -> None:
+    with pytest.raises(InvalidOption, match="Remove a comma"):
+        load_filters(["noop", ""])
 
 
 def test_a_filter_named_twice_is_an_error() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.errors import MalformedRequest, UnknownValue
+from os_prefilter.errors import ImpossibleCombination, MalformedRequest, UnknownValue
 from tests.conftest import spec_of
 
 _AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
@@ -141,7 +141,9 @@ def test_a_wrong_limit_is_an_error(limit: Any) -> None:
     "spec",
     [
         spec_of({"trait:X,!COMPUTE_STATUS_DISABLED": "required"}),
-        spec_of({"trait:": "required"}),
+        spec_of({}, {"resources:CUSTOM_lower": "1"}),
+        spec_of({}, {"resources1:CUSTOM_": "1"}),
+        spec_of({}, {"resources:CUSTOM_" + "X" * 250: "1"}),
         spec_of({"trait:X&limit=1": "required"}),
         spec_of({}, {"trait:x": "required"}),
         spec_of({}, {"trait1:A\nB": "required"}),
@@ -236,3 +238,38 @@ def test_what_nova_would_reject_is_rejected(properties: dict[str, object], extra
     """The query never asks for less than the user did."""
     with pytest.raises(UnknownValue):
         allocation_candidates_query(spec_of(properties, extra_specs))
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        # Nova looks at the value first.
+        {"trait:hw_cpu_foo": "optional", "traitor:x": "required ", "traits:custom_x": "foo"},
+        {"trait:": "required", "trait1:": "forbidden"},
+        {"resources:vgpu": "1", "resources:VGPU\n": "1", "resources:CUSTOM_lower": "0", "resources:CUSTOM_x": "-1"},
+        {"resources:VGPU": "-1", "resources:FPGA": "one"},
+    ],
+)
+def test_what_asks_for_nothing_is_left_out_as_nova_does(extra_specs: dict[str, str]) -> None:
+    assert allocation_candidates_query(spec_of({"trait:": "required"}, extra_specs)) == allocation_candidates_query(
+        spec_of()
+    )
+
+
+@pytest.mark.parametrize("amount", [" " * 70 + "1", "0" * 70 + "1", "+1", "\t1\n"])
+def test_an_amount_means_what_it_means_to_nova_however_it_is_padded(amount: str) -> None:
+    expected = allocation_candidates_query(spec_of({}, {"resources:VGPU": "1"}))
+    assert allocation_candidates_query(spec_of({}, {"resources:VGPU": amount})) == expected
+
+
+def test_resources_are_in_novas_order() -> None:
+    query = allocation_candidates_query(spec_of({}, {"resources1:CUSTOM_A": "1", "resources1:CUSTOM_A2": "1"}))
+    assert "resources1=CUSTOM_A2%3A1%2CCUSTOM_A%3A1" in query
+
+
+@pytest.mark.parametrize("machine", ["raspi3b", "pc-1.0", "pc-i440fx", "Q35", "", "virt"])
+def test_memory_is_encrypted_on_q35_alone(machine: str) -> None:
+    image = {"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}
+    assert "MEM_ENCRYPTION_CONTEXT" in allocation_candidates_query(spec_of({**image, "hw_machine_type": "pc-q35-9.1"}))
+    with pytest.raises(ImpossibleCombination, match="hw_machine_type"):
+        allocation_candidates_query(spec_of({**image, "hw_machine_type": machine}))

@@ -14,7 +14,7 @@ from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
-_LENIENT = Options()
+_LENIENT = Options(skip_all_unknown_values=True)
 _PLACES = ("image property", "image field", "flavor extra spec")
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
@@ -210,7 +210,7 @@ def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
 def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note]) -> str | None:
     value = row.canonical(raw)
     if value is None:
-        if options.reject_unknown_values:
+        if options.reject_unknown_values or (row.refuses_unknown and not options.skip_all_unknown_values):
             raise UnknownValue(place, raw, row.values)
         notes.append(Note(place, f"unknown value {shown(raw)}: not asked for", warn=True))
     return value

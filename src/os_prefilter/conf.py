@@ -56,7 +56,11 @@ faster in a Placement whose hosts have no nested providers. Forbidden traits sta
             ("skip", "log one warning and keep everything else that the request asks for"),
             ("reject", "reject the request with an error that lists the values that exist"),
         ],
-        help="What to do with a property whose value is not in the vocabulary. Since 0.1.0.",
+        help="""
+What to do with a property whose value is not in the vocabulary. Where Nova's own filter refuses such a value (the sound
+model, the format of ephemeral encryption, the security of a TPM's secret), the request is rejected in any case.
+Since 0.1.0.
+""",
     ),
     cfg.ListOpt(
         "reported_traits",

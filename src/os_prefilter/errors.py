@@ -36,7 +36,7 @@ Each message says what happened, to what, and what to do next. Text that came fr
 
 from collections.abc import Iterable, Sequence
 
-from os_prefilter.texts import listed, one_line, shown
+from os_prefilter.texts import listed, one_line, shown, told
 
 
 class PrefilterError(Exception):
@@ -79,7 +79,7 @@ class FilterLoadError(ConfigurationError):
         self.name = name
         self.target = target
         super().__init__(
-            f"The request filter {name!r} ({target}) does not load: {type(cause).__name__}: {cause}. Repair or "
+            f"The request filter {name!r} ({target}) does not load: {told(cause)}. Repair or "
             "reinstall its package, or remove the name from [prefilter] enabled_filters."
         )
 

@@ -20,6 +20,7 @@ from os_prefilter.texts import shown
 LOG = logging.getLogger(__name__)
 
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
+_CUSTOM = "CUSTOM_"
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 LARGEST_AMOUNT = 2**31 - 1
@@ -67,7 +68,7 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
 
 
 def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
-    if not is_resource_class(name):
+    if not is_resource_class(name) and not name.startswith(_CUSTOM):
         LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", shown(key))
         return
     amount = resource_amount(value)
@@ -80,6 +81,11 @@ def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
         return
     if amount > LARGEST_AMOUNT:
         raise MalformedRequest(f"flavor extra spec {shown(key)}", value, f"an amount of at most {LARGEST_AMOUNT}")
+    if not is_resource_class(name):
+        # Nova sends it, and Placement refuses the query; left out, the request would fit on hosts without it.
+        if amount:
+            raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
+        return
     parts.resources[name] = amount
 
 
@@ -88,8 +94,10 @@ def resource_amount(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if isinstance(value, str) and len(value) > _LONGEST_AMOUNT:
-        # Not parsed: Python refuses thousands of digits, and it is too large or no number either way.
-        return LARGEST_AMOUNT + 1 if value.strip().isdecimal() else None
+        value = value.strip()
+        if value.isdecimal():
+            # Python parses no thousands of digits.
+            value = value.lstrip("0")[: _LONGEST_AMOUNT + 1] or "0"
     try:
         return int(value)
     except ValueError:
@@ -105,18 +113,16 @@ def is_resource_class(name: object) -> bool:
 
 
 def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
-    if not is_trait_name(name):
-        raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
-    if value == "required":
-        parts.required.add(name)
-    elif value == "forbidden":
-        parts.forbidden.add(name)
-    else:
+    if value not in ("required", "forbidden") or not name:
         LOG.warning(
-            "The extra spec %s=%s is left out, as Nova does: it must be required or forbidden.",
+            "The extra spec %s=%s is left out, as Nova does: it must name a trait, and be required or forbidden.",
             shown(key),
             shown(value),
         )
+        return
+    if not is_trait_name(name):
+        raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
+    (parts.required if value == "required" else parts.forbidden).add(name)
 
 
 def trait_key(trait: str, suffix: str) -> str:

@@ -23,7 +23,7 @@ from os_prefilter.texts import one_line, shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS
 
 _EXACTLY = Options(reject_unknown_values=True)
-_LENIENT = Options()
+_LENIENT = Options(skip_all_unknown_values=True)
 _ASKED = tuple(row for row in ROWS if row.asked_by)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]

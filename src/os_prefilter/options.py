@@ -12,6 +12,8 @@ class Options:
 
     mirror_to_unsuffixed: bool = False
     reject_unknown_values: bool = False
+    skip_all_unknown_values: bool = False
+    """For those who have told of them already: those of :attr:`os_prefilter.terms.Row.refuses_unknown` as well."""
     reported_traits: tuple[str, ...] = ()
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)

@@ -24,6 +24,7 @@ LOG = logging.getLogger(__name__)
 
 # Seconds, without a configuration.
 _FACTS_INTERVAL = 60.0
+_MOST_WARNINGS = 10
 
 # Resource classes that the root provider of a host has, whatever its virt driver.
 _ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
@@ -213,8 +214,9 @@ def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, F
 
 
 def _log(decision: Decision) -> None:
-    warnings = [str(note) for note in decision.notes if note.warn]
+    warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
     if warnings:
-        LOG.warning("Part of a request was not asked for: %s", "; ".join(dict.fromkeys(warnings)))
+        more = [f"and {len(warnings) - _MOST_WARNINGS} more"] * (len(warnings) > _MOST_WARNINGS)
+        LOG.warning("Part of a request was not asked for: %s", "; ".join(warnings[:_MOST_WARNINGS] + more))
     if LOG.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, decision.requirements)) or "nothing")

@@ -22,7 +22,7 @@ from os_prefilter.errors import (
     UnusableReporter,
 )
 from os_prefilter.reporters import Reporter
-from os_prefilter.texts import listed
+from os_prefilter.texts import listed, told
 
 NAMESPACE = "os_prefilter.request_filters"
 REPORTERS = "os_prefilter.capability_reporters"
@@ -70,6 +70,8 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
         needs what nobody provides.
     """
     for name in names:
+        if not name:
+            raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
         if names.count(name) > 1:
             raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
     return tuple(as_filter(name, _import_filter(name), provided) for name in names)
@@ -122,7 +124,7 @@ def load_reporter(driver: str) -> Reporter:
     errors = _Errors(
         lambda known: UnusableReporter(driver, f"no installed package offers it; there are {listed(known)}"),
         lambda targets: UnusableReporter(driver, f"it is offered more than once: {', '.join(targets)}"),
-        lambda target, cause: UnusableReporter(driver, f"{target} does not load: {type(cause).__name__}: {cause}"),
+        lambda target, cause: UnusableReporter(driver, f"{target} does not load: {told(cause)}"),
     )
     plugin = _import(REPORTERS, driver, errors)
     if not isinstance(plugin, Reporter):
@@ -150,8 +152,8 @@ def _import(namespace: str, name: str, errors: _Errors) -> object:
         raise errors.twice(sorted(found))
     try:
         return _manager(namespace, [name], fail).extensions[0].plugin
-    except AssertionError as error:
-        # The one error that stevedore does not hand to the callback.
+    except (AssertionError, SystemExit) as error:
+        # These stevedore does not hand to the callback.
         raise errors.broken(found.pop(), error) from error
 
 

@@ -120,7 +120,8 @@ def _request_level(request_spec: Any) -> list[tuple[str, str]]:
 
 def _group_parameters(suffix: str, group: _Group) -> Iterable[tuple[str, str]]:
     if group.resources:
-        yield f"resources{suffix}", ",".join(f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
+        # Sorted as Nova sorts them: with their amounts.
+        yield f"resources{suffix}", ",".join(sorted(f"{name}:{amount}" for name, amount in group.resources.items()))
     if traits := _signed(group.required, group.forbidden):
         yield f"required{suffix}", traits
     for aggregates in group.aggregates:

@@ -132,10 +132,12 @@ def _required_traits(properties: Any) -> tuple[str, ...]:
         traits = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
     else:
         traits = field_of(properties, "traits_required", [])
+    # "trait:=required" names none: Nova leaves it out.
+    traits = sorted({trait for trait in traits if trait})
     for trait in traits:
         if not is_trait_name(trait):
             raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
-    return tuple(sorted(set(traits)))
+    return tuple(traits)
 
 
 def raw_groups(request_spec: Any) -> dict[str, Any]:

@@ -11,14 +11,15 @@ from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.asking import ask, chosen, keep_off
-from os_prefilter.errors import MalformedRequest
+from os_prefilter.asking import ask, chosen
+from os_prefilter.errors import ImpossibleCombination, MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
 from os_prefilter.pinning import cpu_resources
 from os_prefilter.request import Request
 from os_prefilter.requirements import UNSUFFIXED, Requirement
 from os_prefilter.terms import trait_named
+from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 
@@ -30,6 +31,8 @@ _AS_NOVA = Options(reject_unknown_values=True)
 _ROWS = tuple(replace(row, never_with={}) if row.name == "secure_boot" else row for row in rows_asked_by("query"))
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
+_MACHINE = "hw_machine_type"
+_ENCRYPTED_MACHINE = "q35"
 
 
 def stated_requirements(request: Request) -> tuple[Requirement, ...]:
@@ -38,9 +41,18 @@ def stated_requirements(request: Request) -> tuple[Requirement, ...]:
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
     asked = (*written_requirements(request), *ask(request, _ROWS, _AS_NOVA, UNSUFFIXED).asked)
-    # No host reports a default machine type here: this is for what it raises beside the machine type of the image.
-    keep_off(request, (_ENCRYPTION_MODEL,), _AS_NOVA)
+    _check_encrypted_machine(request)
     return tuple(item._replace(filter=BY_REQUEST) for item in asked)
+
+
+def _check_encrypted_machine(request: Request) -> None:
+    """Raise ImpossibleCombination as Nova refuses it: by a part of the machine type's name, and only if it has one."""
+    machine = request.image_property(_MACHINE)
+    if machine is None or _ENCRYPTED_MACHINE in str(machine):
+        return
+    model = chosen(request, _ENCRYPTION_MODEL, _AS_NOVA, [])
+    if model:
+        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={shown(machine)}")
 
 
 def written_requirements(request: Request) -> tuple[Requirement, ...]:

@@ -60,6 +60,8 @@ class Row:
     any_case: bool = False
     """Whether Nova lower-cases the value before it compares."""
     boolean: bool = False
+    refuses_unknown: bool = False
+    """Whether a value that nobody knows is refused even if ``unknown_values`` is ``skip``: Nova's filter refuses it."""
     asked_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that ask for it; ``query`` where Nova itself translates it while it builds the query."""
     only_with: str = ""
@@ -129,9 +131,9 @@ _LONGEST_VALUE = 64
 def _canonical_boolean(value: object) -> str | None:
     if isinstance(value, (bool, int)):
         return {1: "true", 0: "false"}.get(value)
-    if not isinstance(value, str) or len(value) > _LONGEST_VALUE:
+    if not isinstance(value, str):
         return None
-    spelling = value.strip().lower()
+    spelling = value.strip()[:_LONGEST_VALUE].lower()
     if spelling in _TRUE:
         return "true"
     return "false" if spelling in _FALSE else None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 _SHOWN_LENGTH = 80
+_TOLD_LENGTH = 500
 
 
 def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
@@ -20,6 +21,12 @@ def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
 def one_line(text: str) -> str:
     """Return text of somebody else's as one printable line: as it is, or escaped where that is not one."""
     return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def told(error: BaseException) -> str:
+    """Return an error of somebody else's code for a message: its kind and its text, on one line, cut."""
+    text = one_line(str(error)[:_TOLD_LENGTH])
+    return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
 
 
 def listed(names: Iterable[str]) -> str:

@@ -44,9 +44,10 @@ def _extra_specs(spec: Any) -> dict[str, str]:
     return dict(spec.flavor.extra_specs) if "extra_specs" in spec.flavor else {}
 
 
-def _said(spec: Any, name: str, extra_spec: str) -> str:
-    """Return what image or flavor say; REFUSED if both do, and disagree."""
-    in_image, in_flavor = _image(spec, name) or "", _extra_specs(spec).get(extra_spec, "")
+def _said(spec: Any, row: str) -> str:
+    """Return what image or flavor say of a row, as far as that is known; REFUSED if both do, and disagree."""
+    in_image = _image(spec, str(BY_NAME[row].image_property)) or ""
+    in_flavor = BY_NAME[row].canonical(_extra_specs(spec).get(str(BY_NAME[row].extra_spec))) or ""
     return REFUSED if in_image and in_flavor and in_image != in_flavor else in_image or in_flavor
 
 
@@ -123,19 +124,24 @@ def each_alone(answer: Answer, spec: Any, nova: Nova) -> Answer:
 
 
 def viommu(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    model = _said(spec, "hw_viommu_model", "hw:viommu_model")
+    model = _said(spec, "viommu_model")
     return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_VIOMMU_MODEL", model)] if model else []))
 
 
 def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    model = _said(spec, "hw_sound_model", "hw:sound_model")
-    return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_SOUND_MODEL", model)] if model else []))
+    model = _said(spec, "sound_model")
+    unknown = _extra_specs(spec).get("hw:sound_model", "") not in ("", *BY_NAME["sound_model"].values)
+    return (
+        REFUSED
+        if unknown or model == REFUSED
+        else _also(answer, *([_on_root("COMPUTE_SOUND_MODEL", model)] if model else []))
+    )
 
 
 def usb(answer: Answer, spec: Any, nova: Nova) -> Answer:
-    if nova.name == "sound_model" and _said(spec, "hw_sound_model", "hw:sound_model") != "usb":
+    if nova.name == "sound_model" and _said(spec, "sound_model") != "usb":
         return answer
-    return REFUSED if _said(spec, "hw_usb_model", "hw:usb_model") == REFUSED else answer
+    return REFUSED if _said(spec, "usb_model") == REFUSED else answer
 
 
 def more_buses(answer: Answer, spec: Any, _nova: Nova) -> Answer:
@@ -208,8 +214,10 @@ def not_anothers(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def _amount(specs: Mapping[str, str], suffix: str, name: str) -> int:
-    amount = specs.get(f"resources{suffix}:{name}", "0").strip()
-    return int(amount) if amount.isdecimal() else 0
+    try:
+        return max(0, int(specs.get(f"resources{suffix}:{name}", "0")))
+    except ValueError:
+        return 0
 
 
 def _classes(specs: Mapping[str, str]) -> list[str]:

@@ -9,15 +9,26 @@ from hypothesis import strategies as st
 from nova import objects
 from nova.objects.image_meta import ImageMetaProps
 
+from os_prefilter.terms import Row
 from os_prefilter.vocabulary import ROWS
 
 objects.register_all()
 
 _BOOLEANS = ("true", "false", "yes", "0")
 _MASKS = ("0", "1", "0-1", "^0", "^0-1,3", "0-3,^2", "2-1", "9", "x", "", " 1 , 2 ", "0,,1", "^", "0-3")
-_AMOUNTS = ("0", "1", "7", "-1", "one", " 3 ")
+_AMOUNTS = ("0", "1", "7", "-1", "one", " 3 ", "+1", "1_0", f"{'1':>70}")
 _TRAITS = ("HW_CPU_X86_AVX2", "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_RAID", "HW_CPU_HYPERTHREADING")
-_CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "VGPU", "CUSTOM_IRON", "CUSTOM_PCI_1", "NO_SUCH_CLASS")
+_CLASSES = (
+    "VCPU",
+    "PCPU",
+    "MEMORY_MB",
+    "DISK_GB",
+    "VGPU",
+    "CUSTOM_IRON",
+    "CUSTOM_IRON2",
+    "CUSTOM_PCI_1",
+    "NO_SUCH_CLASS",
+)
 _SUFFIXES = ("", "1", "_gpu")
 PCI_REQUEST = "11111111-1111-4111-8111-111111111111"
 PORT = "22222222-2222-4222-8222-222222222222"
@@ -25,7 +36,7 @@ _GROUPS = (f"{PCI_REQUEST}-0", f"{PCI_REQUEST}-1", "device_profile_0", f"device_
 _AGGREGATES = ("33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444")
 
 _NOT_ENUMERATED: dict[str, tuple[str, ...]] = {
-    "hw_machine_type": ("q35", "pc", "pc-q35-9.1", "pc-i440fx-7.2", "virt", "isapc"),
+    "hw_machine_type": ("q35", "pc", "pc-q35-9.1", "pc-i440fx-7.2", "virt", "isapc", "pc-1.0", "raspi3b", ""),
     "hw_cpu_realtime_mask": _MASKS,
     "os_distro": ("debian",),
 }
@@ -70,9 +81,15 @@ def _properties() -> dict[str, tuple[str, ...]]:
     return found
 
 
+def _known(row: Row) -> tuple[str, ...]:
+    """Return the values of a flavor's row; where Nova enumerates it, those that this version of Nova knows."""
+    enumerated = getattr(getattr(ImageMetaProps.fields.get(row.image_property), "AUTO_TYPE", None), "ALL", row.values)
+    return tuple(value for value in row.values if row.boolean or value in enumerated)
+
+
 PROPERTIES = _properties()
 EXTRA_SPECS = {
-    str(row.extra_spec): (*row.values, "", *(["maybe"] if row.boolean else [])) for row in ROWS if row.extra_spec
+    str(row.extra_spec): (*_known(row), "", "maybe" if row.boolean else "odd") for row in ROWS if row.extra_spec
 } | _EXTRA_SPECS
 
 
@@ -87,7 +104,7 @@ def images(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
     """Return an image with properties of a theme, and traits."""
     properties = draw(_of_theme(PROPERTIES, theme))
     properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_TRAITS), max_size=2))}
-    disk_format = draw(st.sampled_from(["qcow2", "raw", "iso", "vmdk", "ami", "vhdx", "ploop"]))
+    disk_format = draw(st.sampled_from(["qcow2", "QCOW2", "raw", "iso", "vmdk", "ami", "vhdx", "ploop"]))
     return objects.ImageMeta.from_dict({"name": "i", "disk_format": disk_format, "properties": properties})
 
 
@@ -104,6 +121,7 @@ def flavors(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
         specs[f"resources{suffix}:{name}"] = draw(st.sampled_from(_AMOUNTS))
     for suffix, name in draw(st.sets(st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_TRAITS)), max_size=3)):
         specs[f"trait{suffix}:{name}"] = draw(st.sampled_from(["required", "forbidden", "wanted"]))
+    specs |= draw(st.sampled_from([{}, {}, {"traitor:x": "odd", "traits:no name": "wanted"}]))
     flavor.extra_specs = specs
     return flavor
 

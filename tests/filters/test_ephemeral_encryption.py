@@ -22,7 +22,6 @@ _ON = ("COMPUTE_EPHEMERAL_ENCRYPTION", True, "root")
             {},
             [_ON, ("COMPUTE_EPHEMERAL_ENCRYPTION_LUKSV2", True, "root")],
         ),
-        ({"hw_ephemeral_encryption": "true"}, {"hw:ephemeral_encryption_format": "nosuch"}, [_ON]),
     ],
 )
 def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:

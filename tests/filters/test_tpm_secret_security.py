@@ -21,7 +21,6 @@ def _trait(name: str) -> tuple[str, bool, str]:
         ({"hw_tpm_version": "1.2"}, {}, [_trait("USER")]),
         ({"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "host"}, [_trait("HOST")]),
         ({"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "deployment"}, [_trait("DEPLOYMENT")]),
-        ({"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "nosuch"}, []),
         ({"hw_tpm_version": "3.0"}, {}, []),
     ],
 )

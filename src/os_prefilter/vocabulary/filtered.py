@@ -75,6 +75,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_sound_model",
         extra_spec="hw:sound_model",
         never_with=_NEEDS_USB,
+        refuses_unknown=True,
         asked_by=("image_metadata", "sound_model"),
     ),
     Row(
@@ -165,6 +166,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_ephemeral_encryption_format",
         extra_spec="hw:ephemeral_encryption_format",
         only_with="ephemeral_encryption",
+        refuses_unknown=True,
         asked_by=("ephemeral_encryption",),
     ),
     Row(
@@ -173,6 +175,7 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="hw:tpm_secret_security",
         only_with="tpm_version",
         default="user",
+        refuses_unknown=True,
         asked_by=("tpm_secret_security",),
     ),
     Row(
@@ -187,6 +190,7 @@ FILTERED: tuple[Row, ...] = (
         "image_type",
         terms("COMPUTE_IMAGE_TYPE", "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk"),
         image_attribute="disk_format",
+        any_case=True,
         asked_by=("image_type",),
     ),
 )

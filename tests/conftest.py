@@ -85,14 +85,15 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
     return hosts_for
 
 
-_ONE_CLOUD = "tests/with_nova/process/"
+# Parts whose tests share one service that takes long to start.
+_TOGETHER = ("tests/with_nova/process/", "tests/with_ironic/")
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Keeps the tests that share a cloud in one process; all others go where there is room."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _ONE_CLOUD if nodeid.startswith(_ONE_CLOUD) else nodeid
+        return next((part for part in _TOGETHER if nodeid.startswith(part)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -39,6 +39,7 @@ class Observed:
     """A client of a Placement whose requests are counted and may be answered by a hook."""
 
     def __init__(self, placement: EmbeddedPlacement, hook: Hook = lambda _method, _url: None) -> None:
+        self.placement = placement
         self._adapter = placement.client._adapter
         self.hook = hook
         self.sent: list[str] = []

@@ -28,9 +28,9 @@ def test_traits_are_the_answers_without_their_reasons() -> None:
 
 def test_what_a_reporter_does_not_own_it_does_not_answer() -> None:
     facts = VmwareFacts()
-    assert not owns(reporter_of(facts), "HW_CPU_HYPERTHREADING")
+    assert not owns(reporter_of(facts), "HW_CPU_HYPERTHREADING", facts)
     assert "HW_CPU_HYPERTHREADING" not in capability_traits(facts)
-    assert not owns(reporter_of(facts), "CUSTOM_OF_AN_OPERATOR")
+    assert not owns(reporter_of(facts), "CUSTOM_OF_AN_OPERATOR", facts)
 
 
 def test_asking_twice_gives_the_same() -> None:

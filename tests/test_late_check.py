@@ -186,7 +186,7 @@ def test_a_default_is_told_by_what_brought_it_and_an_unknown_value_once() -> Non
     (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}), KVM)
     assert str(unknown) == "image property hw_tpm_version='3.0': nobody knows this value"
     (unknown,) = unsupported(spec_of(extra_specs={"deploy-config:raid": "5"}), KVM)
-    assert str(unknown) == "flavor extra spec='deploy-config:raid': nobody knows this configuration"
+    assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': nobody knows this configuration"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -15,8 +16,12 @@ from nova.api.openstack.compute.flavors_extraspecs import FlavorExtraSpecsContro
 from nova.api.validation.extra_specs import validators
 from nova.conf import CONF
 
-from os_prefilter.vocabulary import ROWS, rows_asked_by
+from os_prefilter import nova_api
+from os_prefilter.templates import effective
+from os_prefilter.vocabulary import ROWS
 from tests.conftest import asked_by, spec_of
+
+objects.register_all()
 
 _NAME = "deploy-config:hyperthreading"
 _WRONG_VALUE = "Validation failed; 'on' is not one of: enabled, disabled."
@@ -60,7 +65,7 @@ def api() -> Iterator[Any]:
     CONF.reset()
 
 
-@pytest.mark.parametrize("row", rows_asked_by("deploy_config"), ids=lambda row: row.extra_spec)
+@pytest.mark.parametrize("row", effective(None).rows, ids=lambda row: row.extra_spec)
 def test_nova_itself_finds_a_validator_for_each_extra_spec_of_the_filter(row: Any) -> None:
     """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
     found = validators.VALIDATORS[row.extra_spec]
@@ -115,3 +120,16 @@ def test_nova_api_takes_every_value_of_the_vocabulary(row: Any) -> None:
         if since > major or (row.extra_spec, value) in _REFUSED_BY_NOVA:
             expected.add(value)
     assert refused == expected
+
+
+def test_the_values_of_an_operators_templates_are_known_too(tmp_path: Path) -> None:
+    """nova-api reads its configuration before it loads the validators."""
+    file = tmp_path / "templates.yaml"
+    file.write_text("templates: [{config-type: raid, config-value: '10'}]", encoding="utf-8")
+    (tmp_path / "nova.conf").write_text(f"[prefilter]\nconfig_templates = {file}\n", encoding="utf-8")
+    CONF([], project="nova", default_config_files=[str(tmp_path / "nova.conf")])
+    try:
+        found = {each.name: each.value["enum"] for each in nova_api.register()}
+    finally:
+        CONF.reset()
+    assert found == {_NAME: ["enabled", "disabled"], "deploy-config:raid": ["10"]}

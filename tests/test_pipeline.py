@@ -14,6 +14,8 @@ from os_prefilter.requirements import UNSUFFIXED, forbid, require
 from os_prefilter.terms import Trait
 from tests.conftest import pipeline_of, spec_of
 
+objects.register_all()
+
 
 def _filter(name: str, answer: object) -> LoadedFilter:
     def function(_request: Request) -> Any:

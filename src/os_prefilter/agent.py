@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from os_prefilter.errors import ConfigurationError, PlacementError, PrefilterError
+from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PrefilterError
 from os_prefilter.reporters import HostFacts
 from os_prefilter.texts import one_line
 
@@ -91,7 +91,7 @@ class Watch:
             return
         try:
             changed = self._report(facts)
-        except PlacementError as error:
+        except (PlacementError, IronicError) as error:
             self._reporting.begins(error)
             return
         self._reporting.ends()

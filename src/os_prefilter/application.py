@@ -1,14 +1,14 @@
 """Writing requirements into a RequestSpec-like object: first all is checked and prepared, then all is written."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
-from os_prefilter.extra_specs import trait_key
+from os_prefilter.extra_specs import resource_key, trait_key
 from os_prefilter.request import Request, raw_groups
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.requirements import ROOT, UNSUFFIXED, OwnGroup, Requirement
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
@@ -17,8 +17,12 @@ from os_prefilter.versioned import field_of
 _Key = tuple[str, str, bool]
 
 
-def apply_requirements(requirements: Iterable[Requirement], request_spec: Any, request: Request) -> None:
+def apply_requirements(
+    requirements: Iterable[Requirement], request_spec: Any, request: Request, own_groups: Iterable[OwnGroup] = ()
+) -> None:
     """Add requirements to the request spec: to its root traits, its groups, or a clone of its flavor.
+
+    :param own_groups: the resource classes that the clone asks for in a group of their own.
 
     What the user chose may be stored by the scheduler, so the flavor itself is never changed.
 
@@ -26,10 +30,10 @@ def apply_requirements(requirements: Iterable[Requirement], request_spec: Any, r
     :raises FilterFailed: if a filter answered with a malformed trait, or a group that the request does not have.
     :raises UnsuitableRequestSpec: if there is no place to write them to.
     """
-    requirements = tuple(requirements)
-    _check(requirements, request_spec, request)
+    requirements, own_groups = tuple(requirements), tuple(own_groups)
+    _check(requirements, request_spec, request, {group.suffix for group in own_groups})
     try:
-        steps = _prepared(requirements, request_spec)
+        steps = _prepared(requirements, request_spec, own_groups)
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
         raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
@@ -37,10 +41,10 @@ def apply_requirements(requirements: Iterable[Requirement], request_spec: Any, r
         step()
 
 
-def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request) -> None:
+def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request, new_groups: set[str]) -> None:
     known = _known(request_spec)
     if any(item.scope != ROOT for item in requirements):
-        groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups}
+        groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
         for item in requirements:
             if item.scope not in groups:
                 raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
@@ -66,7 +70,9 @@ def _known(request_spec: Any) -> dict[_Key, str]:
     }
 
 
-def _prepared(requirements: tuple[Requirement, ...], request_spec: Any) -> list[Callable[[], object]]:
+def _prepared(
+    requirements: tuple[Requirement, ...], request_spec: Any, own_groups: tuple[OwnGroup, ...]
+) -> list[Callable[[], object]]:
     """Return the steps that write the requirements, none of which can fail."""
     steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
@@ -84,9 +90,17 @@ def _prepared(requirements: tuple[Requirement, ...], request_spec: Any) -> list[
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
             continue
         steps.append(partial(target.add, item.trait))
-    if in_flavor:
+    if in_flavor or own_groups:
         flavor = copy.deepcopy(request_spec.flavor)
-        flavor.extra_specs = {**field_of(flavor, "extra_specs", {}), **in_flavor}
+        flavor.extra_specs = {**_regrouped(field_of(flavor, "extra_specs", {}), own_groups), **in_flavor}
         # Before the others: a request spec that cannot be written to shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
+
+
+def _regrouped(extra_specs: Mapping[str, str], own_groups: tuple[OwnGroup, ...]) -> dict[str, str]:
+    regrouped = dict(extra_specs)
+    for name, suffix, forbidden in own_groups:
+        regrouped[resource_key(name, suffix)] = regrouped.pop(resource_key(name, ""))
+        regrouped |= {trait_key(trait, suffix): "forbidden" for trait in forbidden}
+    return regrouped

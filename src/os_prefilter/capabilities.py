@@ -1,11 +1,12 @@
 """What a host can do, as traits: one answer for each trait that its reporter owns."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.plugins import load_reporter
 from os_prefilter.reporters import HostFacts, Reporter
+from os_prefilter.templates import effective
 from os_prefilter.terms import Row, Trait
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 
@@ -47,16 +48,24 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reporter = reporter_of(facts)
-    return {trait: refusal_of(trait, facts, reporter) for trait in _MEANINGS if owns(reporter, trait)}
+    configured = sorted(effective(facts.templates).found_traits) if reporter.configure else ()
+    traits = dict.fromkeys((*_MEANINGS, *configured))
+    return {trait: refusal_of(trait, facts, reporter) for trait in traits if owns(reporter, trait, facts)}
 
 
-def owns(reporter: Reporter, trait: str) -> bool:
+def owns(reporter: Reporter, trait: str, facts: HostFacts) -> bool:
     """Whether the reporter answers for a trait."""
-    return any(meaning.row.name in reporter.owns for meaning in _MEANINGS.get(Trait(trait), ()))
+    if any(meaning.row.name in reporter.owns for meaning in _MEANINGS.get(Trait(trait), ())):
+        return True
+    return bool(reporter.configure) and trait in effective(facts.templates).found_traits
 
 
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
-    """Return why the host does not have a trait of the vocabulary."""
+    """Return why the host does not have a trait that its reporter owns."""
+    if reporter.configure:
+        templates = effective(facts.templates)
+        if trait in templates.found_traits:
+            return templates.lack(trait, partial(reporter.configure, facts))
     row, value, architecture = next(each for each in _MEANINGS[trait] if each.row.name in reporter.owns)
     return reporter.refusal(facts, row.name, value, architecture)
 

@@ -8,9 +8,10 @@ from typing import Any
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.errors import ConfigurationError, InvalidOption
+from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.options import Options, matches_any
+from os_prefilter.templates import Templates
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import listed, shown
 from os_prefilter.vocabulary import opt_in_traits
@@ -74,6 +75,15 @@ every host. A pattern that matches none of them stops the service. The filter ``
 the statement. Since 0.1.0.
 """,
     ),
+    cfg.StrOpt(
+        "config_templates",
+        default="",
+        help="""
+A YAML file of configuration templates: which traits a bare-metal node must have for ``deploy-config:TYPE=VALUE``, and
+how Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others. A file that
+cannot be read, or is no such document, stops the service. Empty, the default: the bundled templates. Since 0.1.0.
+""",
+    ),
     cfg.FloatOpt(
         "facts_interval",
         default=60.0,
@@ -91,14 +101,18 @@ asked for again. Since 0.1.0.
     cfg.ListOpt(
         "foreign_owner_traits",
         default=[os_traits.OWNER_CYBORG],
-        help="The traits of other owners, which the filter ``owner`` keeps out of the unsuffixed group. Since 0.1.0.",
+        help="""
+The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot ask for a
+resource class in a group of its own. Since 0.1.0.
+""",
     ),
     cfg.ListOpt(
         "owned_resource_classes",
         default=list(Options().owned_resource_classes),
         help="""
 Resource classes whose providers the owner creates, by name or with ``*``: the filter ``owner`` requires its trait on a
-flavor's request group that asks for one of them. Add the classes of ``[mdev_*] mdev_class``. Since 0.1.0.
+flavor's request group that asks for one of them, and on the root of the tree if VCPU, PCPU or MEMORY_MB are among them.
+A value replaces the default: repeat it, and add the classes of ``[mdev_*] mdev_class``. Since 0.1.0.
 """,
     ),
     cfg.StrOpt(
@@ -109,11 +123,16 @@ flavor's request group that asks for one of them. Add the classes of ``[mdev_*] 
                 "compute_version",
                 "wait until the minimum compute service version says that every compute reports the trait",
             ),
+            (
+                "coverage",
+                "wait until each provider with COMPUTE_NODE has the trait in Placement, whatever reports it",
+            ),
             ("always", "enforce at once: every provider has the trait, or the embedding service is not Nova"),
         ],
         help="""
-When the filter ``owner`` begins to enforce. ``compute_version`` needs the fact ``minimum_compute_version``, which the
-service that embeds the pipeline provides. Since 0.1.0.
+When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
+``minimum_compute_version``, ``coverage`` the fact ``owner_coverage``, which the service that embeds the pipeline
+provides; in Nova both are there. Since 0.1.0.
 """,
     ),
     cfg.IntOpt(
@@ -147,12 +166,29 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
         reject_unknown_values=group.unknown_values == "reject",
         reported_traits=tuple(group.reported_traits),
+        templates=_templates(group.config_templates),
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),
         owned_resource_classes=tuple(group.owned_resource_classes),
     )
     _check(options)
+    if group.owner_gate == "coverage" and not options.owns_hosts:
+        raise InvalidOption(
+            "owner_gate", "coverage looks at compute nodes, and owned_resource_classes has none of theirs. Use always."
+        )
     return options
+
+
+def _templates(path: str) -> Templates | None:
+    if not path:
+        return None
+    # Late: YAML is not needed without it.
+    from os_prefilter.template_document import load_templates  # noqa: PLC0415
+
+    try:
+        return load_templates(path)
+    except DocumentError as error:
+        raise InvalidOption("config_templates", str(error)) from error
 
 
 def refused(error: cfg.Error) -> ConfigurationError:

@@ -23,12 +23,13 @@
     |-- UnsuitableRequestSpec           the object is not RequestSpec-like
     |-- DocumentError                   a file cannot be read or does not say what it should
     |-- ProbeFailed                     a host did not say what it can do; what is known of it stays
-    `-- PlacementError
-        |-- PlacementUnavailable        no answer, or a server error
-        |-- PlacementRefused            it answered with a client error
-        |-- UnknownTraits               a query names traits that Placement does not have
-        |-- UnknownProvider             there is no resource provider of that name or UUID
-        `-- GenerationConflict          another writer changed the provider each time
+    |-- PlacementError
+    |   |-- PlacementUnavailable        no answer, or a server error
+    |   |-- PlacementRefused            it answered with a client error
+    |   |-- UnknownTraits               a query names traits that Placement does not have
+    |   |-- UnknownProvider             there is no resource provider of that name or UUID
+    |   `-- GenerationConflict          another writer changed the provider each time
+    `-- IronicError                     its kinds: os_prefilter.adapters.ironic_errors
 
 Each message says what happened, to what, and what to do next. Text that came from a tenant is shown through
 :func:`os_prefilter.texts.shown`, so that it can break neither a log line nor a terminal.
@@ -289,3 +290,7 @@ class GenerationConflict(PlacementError):
             f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it all "
             "the time."
         )
+
+
+class IronicError(PrefilterError):
+    """Ironic did not do what was asked."""

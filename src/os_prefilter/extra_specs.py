@@ -125,6 +125,11 @@ def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
     (parts.required if value == "required" else parts.forbidden).add(name)
 
 
+def resource_key(resource_class: str, suffix: str) -> str:
+    """Return the extra spec that asks for a resource class in the group ``suffix``, the unsuffixed one if empty."""
+    return f"resources{suffix}:{resource_class}"
+
+
 def trait_key(trait: str, suffix: str) -> str:
     """Return the extra spec that puts ``trait`` on the group ``suffix``, the unsuffixed one if that is empty."""
     return f"trait{suffix}:{trait}"

@@ -18,7 +18,8 @@ from os_prefilter.platforms import families_without, guest_architecture
 from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
-from os_prefilter.terms import Row
+from os_prefilter.templates import PREFIX, Template, Templates, effective
+from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import one_line, shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS
 
@@ -53,11 +54,14 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
     """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
+    templates = effective(facts.templates)
     found = [
-        Unsupported("flavor extra spec", shown(key), "nobody knows this configuration")
-        for key in unknown_configurations(request)
+        Unsupported(
+            f"flavor extra spec {shown(key)}", shown(request.extra_spec(key)), "nobody knows this configuration"
+        )
+        for key in unknown_configurations(request, templates)
     ]
-    for row, choice in _choices(request, found):
+    for row, choice in _choices(request, found, templates):
         value = _exact(request, row, choice)
         reason = check.refusal(row, choice.value, value)
         if reason:
@@ -82,7 +86,10 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
         raise UnsupportedByHost(facts.host, refused)
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
-    settings = [Setting(row.name, choice.value, choice.source) for row, choice in _choices(request, [])]
+    settings = [
+        Setting(row.name, choice.value, choice.source)
+        for row, choice in _choices(request, [], effective(facts.templates))
+    ]
     settings.sort(key=lambda setting: setting.name != "time_hpet")
     machine = next((s for s in settings if s.name == _MACHINE.name), None)
     return GuestSettings(
@@ -102,9 +109,9 @@ def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupport
     return Unsupported(place, written if row.boolean else value, reason)
 
 
-def _choices(request: Request, unknown: list[Unsupported]) -> Iterator[tuple[Row, Chosen]]:
+def _choices(request: Request, unknown: list[Unsupported], templates: Templates) -> Iterator[tuple[Row, Chosen]]:
     """Yield what the request asks for; values that nobody knows are added to ``unknown``."""
-    for row in _ASKED:
+    for row in (*_ASKED, *templates.rows):
         try:
             choice = chosen(request, row, _EXACTLY, [])
         except UnknownValue as error:
@@ -131,6 +138,8 @@ class _Check(NamedTuple):
 
     def refusal(self, row: Row, value: str, exact: str) -> str:
         """Return why the host cannot do it, empty if it can."""
+        if row.name.startswith(PREFIX):
+            return self._configured(effective(self.facts.templates).of(row.name, value))
         trait = row.values[value].trait
         if trait is None:
             return ""
@@ -142,6 +151,19 @@ class _Check(NamedTuple):
         else:
             reason = self.of_others(trait, required=row.values[value].required)
         return reason or self._never(row, value)
+
+    def _configured(self, template: Template) -> str:
+        """Return why the host cannot be configured so: as the driver knows it, and by the traits that it needs."""
+        configure = self.reporter.configure
+        reason = configure(self.facts, template) if configure else ""
+        return reason or next(filter(None, (self.of_trait(trait, required=True) for trait in template.traits)), "")
+
+    def of_trait(self, trait: Trait, *, required: bool) -> str:
+        """Return why the host does not have a trait, or has one that it must not have."""
+        if not owns(self.reporter, trait, self.facts):
+            return self.of_others(trait, required=required)
+        reason = refusal_of(trait, self.facts, self.reporter)
+        return reason if required else "" if reason else f"the host has {trait}"
 
     def of_others(self, trait: str, *, required: bool) -> str:
         """Return the same for a trait that somebody else answers for."""
@@ -174,13 +196,9 @@ class _Check(NamedTuple):
 def _explicit(request: Request, check: _Check) -> Iterator[Unsupported]:
     """Yield the traits that a request names itself and that the host does not have, or has against its will."""
     for item in written_requirements(request):
-        if item.trait not in _TRAITS:
+        if item.trait not in _TRAITS and not owns(check.reporter, item.trait, check.facts):
             continue
-        if owns(check.reporter, item.trait):
-            reason = refusal_of(item.trait, check.facts, check.reporter)
-            reason = reason if item.required else "" if reason else f"the host has {item.trait}"
-        else:
-            reason = check.of_others(item.trait, required=item.required)
+        reason = check.of_trait(item.trait, required=item.required)
         if reason:
             place, _, value = item.source.rpartition("=")
             yield Unsupported(place or item.source, value if place else item.trait, reason)

@@ -15,7 +15,11 @@ from nova import context as nova_context
 from nova import exception
 from nova.objects import service
 from nova.scheduler import request_filter
+from nova.scheduler.client import report
 
+from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.pipeline import Pipeline
 
@@ -93,8 +97,16 @@ class RequestFilters:
 
 
 def _pipeline() -> Pipeline:
+    conf = nova.conf.CONF
+    register_opts(conf)
+    adapter: Any = _Placement()
+    coverage = OwnerCoverage(PlacementClient(adapter, microversion="1.22"), conf[GROUP].owner_trait)
+    facts: dict[str, Callable[[Any], Any]] = {
+        "minimum_compute_version": _minimum_compute_version,
+        "owner_coverage": coverage,
+    }
     try:
-        return Pipeline.from_conf(nova.conf.CONF, facts={"minimum_compute_version": _minimum_compute_version})
+        return Pipeline.from_conf(conf, facts)
     except ConfigurationError as error:
         problem = error
     # What Nova logs of an error at start is a traceback; this is the line to read. It is logged here because oslo.log
@@ -138,6 +150,14 @@ def _without_ours(entries: Iterable[_NovaFilter]) -> list[_NovaFilter]:
         for each in entries
         if not isinstance(each, RequestFilters)
     ]
+
+
+class _Placement:
+    """Nova's own client of Placement, in the place of a ``keystoneauth1.adapter.Adapter``."""
+
+    def request(self, url: str, _method: str, *, microversion: str, **_options: object) -> Any:
+        """Get a URL: nothing else is asked of it. Errors are answers, too; the time to wait for one is Nova's."""
+        return report.report_client_singleton().get(url, version=microversion)
 
 
 def _minimum_compute_version(context: Any) -> int:

@@ -3,15 +3,21 @@
 It loads this module by the entry point group ``nova.api.extra_spec_validators``.
 """
 
+import nova.conf
 from nova.api.validation.extra_specs import base
 
+from os_prefilter.conf import options_from, register_opts
+from os_prefilter.templates import effective
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import rows_asked_by
 
 
 def register() -> list[base.ExtraSpecValidator]:
-    """Return the validators of the extra specs that Nova does not know itself."""
-    return [_validator(row) for row in rows_asked_by("deploy_config")]
+    """Return the validators of the extra specs that Nova does not know itself.
+
+    :raises ConfigurationError: if ``[prefilter] config_templates`` in nova-api's configuration cannot be served.
+    """
+    register_opts(nova.conf.CONF)
+    return [_validator(row) for row in effective(options_from(nova.conf.CONF).templates).rows]
 
 
 def _validator(row: Row) -> base.ExtraSpecValidator:

@@ -5,6 +5,11 @@ from fnmatch import fnmatchcase
 
 import os_traits
 
+from os_prefilter.templates import Templates
+
+HOST_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
+"""Resource classes that the root provider of a host has, whatever its virt driver."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -15,6 +20,8 @@ class Options:
     skip_all_unknown_values: bool = False
     """For those who have told of them already: those of :attr:`os_prefilter.terms.Row.refuses_unknown` as well."""
     reported_traits: tuple[str, ...] = ()
+    templates: Templates | None = None
+    """Configuration templates; None for the bundled ones (:func:`os_prefilter.templates.effective`)."""
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
     owned_resource_classes: tuple[str, ...] = (
@@ -29,6 +36,11 @@ class Options:
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports by itself, so that it may be asked for."""
         return matches_any(trait, self.reported_traits)
+
+    @property
+    def owns_hosts(self) -> bool:
+        """Whether the owning service creates the root providers of hosts, not only what is below them."""
+        return any(map(self.owns, HOST_CLASSES))
 
     def owns(self, resource_class: str) -> bool:
         """Whether the owning service creates the providers of that resource class."""

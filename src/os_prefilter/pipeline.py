@@ -14,10 +14,10 @@ from os_prefilter import application, nova_style
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.errors import FilterFailed, PrefilterError
 from os_prefilter.facts import Ask, Fact
-from os_prefilter.options import Options
+from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import LoadedFilter, load_filters
 from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
 from os_prefilter.stated import unsuffixed_resources
 
 LOG = logging.getLogger(__name__)
@@ -26,12 +26,23 @@ LOG = logging.getLogger(__name__)
 _FACTS_INTERVAL = 60.0
 _MOST_WARNINGS = 10
 
-# Resource classes that the root provider of a host has, whatever its virt driver.
-_ROOT_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
+_ROOT_CLASSES = frozenset(HOST_CLASSES)
+
+# What filters may declare as needs beside the facts.
+_OPTIONS, _ASKED_BEFORE = "options", "asked_before"
+_NEEDS = frozenset((_OPTIONS, _ASKED_BEFORE))
 
 
-_Call = Callable[[Request, Any, Any], object]
-"""A filter with its needs bound: ``(request, request_spec, context)``."""
+class _Pending:
+    """What is to be written into a request spec."""
+
+    def __init__(self) -> None:
+        self.requirements: list[Requirement] = []
+        self.own_groups: list[OwnGroup] = []
+
+
+_Call = Callable[[Request, Any, Any, _Pending], object]
+"""A filter with its needs bound: ``(request, request_spec, context, what is pending)``."""
 
 
 class Run(NamedTuple):
@@ -85,7 +96,8 @@ class Pipeline:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
-            ``minimum_compute_version`` gives the lowest service version of all compute services; ``owner`` needs it.
+            ``minimum_compute_version`` gives the lowest service version of all compute services, ``owner_coverage``
+            whether every compute node has the owner trait in Placement; ``owner`` needs one of the two.
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         register_opts(conf)
@@ -95,7 +107,7 @@ class Pipeline:
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
             raise refused(error) from error
-        pipeline = cls(load_filters(names, {"options", *known}), options, known)
+        pipeline = cls(load_filters(names, _NEEDS | known.keys()), options, known)
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -108,7 +120,7 @@ class Pipeline:
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
         known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
-        return cls(load_filters(names, {"options", *known}), options, known)
+        return cls(load_filters(names, _NEEDS | known.keys()), options, known)
 
     def __repr__(self) -> str:
         return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
@@ -135,21 +147,22 @@ class Pipeline:
         request = Request(request_spec)
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
-        pending: list[Requirement] = []
+        pending = _Pending()
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
                 self._write(pending, request_spec, request)
-                pending = []
+                pending = _Pending()
             start = perf_counter()
-            answer = _answer(each.name, call, request, request_spec, context)
+            answer = _answer(each.name, call, request, request_spec, context, pending)
             seconds = perf_counter() - start
             asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
             if each.nova_style:
                 request = Request(request_spec)
             else:
                 asked += self._mirrored(asked, request_spec, request)
-                pending += asked
+                pending.requirements += asked
+                pending.own_groups += answer.own_groups
             runs.append(Run(each.name, asked, answer.notes, seconds))
         self._write(pending, request_spec, request)
         return Decision(tuple(runs))
@@ -157,14 +170,20 @@ class Pipeline:
     def _bound(self, each: LoadedFilter) -> _Call:
         """Return the filter as something to call with the request alone, so that no request pays for its needs."""
         if each.nova_style:
-            return lambda _request, request_spec, context: nova_style.run(
+            return lambda _request, request_spec, context, _pending: nova_style.run(
                 each.name, each.function, context, request_spec
             )
-        facts = [(need, self._facts[need]) for need in each.needs if need != "options"]
-        function = partial(each.function, options=self.options) if "options" in each.needs else each.function
+        facts = [(need, self._facts[need]) for need in each.needs if need not in _NEEDS]
+        function = partial(each.function, options=self.options) if _OPTIONS in each.needs else each.function
+        if _ASKED_BEFORE in each.needs:
+            return lambda request, _request_spec, context, pending: function(
+                request,
+                asked_before=tuple(pending.requirements),
+                **{need: fact.value(context) for need, fact in facts},
+            )
         if not facts:
-            return lambda request, _request_spec, _context: function(request)
-        return lambda request, _request_spec, context: function(
+            return lambda request, _request_spec, _context, _pending: function(request)
+        return lambda request, _request_spec, context, _pending: function(
             request, **{need: fact.value(context) for need, fact in facts}
         )
 
@@ -178,14 +197,14 @@ class Pipeline:
         return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
 
     @staticmethod
-    def _write(requirements: list[Requirement], request_spec: Any, request: Request) -> None:
-        if requirements:
-            application.apply_requirements(requirements, request_spec, request)
+    def _write(pending: _Pending, request_spec: Any, request: Request) -> None:
+        if pending.requirements or pending.own_groups:
+            application.apply_requirements(pending.requirements, request_spec, request, pending.own_groups)
 
 
-def _answer(name: str, call: _Call, request: Request, request_spec: Any, context: Any) -> Requirements:
+def _answer(name: str, call: Callable[..., object], *given: Any) -> Requirements:
     try:
-        answer = call(request, request_spec, context)
+        answer = call(*given)
     except PrefilterError:
         raise
     except Exception as error:
@@ -203,14 +222,22 @@ def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, F
     """Return the facts that filters may declare as needs: those provided, and those derived from them."""
     group = conf[GROUP]
     facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
-    if group.owner_gate == "always":
-        facts["owner_is_reported"] = Fact("owner_is_reported", lambda _context: True, inf, unknown=True)
-    elif "minimum_compute_version" in provided:
-        minimum, needed = provided["minimum_compute_version"], group.owner_compute_version
-        facts["owner_is_reported"] = Fact(
-            "owner_is_reported", lambda context: minimum(context) >= needed, group.facts_interval, unknown=False
-        )
+    gate = _owner_gate(group, provided)
+    if gate:
+        always = group.owner_gate == "always"
+        interval = inf if always else group.facts_interval
+        facts["owner_is_reported"] = Fact("owner_is_reported", gate, interval, unknown=always)
     return facts
+
+
+def _owner_gate(group: Any, provided: Mapping[str, Ask]) -> Ask | None:
+    """Return how to ask whether the owner trait is reported; None if nobody provides what that needs."""
+    if group.owner_gate == "always":
+        return lambda _context: True
+    if group.owner_gate == "coverage":
+        return provided.get("owner_coverage")
+    minimum, needed = provided.get("minimum_compute_version"), group.owner_compute_version
+    return minimum and (lambda context: minimum(context) >= needed)
 
 
 def _log(decision: Decision) -> None:

@@ -32,8 +32,9 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 _GENERAL_ADVICE = "Pass it to Pipeline.from_conf(conf, facts={name: callable}), or disable the filter."
 _ADVICE = {
     "owner_is_reported": (
-        "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version: pass "
-        "Pipeline.from_conf(conf, facts={'minimum_compute_version': callable}). Or set owner_gate = always."
+        "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
+        "owner_gate = coverage from the fact owner_coverage: pass "
+        "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
 }
 

@@ -68,6 +68,15 @@ class Request:
         """Return the value of a flavor extra spec; None if it is not set."""
         return self._extra_specs.get(name)
 
+    def flavor_attribute(self, name: str) -> object:
+        """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
+        return field_of(field_of(self._spec, "flavor"), name)
+
+    @property
+    def root_required(self) -> frozenset[str]:
+        """The traits that the root provider must have already."""
+        return frozenset(field_of(field_of(self._spec, "request_level_params"), "root_required", ()))
+
     @property
     def extra_specs(self) -> Mapping[str, object]:
         """The flavor's extra specs."""

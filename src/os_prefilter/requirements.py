@@ -43,15 +43,27 @@ class Note(NamedTuple):
         return one_line(f"{self.source}: {self.reason}")
 
 
+class OwnGroup(NamedTuple):
+    """A resource class that the flavor asks for without a suffix, to be asked for in a request group of its own."""
+
+    resource_class: str
+    suffix: str
+    """Of the new group; the flavor and the request must not have it yet."""
+    forbidden: tuple[Trait, ...] = ()
+    """What the unsuffixed group forbids, so that the new group forbids it, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """The answer of one filter to one request."""
 
     asked: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
+    own_groups: tuple[OwnGroup, ...] = ()
+    """The suffixes of these are scopes that the requirements may name."""
 
     def __add__(self, other: "Requirements") -> "Requirements":
-        return Requirements(self.asked + other.asked, self.notes + other.notes)
+        return Requirements(self.asked + other.asked, self.notes + other.notes, self.own_groups + other.own_groups)
 
 
 NOTHING: Final = Requirements()

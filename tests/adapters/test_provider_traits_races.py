@@ -221,7 +221,7 @@ def test_killed_at_any_request_it_leaves_the_old_or_the_new_set(
     assert root in (ROOT_OLD, ROOT_NEW)
     assert gpu in (GPU_OLD, GPU_NEW)
     done = number - (not arrives)
-    assert (root == ROOT_NEW, gpu == GPU_NEW) == (done >= REQUESTS - 1, done >= REQUESTS)
+    assert (gpu == GPU_NEW, root == ROOT_NEW) == (done >= REQUESTS - 1, done >= REQUESTS)
     changes = HostTraits(placement.client, HOST).sync(Goal(NEW, Options(), frozenset(["CUSTOM_KNOWN"])))
     assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
     assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)

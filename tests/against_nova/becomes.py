@@ -11,7 +11,7 @@ from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 
 Asked = tuple[str, str, bool]
-"""(scope, trait, required)."""
+"""(scope, trait, required); or, for a resource of the flavor, ``CLASS:amount`` for the trait."""
 Answer = frozenset[Asked] | str
 """What was added to the request; the query as a string; or how that failed: REFUSED, FAILED."""
 REFUSED = "refused"
@@ -205,12 +205,50 @@ def owner_on_flavors_groups(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 def not_anothers(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     specs = _extra_specs(spec)
-    nested = any(_amount(specs, "", name) for name in _classes(specs) if name not in _ROOT_CLASSES)
-    if not nested or specs.get("trait:OWNER_CYBORG") == "required":
-        return answer
-    if "OWNER_CYBORG" in (_image(spec, "traits_required") or ()):
-        return REFUSED
-    return _also(answer, ("unsuffixed", "OWNER_CYBORG", False))
+    nested = {name for name in _classes(specs) if name not in _ROOT_CLASSES and _amount(specs, "", name)}
+    means_another = specs.get("trait:OWNER_CYBORG") == "required"
+    owned = set() if means_another or specs.get("trait:OWNER_NOVA") == "forbidden" else nested & set(_NOVAS_CLASSES)
+    host = _asks_for(spec, spec.flavor.memory_mb, "MEMORY_MB") or _asks_for(spec, spec.flavor.vcpus, "VCPU", "PCPU")
+    if owned and host and _may_have_groups_of_their_own(spec, len(owned)):
+        for name in owned:
+            suffix = f"_owned_{name}"
+            unwanted = {(suffix, trait, False) for trait in _unsuffixed_traits(specs, "forbidden")}
+            resource = (suffix, f"{name}:{_amount(specs, '', name)}", True)
+            answer = _also(answer, (suffix, "OWNER_NOVA", True), resource, *unwanted)
+        nested, owned = nested - owned, set()
+    if nested and not means_another:
+        if "OWNER_CYBORG" in (_image(spec, "traits_required") or ()):
+            return REFUSED
+        answer = _also(answer, ("unsuffixed", "OWNER_CYBORG", False))
+    return _also(answer, ("unsuffixed", "OWNER_NOVA", True)) if owned and not host else answer
+
+
+def _asks_for(spec: Any, of_flavor: int, *names: str) -> bool:
+    specs = _extra_specs(spec)
+    written = [key for key in specs if key.rpartition(":")[2] in names and key.startswith("resources")]
+    if any(specs[key].strip() not in ("-1", "one") for key in written):
+        return any(_amount(specs, "", name) for name in names)
+    return bool(of_flavor)
+
+
+def _may_have_groups_of_their_own(spec: Any, number: int) -> bool:
+    specs = _extra_specs(spec)
+    policy = specs.get("group_policy")
+    if policy == "isolate" or (policy != "none" and number + len(_flavors_suffixes(spec)) > 1):
+        return False
+    required = {*_unsuffixed_traits(specs, "required"), *(_image(spec, "traits_required") or ())}
+    return all(trait == "OWNER_NOVA" or trait.startswith("HW_CPU_") for trait in required)
+
+
+def _unsuffixed_traits(specs: Mapping[str, str], rule: str) -> set[str]:
+    return {key.removeprefix("trait:") for key, value in specs.items() if key.startswith("trait:") and value == rule}
+
+
+def not_of_profiles(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    groups = spec.requested_resources if "requested_resources" in spec else []
+    profiles = [each for each in groups if each.requester_id.startswith("device_profile_")]
+    taking = [each for each in profiles if any(each.resources.values()) and "OWNER_NOVA" not in each.required_traits]
+    return _also(answer, *((each.requester_id, "OWNER_NOVA", False) for each in taking))
 
 
 def _amount(specs: Mapping[str, str], suffix: str, name: str) -> int:
@@ -241,8 +279,7 @@ def as_sent(answer: Answer, spec: Any, _nova: Nova) -> Answer:
         return answer
     parameters = parse_qsl(str(answer), keep_blank_values=True)
     groups = {name for name, _ in parameters if name.startswith("resources") and name != "resources"}
-    from_flavor = {key.partition(":")[0].removeprefix("resources").removeprefix("trait") for key in _group_keys(spec)}
-    if len(groups) > 1 and len(from_flavor - {""}) <= 1 and "group_policy" not in dict(parameters):
+    if len(groups) > 1 and len(_flavors_suffixes(spec)) <= 1 and "group_policy" not in dict(parameters):
         parameters.append(("group_policy", "none"))
     destination = spec.requested_destination if "requested_destination" in spec else None
     if destination and destination.aggregates:
@@ -256,5 +293,6 @@ def no_empty_parameter(answer: Answer, _spec: Any, _nova: Nova) -> Answer:
     return answer if answer == REFUSED else "&".join(each for each in str(answer).split("&") if not each.endswith("="))
 
 
-def _group_keys(spec: Any) -> list[str]:
-    return [key for key in _extra_specs(spec) if key.startswith(("resources", "trait")) and ":" in key]
+def _flavors_suffixes(spec: Any) -> set[str]:
+    keys = [key for key in _extra_specs(spec) if key.startswith(("resources", "trait")) and ":" in key]
+    return {key.partition(":")[0].removeprefix("resources").removeprefix("trait") for key in keys} - {""}

@@ -65,6 +65,11 @@ def _pci_device_of_another(spec: Any) -> None:
     _pci_device(spec).forbidden_traits.add("OWNER_NOVA")
 
 
+def _device_profile(spec: Any) -> None:
+    # A group of another origin becomes one of a profile.
+    _pci_device(spec).requester_id = "device_profile_0"
+
+
 def _in_an_aggregate(spec: Any) -> None:
     spec.requested_destination.require_aggregates(["33333333-3333-4333-8333-333333333333"])
 
@@ -238,10 +243,24 @@ DIFFERENCES: tuple[Difference, ...] = (
         "Nested resources in the group without a suffix",
         of=("owner",),
         nova="leaves it alone: resources:VGPU=1 may be given another service's GPU",
-        ours="forbids the traits of other owners there; an image that requires one of them is refused",
-        reason="a required trait may be met by any provider of that group, so only a forbidden one protects",
+        ours=(
+            "asks for a class whose providers Nova creates in a group of its own that requires OWNER_NOVA, unless that "
+            "could ask for something else (a required trait that the device may have, group_policy); then, and for "
+            "other classes, it forbids the traits of other owners in the group without a suffix, and an image that "
+            "requires one of them is refused"
+        ),
+        reason="a trait that is required there may be met by any provider of that group, the root above all",
         becomes=becomes.not_anothers,
         extra_specs={"resources:VGPU": "1"},
+    ),
+    Difference(
+        "The groups of device profiles",
+        of=("owner",),
+        nova="leaves them alone: a profile for a GPU may be given one of Nova's",
+        ours="forbids OWNER_NOVA on each that asks for resources, unless it requires the trait itself",
+        reason="a profile cannot name an owner, and most of Cyborg's drivers do not report theirs",
+        becomes=becomes.not_of_profiles,
+        change=_device_profile,
     ),
     Difference(
         "A group of PCI devices that forbids OWNER_NOVA",

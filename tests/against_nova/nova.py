@@ -89,9 +89,15 @@ def expected(name: str, spec: Any) -> Answer:
 
 
 def _traits(spec: Any) -> frozenset[Asked]:
+    """Return what is asked for: the traits, and the resources of the flavor's groups."""
     written = {(item.scope, str(item.trait), item.required) for item in written_requirements(Request(spec))}
     required = {("root", trait, True) for trait in spec.root_required}
-    return frozenset(written | required | {("root", trait, False) for trait in spec.root_forbidden})
+    resources = {
+        (suffix, f"{name}:{amount}", True)
+        for suffix, group in Request(spec).flavor_groups.items()
+        for name, amount in group.resources.items()
+    }
+    return frozenset(written | resources | required | {("root", trait, False) for trait in spec.root_forbidden})
 
 
 @contextmanager

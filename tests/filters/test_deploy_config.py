@@ -4,7 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
+from os_prefilter import Pipeline
 from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.options import Options
+from os_prefilter.templates import Template, effective
+from os_prefilter.terms import Trait
 from tests.conftest import asked_by, pipeline_of, spec_of
 
 _KEY = "deploy-config:hyperthreading"
@@ -14,6 +18,7 @@ _METAL = {
     "resources:MEMORY_MB": "0",
     "resources:DISK_GB": "0",
 }
+_RAID = Template("raid", "10", (Trait("CUSTOM_RAID"), Trait("CUSTOM_FOUR_DISKS")))
 
 
 @pytest.mark.parametrize(
@@ -22,14 +27,12 @@ _METAL = {
         ({}, {}, []),
         ({}, {_KEY: "enabled"}, [("HW_CPU_HYPERTHREADING", True, "root")]),
         ({_KEY: "enabled"}, {}, [("HW_CPU_HYPERTHREADING", True, "root")]),
-        ({}, {_KEY: "disabled"}, []),
+        ({}, {_KEY: "disabled"}, [("HW_CPU_HYPERTHREADING", True, "root")]),
         ({}, {_KEY: "on"}, []),
         ({}, {"deploy-config:raid": "10"}, []),
     ],
 )
-def test_only_switching_on_asks(
-    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
-) -> None:
+def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:
     assert asked_by("deploy_config", spec_of(properties, extra_specs)) == expected
 
 
@@ -50,6 +53,18 @@ def test_unknown_configuration_is_noted_otherwise() -> None:
     assert [(note.warn, "a\\nb" in note.reason) for note in decision.notes] == [(True, True)]
 
 
+def test_an_operators_template_asks_for_all_its_traits() -> None:
+    options = Options(templates=effective(None).replaced_by([_RAID]))
+    pipeline = Pipeline.from_names("deploy_config", options=options)
+    decision = pipeline.apply(spec_of(extra_specs={"deploy-config:raid": "10", _KEY: "enabled"}))
+    source = "flavor extra spec deploy-config:raid=10"
+    assert [(item.trait, item.source) for item in decision.requirements[1:]] == [
+        ("CUSTOM_RAID", source),
+        ("CUSTOM_FOUR_DISKS", source),
+    ]
+    assert decision.notes == ()
+
+
 def test_flavor_and_image_that_disagree_are_an_error() -> None:
     with pytest.raises(FlavorImageConflict, match="enabled and .*disabled"):
         pipeline_of("deploy_config").apply(spec_of({_KEY: "enabled"}, {_KEY: "disabled"}))
@@ -58,4 +73,4 @@ def test_flavor_and_image_that_disagree_are_an_error() -> None:
 def test_only_nodes_that_can_switch_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
     assert hosts(spec_of(extra_specs=_METAL)) == ("metal-1", "metal-ht-1")
     assert hosts(spec_of(extra_specs={**_METAL, _KEY: "enabled"}), "deploy_config") == ("metal-ht-1",)
-    assert hosts(spec_of(extra_specs={**_METAL, _KEY: "disabled"}), "deploy_config") == ("metal-1", "metal-ht-1")
+    assert hosts(spec_of(extra_specs={**_METAL, _KEY: "disabled"}), "deploy_config") == ("metal-ht-1",)

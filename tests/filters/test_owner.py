@@ -1,18 +1,27 @@
 """owner: Nova's requests stay on Nova's providers, and other people's groups stay alone."""
 
+import copy
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Pipeline, RequestGroup
+from os_prefilter import Pipeline, Request, RequestGroup, Requirements
 from os_prefilter.errors import MissingFact
+from os_prefilter.facts import Fact
+from os_prefilter.options import Options
+from os_prefilter.plugins import as_filter, load_filters
+from os_prefilter.requirements import UNSUFFIXED, forbid, require
 from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
 
+_PORT = "0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11"
 _ROOT = ("OWNER_NOVA", True, "root")
 _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
+_APART = ("OWNER_NOVA", True, "_owned_VGPU")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +30,10 @@ _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
         ({}, []),
         ({"resources:VCPU": "2"}, []),
         ({"resources:DISK_GB": "0"}, []),
-        ({"resources:VGPU": "1"}, [_KEPT_OUT]),
+        ({"resources:VGPU": "1"}, [_APART]),
+        ({"resources:VGPU": "1", "resources:FPGA": "1"}, [_KEPT_OUT, _APART]),
+        ({"resources:FPGA": "1"}, [_KEPT_OUT]),
+        ({"resources:MEM_ENCRYPTION_CONTEXT": "1"}, [_KEPT_OUT]),
         ({"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"}, []),
         ({"resources1:VGPU": "1"}, [("OWNER_NOVA", True, "1")]),
         ({"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"}, []),
@@ -29,6 +41,10 @@ _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
         ({"resources1:CUSTOM_PCI_8086_1563": "1"}, [("OWNER_NOVA", True, "1")]),
         ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [("OWNER_NOVA", True, "1")]),
         ({"resources:VGPU": "1", "resources1:VGPU": "1"}, [_KEPT_OUT, ("OWNER_NOVA", True, "1")]),
+        (
+            {"resources:VGPU": "1", "resources1:VGPU": "1", "group_policy": "none"},
+            [("OWNER_NOVA", True, "1"), _APART],
+        ),
         ({"accel:device_profile": "gpu"}, []),
     ],
 )
@@ -50,6 +66,7 @@ def test_pci_groups_are_ours_and_those_of_ports_and_profiles_are_not() -> None:
         _ROOT,
         ("OWNER_NOVA", True, "pci-request-0"),
         ("OWNER_NOVA", True, "pci-request-1"),
+        ("OWNER_NOVA", False, "device_profile_0"),
     ]
     assert [group.required_traits for group in spec.requested_resources] == [
         {"OWNER_NOVA"},
@@ -65,7 +82,7 @@ def test_the_flavor_is_cloned_not_changed() -> None:
     chosen = spec.flavor
     pipeline_of("owner").apply(spec)
     assert chosen.extra_specs == {"resources:VGPU": "1"}
-    assert spec.flavor.extra_specs == {"resources:VGPU": "1", "trait:OWNER_CYBORG": "forbidden"}
+    assert spec.flavor.extra_specs == {"resources_owned_VGPU:VGPU": "1", "trait_owned_VGPU:OWNER_NOVA": "required"}
 
 
 def test_nova_gets_novas_gpu_and_never_cyborgs(hosts: Callable[..., tuple[str, ...]]) -> None:
@@ -84,14 +101,123 @@ def test_another_service_uses_its_own_trait() -> None:
     found = asked_by("owner", spec, owner_trait="CUSTOM_OWNER_US", foreign_owner_traits=["OWNER_NOVA", "OWNER_CYBORG"])
     assert found == [
         ("CUSTOM_OWNER_US", True, "root"),
-        ("OWNER_NOVA", False, "unsuffixed"),
-        ("OWNER_CYBORG", False, "unsuffixed"),
+        ("CUSTOM_OWNER_US", True, "_owned_VGPU"),
     ]
 
 
 def test_a_flavor_that_forbids_the_owner_on_a_group_means_it() -> None:
     spec = spec_of(extra_specs={"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"})
     assert asked_by("owner", spec) == [_ROOT]
+
+
+_VGPU = {"resources:VGPU": "1"}
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "obstacle"),
+    [
+        ({"trait:CUSTOM_NVIDIA_11": "required"}, "trait:CUSTOM_NVIDIA_11=required may be met by its provider"),
+        ({"trait:HW_GPU_API_VULKAN": "required"}, "trait:HW_GPU_API_VULKAN=required may be met by its provider"),
+        ({"trait:COMPUTE_MANAGED_PCI_DEVICE": "required"}, "COMPUTE_MANAGED_PCI_DEVICE=required may be met"),
+        ({"group_policy": "isolate"}, "group_policy=isolate"),
+        ({"resources1:FPGA": "1"}, "several groups in a flavor without group_policy=none"),
+        ({"resources1:FPGA": "1", "group_policy": "nonsense"}, "several groups in a flavor without group_policy=none"),
+        ({"resources:CUSTOM_PCI_X": "1"}, "several groups in a flavor without group_policy=none"),
+        ({"resources_owned_VGPU:FPGA": "1", "group_policy": "none"}, "'_owned_VGPU' is taken, or too long"),
+    ],
+)
+def test_what_could_ask_for_something_else_stays_in_its_place(extra_specs: dict[str, str], obstacle: str) -> None:
+    """And the source of the requirement, which explain and the log show, says why."""
+    spec = spec_of(extra_specs={**_VGPU, **extra_specs})
+    decision = pipeline_of("owner").apply(spec)
+    (kept_out,) = [item for item in decision.requirements if item.scope == "unsuffixed"]
+    assert kept_out[:3] == _KEPT_OUT
+    assert re.match(r"flavor extra spec resources:\w+, in no group of its own: ", kept_out.source)
+    assert obstacle in kept_out.source
+    assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
+
+
+def test_an_image_trait_that_the_device_may_have_keeps_it_in_its_place() -> None:
+    spec = spec_of({"trait:CUSTOM_NVIDIA_11": "required"}, _VGPU)
+    assert asked_by("owner", spec) == [_ROOT, _KEPT_OUT]
+
+
+@pytest.mark.parametrize("trait", ["COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_ARCH_X86_64", "OWNER_NOVA"])
+def test_a_trait_of_the_host_does_not(trait: str) -> None:
+    spec = spec_of({f"trait:{trait}": "required"}, {**_VGPU, f"trait:{trait}": "required"})
+    assert asked_by("owner", spec) == [_ROOT, _APART]
+
+
+def test_a_trait_that_the_root_must_have_anyway_does_not() -> None:
+    spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_RACK": "required"})
+    spec.root_required.add("CUSTOM_RACK")
+    assert asked_by("owner", spec) == [_ROOT, _APART]
+
+
+def test_what_is_forbidden_without_a_suffix_is_forbidden_in_the_own_group_too() -> None:
+    spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_SLOW": "forbidden"})
+    pipeline_of("owner").apply(spec)
+    assert spec.flavor.extra_specs == {
+        "resources_owned_VGPU:VGPU": "1",
+        "trait_owned_VGPU:OWNER_NOVA": "required",
+        "trait_owned_VGPU:CUSTOM_SLOW": "forbidden",
+        "trait:CUSTOM_SLOW": "forbidden",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (forbid("CUSTOM_SLOW", "x", UNSUFFIXED), {"trait_owned_VGPU:CUSTOM_SLOW": "forbidden"}),
+        (require("CUSTOM_NVIDIA_11", "x", UNSUFFIXED), {"trait:OWNER_CYBORG": "forbidden"}),
+        (require("CUSTOM_TIMER", "x"), {"trait:CUSTOM_TIMER": "required", "trait_owned_VGPU:OWNER_NOVA": "required"}),
+    ],
+    ids=["forbids", "requires of any provider", "requires of the root, and it is asked for twice"],
+)
+def test_filters_before_it_count_as_much_as_the_flavor(answer: Requirements, expected: dict[str, str]) -> None:
+    def first(_request: Request) -> Requirements:
+        return answer
+
+    options = Options(mirror_to_unsuffixed=True)
+    facts = {"owner_is_reported": Fact("owner_is_reported", lambda _context: True, inf)}
+    filters = [as_filter("first", first), *load_filters(["owner"], {"options", "asked_before", *facts})]
+    spec = spec_of(extra_specs=_VGPU)
+    Pipeline(filters, options, facts).apply(spec)
+    assert spec.flavor.extra_specs.items() >= expected.items()
+
+
+def test_it_changes_nothing_more_when_it_runs_again() -> None:
+    """A scheduler may try a request again that the filter has seen."""
+    pipeline = pipeline_of("owner")
+    specs = {**_VGPU, "resources1:VGPU": "1", "trait:CUSTOM_SLOW": "forbidden", "group_policy": "none"}
+    spec = spec_of(extra_specs=specs, requested_resources=[RequestGroup("device_profile_0", {"VGPU": 1})])
+    first = pipeline.apply(spec)
+    once = copy.deepcopy(spec)
+    assert pipeline.apply(spec).requirements == first.requirements
+    assert spec == once
+
+
+@pytest.mark.parametrize(
+    ("group", "asked"),
+    [
+        (RequestGroup("device_profile_0", {"VGPU": 1}), False),
+        (RequestGroup(f"device_profile_1{_PORT}", {"FPGA": 1}), False),
+        (RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}), None),
+        (RequestGroup("device_profile_0", {"VGPU": 0}, required_traits={"CUSTOM_X"}), None),
+        (RequestGroup(_PORT, {"VGPU": 1}), None),
+    ],
+    ids=["profile", "profile of a port", "one that names the owner", "one without resources", "port"],
+)
+def test_the_owners_providers_are_kept_off_device_profiles(group: RequestGroup, asked: bool | None) -> None:
+    expected = [] if asked is None else [("OWNER_NOVA", asked, group.requester_id)]
+    assert asked_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]
+
+
+def test_the_line_at_level_debug_shows_where_the_resource_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "os_prefilter.pipeline")
+    pipeline_of("owner").apply(spec_of(extra_specs=_VGPU))
+    source = "flavor extra spec resources:VGPU, asked for in a group of its own"
+    assert caplog.records[-1].getMessage().endswith(f"; OWNER_NOVA on _owned_VGPU by owner ({source})")
 
 
 def _gated(conf: cfg.ConfigOpts, versions: list[int]) -> tuple[Pipeline, list[object]]:

@@ -23,6 +23,7 @@ from os_prefilter.operators.provider_plan import (
     with_traits,
 )
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.vmware import VmwareFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, opt_in_traits
 from tests.hosts import few_libvirt_hosts
@@ -147,3 +148,27 @@ def test_what_is_no_trait_is_refused(name: str) -> None:
 )
 def test_a_uuid_is_told_from_a_name(name: str, expected: bool) -> None:
     assert is_uuid(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (IronicFacts(bios={"LogicalProc": BiosSetting()}), True),
+        (IronicFacts(bios={"LogicalProc": BiosSetting(changeable=False)}), False),
+        (IronicFacts(bios={"NumLock": BiosSetting()}), False),
+        (IronicFacts(bios_interface="no-bios"), False),
+        # Not read, or not now: absence of knowledge.
+        (IronicFacts(bios_interface="redfish"), None),
+        (IronicFacts(), None),
+    ],
+)
+def test_what_is_found_in_bios_settings_stays_while_ironic_has_none(
+    facts: IronicFacts, *, expected: bool | None
+) -> None:
+    assert managed(capability_traits(facts), Mode.BESIDE, facts).get("HW_CPU_HYPERTHREADING") is expected
+
+
+def test_on_a_node_nova_adds_nothing_but_what_its_driver_says_of_images() -> None:
+    facts = IronicFacts(architecture="x86_64", bios={"LogicalProc": BiosSetting()})
+    traits = capability_traits(facts)
+    assert traits.keys() - managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits

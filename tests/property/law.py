@@ -16,6 +16,7 @@ from os_prefilter.late_check import unsupported
 from os_prefilter.reporters import HostFacts
 from os_prefilter.request import Request
 from os_prefilter.stated import stated_requirements
+from os_prefilter.templates import effective
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from tests.conftest import pipeline_of
@@ -36,7 +37,8 @@ FILTERS = (
 Choice = tuple[Row, str]
 """A row and one of its values."""
 
-CHOICES: tuple[Choice, ...] = tuple((row, value) for row in ROWS if row.asked_by for value in row.values)
+_ROWS = (*(row for row in ROWS if row.asked_by), *effective(None).rows)
+CHOICES: tuple[Choice, ...] = tuple((row, value) for row in _ROWS for value in row.values)
 _MACHINES = tuple((BY_NAME["machine_type"], value) for value in BY_NAME["machine_type"].values)
 _EMULATED = tuple(
     (BY_NAME["emulation_architecture"], value) for value in ("x86_64", "i686", "aarch64", "s390x", "sparc")

@@ -54,7 +54,7 @@ def test_the_law_on_what_libvirt_really_answers(facts: HostFacts, record_propert
 @pytest.mark.parametrize("facts", [*_FEW, *_OTHERS, *corpus_hosts()], ids=_name)
 def test_a_reporter_answers_for_each_trait_that_it_owns(facts: HostFacts) -> None:
     reporter = reporter_of(facts)
-    expected = {trait for trait in known_traits() if owns(reporter, trait)}
+    expected = {trait for trait in known_traits() if owns(reporter, trait, facts)}
     assert set(capability_traits(facts)) == expected
     assert expected
 

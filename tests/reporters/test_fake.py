@@ -51,7 +51,6 @@ def test_rows_that_share_a_trait_say_the_same_of_it() -> None:
     facts = FakeFacts(can={"disk_bus": frozenset(("scsi",)), "cpu_thread_policy": frozenset(("require",))})
     assert refusal(facts, "cdrom_bus", "scsi", "") == ""
     assert refusal(facts, "cdrom_bus", "ide", "") != ""
-    assert refusal(facts, "hyperthreading", "enabled", "") == ""
     assert refusal(facts, "cpu_thread_policy", "isolate", "") != ""
 
 

@@ -1,5 +1,6 @@
 """ironic: a node can do what its traits, properties and BIOS settings say, and it emulates nothing."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ from nova.scheduler.filters.image_props_filter import ImagePropertiesFilter
 from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
-from os_prefilter.reporters.ironic import REPORTER, BiosSetting, IronicFacts, hyperthreading_setting, refusal
+from os_prefilter.reporters.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
+from os_prefilter.templates import effective
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
@@ -53,17 +55,6 @@ def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
         (IronicFacts(secure_boot=True, boot_mode="bios"), "secure_boot", "required", "it needs UEFI"),
         (IronicFacts(secure_boot=False, boot_mode="uefi"), "secure_boot", "required", "set secure_boot:true"),
         (_UEFI, "secure_boot", "required", "set secure_boot:true"),
-        (_threads(), "hyperthreading", "enabled", ""),
-        (IronicFacts(), "hyperthreading", "enabled", f"no BIOS settings of it; set {HYPERTHREADING} on the node"),
-        (_threads(bios={"NumLock": BiosSetting()}), "hyperthreading", "enabled", "none of its BIOS settings is known"),
-        (_threads(bios_interface="no-bios"), "hyperthreading", "enabled", "its bios_interface is no-bios"),
-        (_threads(bios_interface="redfish"), "hyperthreading", "enabled", ""),
-        (
-            _threads(bios={"LogicalProc": BiosSetting("Disabled", changeable=False)}),
-            "hyperthreading",
-            "enabled",
-            "its BIOS setting 'LogicalProc' cannot be changed",
-        ),
     ],
 )
 def test_each_answer_says_why(facts: IronicFacts, row: str, value: str, reason: str) -> None:
@@ -72,52 +63,39 @@ def test_each_answer_says_why(facts: IronicFacts, row: str, value: str, reason: 
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("facts", "reason"),
     [
-        "LogicalProc",
-        "ProcHyperthreading",
-        "ProcSMT",
-        "Processors_HyperThreading",
-        "Processors_SMTMode",
-        "IntelHyperThread",
-        "IntelHyperThreadingTech",
-        "SMTMode",
-        "Hyper-Threading[ALL]",
-        "Hyper-Threading",
-        "HyperThreading",
-        "SMTControl",
-        "SMTControl_0037",
-        "ProcessorHyperThreadingDisable",
-        "Intel(R) Hyper-Threading Tech",
+        (_threads(), ""),
+        (_threads(bios_interface="redfish"), ""),
+        (IronicFacts(), "Ironic has no BIOS settings of it"),
+        (_threads(bios={"NumLock": BiosSetting()}), "none of its BIOS settings is one of the template"),
+        (_threads(bios_interface="no-bios"), "its bios_interface is no-bios"),
+        (_threads(bios={"LogicalProc": BiosSetting("On", allowed=("On", "Off"))}), "takes 'Off', 'On', not Enabled"),
+        (_threads(bios={"LogicalProc": BiosSetting(changeable=False)}), "'LogicalProc' cannot be changed"),
     ],
 )
-def test_names_that_makers_give_the_setting_are_known(name: str) -> None:
-    facts = IronicFacts(bios={"NumLock": BiosSetting("On"), name: BiosSetting("Disabled")})
-    assert hyperthreading_setting(facts) == name
-    assert refusal(facts, "hyperthreading", "enabled", "") == ""
-
-
-@pytest.mark.parametrize(
-    "name", ["", "ProcVirtualization", "ProcTurboMode", "LogicalProcIdling", "RtdHyperThreadState"]
-)
-def test_other_settings_are_not_taken_for_it(name: str) -> None:
-    assert hyperthreading_setting(IronicFacts(bios={name: BiosSetting()})) is None
-
-
-def test_of_two_settings_one_that_can_be_changed_counts() -> None:
-    settings = {"HyperThreading": BiosSetting("On", changeable=False), "LogicalProc": BiosSetting("Enabled")}
-    assert hyperthreading_setting(IronicFacts(bios=settings)) == "LogicalProc"
+@pytest.mark.parametrize("trait_on_node", [frozenset(), frozenset((HYPERTHREADING,))])
+def test_a_node_is_configured_by_a_setting_that_it_has_and_not_by_a_trait(
+    facts: IronicFacts, reason: str, trait_on_node: frozenset[str]
+) -> None:
+    facts = replace(facts, other_traits=trait_on_node)
+    for template in effective(None):
+        found = configure(facts, template)
+        assert reason.replace("Enabled", template.value.title()) in found if reason else not found
 
 
 @pytest.mark.parametrize("facts", [_threads(), IronicFacts(), IronicFacts(other_traits=frozenset((HYPERTHREADING,)))])
 def test_the_rows_of_hyperthreading_agree_on_its_one_trait(facts: IronicFacts) -> None:
-    switchable = not refusal(facts, "hyperthreading", "enabled", "")
+    switchable = not any(configure(facts, template) for template in effective(None))
     assert (not refusal(facts, "cpu_thread_policy", "require", "")) == switchable
     assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (not switchable)
     assert refusal(facts, "cpu_thread_policy", "prefer", "") == ""
 
 
-@pytest.mark.parametrize(("row", "value"), [(row, value) for row, value in _OWNED if row.values[value].required])
+@pytest.mark.parametrize(
+    ("row", "value"),
+    [(row, value) for row, value in _OWNED if row.values[value].required and row.name != "cpu_thread_policy"],
+)
 def test_a_trait_that_an_operator_put_on_the_node_is_the_truth(row: Any, value: str) -> None:
     trait = row.values[value].trait
     facts = IronicFacts(architecture="x86_64", other_traits=frozenset((str(trait),)))

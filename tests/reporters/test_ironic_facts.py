@@ -54,6 +54,7 @@ def test_what_the_openstack_client_prints() -> None:
         architecture="x86_64",
         other_traits=frozenset(("CUSTOM_GOLD", "HW_CPU_X86_AVX2")),
         bios={"LogicalProc": BiosSetting("Enabled")},
+        hardware_type="idrac",
         bios_interface="idrac-redfish",
         boot_mode="uefi",
         secure_boot=True,
@@ -67,12 +68,18 @@ def test_what_the_openstack_client_prints() -> None:
         (
             _LONG,
             {
-                "LogicalProc": BiosSetting("Enabled"),
+                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")),
                 "SystemModelName": BiosSetting("R660", changeable=False),
-                "ProcSettings": BiosSetting("On", changeable=False),
+                "ProcSettings": BiosSetting("On", changeable=False, allowed=("On",)),
             },
         ),
-        (_API, {"LogicalProc": BiosSetting("Enabled"), "SystemModelName": BiosSetting("R660", changeable=False)}),
+        (
+            _API,
+            {
+                "LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")),
+                "SystemModelName": BiosSetting("R660", changeable=False),
+            },
+        ),
         (
             '{"LogicalProc": "Enabled", "bios": "1.2"}',
             {"LogicalProc": BiosSetting("Enabled"), "bios": BiosSetting("1.2")},

@@ -146,6 +146,6 @@ def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line() -> None:
 
 def test_it_answers_for_all_but_what_an_operator_knows_of_the_processors() -> None:
     """A new row must be put on one side or the other."""
-    processors = {"cpu_thread_policy", "hyperthreading", "mem_encryption", "mem_encryption_model"}
+    processors = {"cpu_thread_policy", "mem_encryption", "mem_encryption_model"}
     resources = {"cpu_policy", "emulator_threads_policy"}
     assert {row.name for row in ROWS} - REPORTER.owns == processors | resources

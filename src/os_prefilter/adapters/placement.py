@@ -72,6 +72,19 @@ class PlacementClient:
         hosts = tuple(sorted(found))
         return Candidates(hosts, {host: found[host] for host in hosts}, len(used))
 
+    def has_provider(self, query: str) -> bool:
+        """Ask whether any resource provider is as a query says.
+
+        :param query: the urlencoded query string of ``GET /resource_providers``, without the question mark
+        :raises UnknownTraits: the query names traits that this Placement does not have
+        :raises PlacementRefused: the query is malformed
+        :raises PlacementUnavailable: no answer, or not the answer of a Placement
+        """
+        what = "GET /resource_providers"
+        answer = self.request("GET", f"/resource_providers?{query}")
+        with expected(what):
+            return bool(answer["resource_providers"])
+
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
         return frozenset(self._trait_names("/traits"))

@@ -95,7 +95,8 @@ class HostTraits:
                 if not dry_run:
                     self._create(trait)
                 changes.append(Change("", trait, "create"))
-            for write in writes:
+            # The root last, as Nova does: whoever sees the owner's trait there finds it on what is below.
+            for write in reversed(writes):
                 if not dry_run:
                     self._write(write)
                 changes += write.changes()

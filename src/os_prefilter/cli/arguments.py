@@ -71,8 +71,7 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
         )
         spec = replace(spec, image=image_from(document, arguments.image))
     if arguments.flavor:
-        document = _of_kind(read_json(arguments.flavor), arguments.flavor, "flavor", ("ram", "memory_mb", "vcpus"), ())
-        spec = replace(spec, flavor=flavor_from(document, arguments.flavor))
+        spec = replace(spec, flavor=read_flavor(arguments.flavor))
     if arguments.property:
         image = spec.image or Image()
         spec = replace(
@@ -82,6 +81,14 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
         extra_specs = {**spec.flavor.extra_specs, **_pairs(arguments.extra_spec, "--extra-spec")}
         spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
     return spec
+
+
+def read_flavor(path: str) -> Flavor:
+    """Return the flavor in a file.
+
+    :raises DocumentError: if there is none in it.
+    """
+    return flavor_from(_of_kind(read_json(path), path, "flavor", ("ram", "memory_mb", "vcpus"), ()), path)
 
 
 def _of_kind(
@@ -168,4 +175,5 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0
-    return Pipeline.from_conf(conf, {"minimum_compute_version": lambda _context: version})
+    facts = {"minimum_compute_version": lambda _context: version, "owner_coverage": lambda _context: reported}
+    return Pipeline.from_conf(conf, facts)

@@ -1,15 +1,13 @@
 """The arguments that name one host, and what is known of it: asked of its libvirt, or read from files."""
 
 import argparse
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from os_prefilter.documents import read_json
+from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
-from os_prefilter.texts import shown
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings
@@ -20,8 +18,9 @@ OLDEST_LIBVIRT: Version = (8, 0, 0)
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
 _OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
 _OF_DRIVER = {
-    "libvirt": ("nova_conf", "connect", "capabilities", *_OF_FILES),
-    "ironic": ("node", "bios"),
+    ("libvirt",): ("connect", "capabilities", *_OF_FILES),
+    ("ironic",): ("node", "bios", "os_cloud"),
+    ("libvirt", "ironic"): ("nova_conf",),
 }
 
 
@@ -29,7 +28,11 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a host."""
     group = parser.add_argument_group("the host")
     group.add_argument("--driver", choices=_DRIVERS, default="libvirt", help="its virt driver; default: libvirt")
-    group.add_argument("--nova-conf", metavar="FILE", help="its nova.conf; default: Nova's defaults, kvm if it has KVM")
+    group.add_argument(
+        "--nova-conf",
+        metavar="FILE",
+        help="its nova.conf; default: Nova's defaults, kvm if it has KVM; for ironic, its [prefilter] config_templates",
+    )
     group.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
     group.add_argument(
         "--capabilities", metavar="FILE", help="output of 'virsh capabilities', to ask no libvirt but read files"
@@ -43,10 +46,7 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
     group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
-    group.add_argument("--node", metavar="FILE", help="ironic: output of 'openstack baremetal node show -f json'")
-    group.add_argument(
-        "--bios", metavar="FILE", help="ironic: output of 'openstack baremetal node bios setting list -f json'"
-    )
+    add_node_arguments(group)
 
 
 def facts_from(arguments: argparse.Namespace, *, assume: bool = True) -> HostFacts:
@@ -84,12 +84,14 @@ def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, .
 
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that do not go together: none is ever ignored."""
-    for driver, names in _OF_DRIVER.items():
+    for drivers, names in _OF_DRIVER.items():
         for name in names:
-            if _is_given(arguments, name) and arguments.driver != driver:
-                raise DocumentError(_option(name), f"it is for --driver {driver}, not {arguments.driver}.")
-    if arguments.driver == "ironic" and not _is_given(arguments, "node"):
-        raise DocumentError("--driver ironic", "give --node FILE, output of 'openstack baremetal node show -f json'.")
+            if _is_given(arguments, name) and arguments.driver not in drivers:
+                raise DocumentError(
+                    _option(name), f"it is for --driver {' or '.join(drivers)}, not {arguments.driver}."
+                )
+    if arguments.driver == "ironic":
+        check_node_arguments(arguments)
     if _is_given(arguments, "capabilities") and _is_given(arguments, "connect"):
         raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
     for name in _OF_FILES:
@@ -116,18 +118,7 @@ def _other(arguments: argparse.Namespace) -> HostFacts:
         from os_prefilter.reporters.fake import FakeFacts  # noqa: PLC0415
 
         return FakeFacts()
-    from os_prefilter.reporters.ironic import facts_from_node  # noqa: PLC0415
-
-    bios = _any_json(arguments.bios) if _is_given(arguments, "bios") else ()
-    paths = {"path": arguments.node, "bios_path": arguments.bios or ""}
-    return facts_from_node(read_json(arguments.node), bios, **paths)
-
-
-def _any_json(path: str) -> Any:
-    try:
-        return json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
+    return node_facts(arguments)
 
 
 def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:

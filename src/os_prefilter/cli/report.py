@@ -13,6 +13,7 @@ from os_prefilter import agent
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.host import add_host_arguments, facts_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.node import check_node_arguments, node_of
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed, traits_to_know
 from os_prefilter.reporters import HostFacts
@@ -20,7 +21,16 @@ from os_prefilter.reporters import HostFacts
 COLUMNS = ("Provider", "Trait", "Change")
 
 _LONGEST_NAME = 200
-_NOT_WATCHED = ("capabilities", "domain_capabilities", "libvirt_version", "qemu_version", "node", "bios", "dry_run")
+_NOT_WATCHED = (
+    "capabilities",
+    "domain_capabilities",
+    "libvirt_version",
+    "qemu_version",
+    "node",
+    "bios",
+    "os_cloud",
+    "dry_run",
+)
 
 
 class CapabilitiesReport(Listing):
@@ -59,13 +69,20 @@ class CapabilitiesReport(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
+        if parsed_args.os_cloud is not None:
+            return COLUMNS, self._told(_report_on_node(parsed_args), parsed_args)
         _check_provider(parsed_args)
         # What is configured wrongly is said before a probe that takes a minute.
         write = _provider_config(parsed_args) if parsed_args.provider_config else _Placement(parsed_args).report
-        changes = write(_facts(parsed_args))
-        told = "to make" if parsed_args.dry_run else "made"
-        self.app.stderr.write(f"{len(changes)} change{'s' * (len(changes) != 1)} {told}.\n")
-        return COLUMNS, changes
+        return COLUMNS, self._told(write(_facts(parsed_args)), parsed_args)
+
+    def _told(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
+        made = [each for each in changes if each.change != "keep"]
+        told = "to make" if arguments.dry_run else "made"
+        self.app.stderr.write(f"{len(made)} change{'s' * (len(made) != 1)} {told}.\n")
+        if len(made) < len(changes):
+            self.app.stderr.write("What is kept should not be there, and was set by somebody else.\n")
+        return changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:
         host = _host(arguments)
@@ -109,8 +126,8 @@ class _Placement:
         mode = Mode.ALONE if self._arguments.alone else Mode.BESIDE
         if mode is Mode.BESIDE and facts.driver == "ironic":
             raise ConfigurationError(
-                "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Set them there "
-                "('openstack baremetal node add trait'), or give --provider-config or, without Nova, --alone."
+                "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
+                "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
         traits = capability_traits(facts)
         if self._arguments.remove:
@@ -118,9 +135,26 @@ class _Placement:
         return Goal(managed(traits, mode, facts), self._options, traits_to_know())
 
 
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
+    """Make the traits of a node in Ironic say what is known of it; Nova takes them from there."""
+    for name in ("provider", "provider_config", "alone"):
+        if getattr(arguments, name):
+            raise DocumentError("--os-cloud", f"it writes to the node: leave out {_option(name)}.")
+    if arguments.remove:
+        check_node_arguments(arguments)
+        return node_of(arguments).withdraw(dry_run=arguments.dry_run)
+    facts = facts_from(arguments)
+    traits = managed(capability_traits(facts), Mode.BESIDE, facts)
+    return node_of(arguments).report(traits, dry_run=arguments.dry_run)
+
+
 def _facts(arguments: argparse.Namespace) -> HostFacts:
-    # With another driver it says where Placement is, and nothing of the host.
-    nova_conf = arguments.nova_conf if arguments.driver == "libvirt" else None
+    # With other drivers it says where Placement is, and nothing of the host.
+    nova_conf = arguments.nova_conf if arguments.driver in ("libvirt", "ironic") else None
     return facts_from(argparse.Namespace(**{**vars(arguments), "nova_conf": nova_conf}), assume=False)
 
 
@@ -138,7 +172,7 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
     """Return the libvirt to ask again and again."""
     for name in _NOT_WATCHED:
         if getattr(arguments, name):
-            raise DocumentError("--watch", f"it cannot go with --{name.replace('_', '-')}.")
+            raise DocumentError("--watch", f"it cannot go with {_option(name)}.")
     if arguments.driver != "libvirt":
         raise DocumentError("--watch", f"it asks a libvirt again and again; --driver {arguments.driver} has none.")
     with _packages():

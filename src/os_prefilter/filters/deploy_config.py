@@ -1,37 +1,41 @@
 """How a bare-metal node is to be configured (mail "Reset Configurations in Baremetals Post Provisioning").
 
-Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requires a node that can switch hyperthreading
-on; it says nothing about whether it is on now.
+Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requires a node on which hyperthreading can be
+switched; it says nothing about whether it is on now. Which traits a configuration needs is in its template.
 """
 
-from os_prefilter.asking import ask
+from os_prefilter.asking import chosen
 from os_prefilter.errors import UnknownValue
 from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import Note, Requirements
+from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
+from os_prefilter.templates import PREFIX, Templates, effective
 from os_prefilter.texts import shown
-from os_prefilter.vocabulary import rows_asked_by
-
-_PREFIX = "deploy-config:"
-_ROWS = rows_asked_by("deploy_config")
-_TYPES = frozenset(row.extra_spec for row in _ROWS)
 
 
 def deploy_config(request: Request, *, options: Options) -> Requirements:
-    """Require the capability that the configuration needs; "disabled" asks for nothing.
+    """Require the traits that the templates of the configurations need.
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if flavor and image ask for different configurations.
     """
-    unknown = unknown_configurations(request)
+    templates = effective(options.templates)
+    unknown = unknown_configurations(request, templates)
     if unknown and options.reject_unknown_values:
-        raise UnknownValue("flavor extra spec", unknown[0], (str(key) for key in sorted(filter(None, _TYPES))))
-    notes = tuple(
+        raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
+    notes = [
         Note("flavor extra specs", f"unknown configuration {shown(key)}: not asked for", warn=True) for key in unknown
-    )
-    answer = ask(request, _ROWS, options)
-    return answer + Requirements(notes=notes) if notes else answer
+    ]
+    asked = []
+    for row in templates.rows:
+        found = chosen(request, row, options, notes)
+        if found:
+            traits = templates.of(row.name, found.value).traits
+            asked += [Requirement(trait, True, ROOT, found.source) for trait in traits]
+    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
 
 
-def unknown_configurations(request: Request) -> list[str]:
-    """Return the flavor's configurations that nobody knows."""
-    return [key for key in request.extra_specs if str(key).startswith(_PREFIX) and key not in _TYPES]
+def unknown_configurations(request: Request, templates: Templates) -> list[str]:
+    """Return the flavor's configurations for which there is no template."""
+    known = {row.name for row in templates.rows}
+    return [key for key in request.extra_specs if str(key).startswith(PREFIX) and key not in known]

@@ -1,37 +1,65 @@
 """Whose provider it is (spec owner-nova-trait-usage).
 
 Placement has one resource class for what two services hand out: Nova's VGPUs and Cyborg's. The service that created a
-provider says so with an owner trait. This filter keeps Nova's requests on Nova's providers:
+provider says so with an owner trait. This filter keeps requests for the owner's resources on the owner's providers:
 
-- the owner trait on the root, as Nova's own filter does;
+- the owner trait on the root, as Nova's own filter does, if the owner creates the hosts;
 - on the groups of PCI devices, and on the flavor's groups for resource classes whose providers the owner creates;
-- the traits of other owners kept out of the unsuffixed group when it asks for more than the root has: there a required
-  trait may be met by any provider of the group, so only a forbidden one protects ``resources:VGPU=1``.
+- for such a class in the unsuffixed group, in a group of its own. In the unsuffixed group a required trait may be met
+  by any provider, the root above all, so it says nothing of the one that has the class. Where the class must stay in
+  the unsuffixed group, the traits of other owners are forbidden there: that protects from those who have one;
+- kept off the groups of device profiles, which are Cyborg's, whatever traits Cyborg's providers have.
 
-Groups of device profiles and of ports belong to others; they are left alone.
+Groups of ports belong to others; they are left alone.
 """
 
-from os_prefilter.extra_specs import Group
+from dataclasses import replace
+
+import os_traits
+
+from os_prefilter.extra_specs import Group, trait_key
 from os_prefilter.options import Options
 from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
 from os_prefilter.terms import Trait, trait_named
+from os_prefilter.texts import shown
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
+# What the root has, and the flavor's field that asks for it.
+_OF_FLAVOR = ((frozenset(("MEMORY_MB",)), "memory_mb"), (frozenset(("VCPU", "PCPU")), "vcpus"))
+# Nova asks for these in the unsuffixed group by itself (ResourceRequest), so that they cannot be taken out of it.
+_ADDED_BY_NOVA = ("MEM_ENCRYPTION_CONTEXT", "CUSTOM_PMEM_NAMESPACE_")
+# nova/accelerator/cyborg.py: device_profile_<number>, with the UUID of the port that brought it.
+_DEVICE_PROFILE = "device_profile_"
+# What says something of a compute node, never of a device below it; but for this one, which PCI devices have.
+_OF_HOSTS = ("COMPUTE_", "HW_CPU_", "HW_ARCH_")
+_OF_PCI_DEVICES = os_traits.COMPUTE_MANAGED_PCI_DEVICE
+_OWN_SUFFIX = "_owned_"
+_LONGEST_SUFFIX = 64
 
 
-def owner(request: Request, *, options: Options, owner_is_reported: bool) -> Requirements:
+def owner(
+    request: Request, *, options: Options, owner_is_reported: bool, asked_before: tuple[Requirement, ...] = ()
+) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""
     if not owner_is_reported:
         note = Note(f"not every compute service reports {options.owner_trait} yet", "not asked for")
         return Requirements(notes=(note,))
     trait = trait_named(options.owner_trait)
-    asked = [Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")]
-    asked += _on_pci_groups(request, trait)
-    if request.extra_specs:
-        asked += _on_flavor_groups(request, trait, options)
-    return Requirements(tuple(asked))
+    asked = _on_device_profiles(request, trait, options)
+    if options.owns_hosts:
+        root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
+        asked = [root, *_on_pci_groups(request, trait), *asked]
+    answer = Requirements(tuple(asked))
+    if not request.extra_specs:
+        return answer
+    in_flavor = Requirements(tuple(_on_flavor_groups(request, trait, options)))
+    if "" in request.flavor_groups:
+        in_flavor += _on_unsuffixed(request, trait, options, asked_before)
+    # In an order that does not depend on which groups the flavor had before.
+    in_order = tuple(sorted(in_flavor.asked, key=lambda item: (item.scope != UNSUFFIXED, item.scope)))
+    return answer + replace(in_flavor, asked=in_order)
 
 
 def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
@@ -45,27 +73,126 @@ def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
     ]
 
 
-def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[Requirement]:
+def _on_device_profiles(request: Request, trait: Trait, options: Options) -> list[Requirement]:
     asked = []
-    for suffix, group in request.flavor_groups.items():
-        if not suffix:
-            asked += _on_unsuffixed(group, options)
-        # A group that names an owner itself means it.
-        elif options.owner_trait not in group.forbidden and group.required.isdisjoint(options.foreign_owner_traits):
-            owned = sorted(name for name in _classes(group) if options.owns(name))
-            asked += [
-                Requirement(trait, True, suffix, f"flavor extra spec resources{suffix}:{name}") for name in owned[:1]
-            ]
+    for suffix, group in request.requested_groups.items():
+        # Without resources it says something of others beside it (same_subtree), and may be met by the root.
+        if not str(suffix).startswith(_DEVICE_PROFILE) or not _classes(group):
+            continue
+        if trait != os_traits.OWNER_CYBORG:
+            if trait not in group.required:
+                asked.append(Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's"))
+        elif any(map(options.owns, _classes(group))) and not _names_owner(group, options):
+            asked.append(Requirement(trait, True, suffix, f"request group {suffix}"))
     return asked
 
 
-def _on_unsuffixed(group: Group, options: Options) -> list[Requirement]:
+def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[Requirement]:
+    asked = []
+    for suffix, group in request.flavor_groups.items():
+        # A group that names an owner itself means it.
+        if suffix and not _names_owner(group, options):
+            owned = sorted(name for name in _classes(group) if options.owns(name))
+            asked += [_on_own_group(trait, suffix, name) for name in owned[:1]]
+    return asked
+
+
+def _on_own_group(trait: Trait, suffix: str, name: str) -> Requirement:
+    # The same words when the request comes again, with that group in it.
+    apart = suffix == _OWN_SUFFIX + name
+    written = f"resources:{name}, asked for in a group of its own" if apart else f"resources{suffix}:{name}"
+    return Requirement(trait, True, suffix, f"flavor extra spec {written}")
+
+
+def _on_unsuffixed(
+    request: Request, trait: Trait, options: Options, asked_before: tuple[Requirement, ...]
+) -> Requirements:
+    group = request.flavor_groups[""]
     nested = sorted(_classes(group) - _ON_ROOT)
+    owned = [name for name in nested if options.owns(name) and not name.startswith(_ADDED_BY_NOVA)]
+    if _names_owner(group, options):
+        owned = []
+    answer, obstacle = NOTHING, ""
+    if owned and _asks_for_host(request):
+        on_root = request.root_required | ({trait} if options.owns_hosts else set())
+        obstacle = _obstacle(request, owned, asked_before, on_root)
+        if not obstacle:
+            answer = _in_own_groups(group, owned, trait, asked_before)
+            nested, owned = [name for name in nested if name not in owned], []
     if not nested:
-        return []
+        return answer
     source = f"flavor extra spec resources:{nested[0]}"
-    foreign = (other for other in options.foreign_owner_traits if other not in group.required)
-    return [Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign]
+    return answer + _in_place(
+        request, trait, options, owned, source + (obstacle and f", in no group of its own: {obstacle}")
+    )
+
+
+def _in_own_groups(group: Group, owned: list[str], trait: Trait, asked_before: tuple[Requirement, ...]) -> Requirements:
+    """Ask for each class in a group of its own: the same but for the owner, because each had one provider before."""
+    unwanted = group.forbidden.union(item.trait for item in asked_before if _on_unsuffixed_group(item, required=False))
+    forbidden = tuple(map(trait_named, sorted(unwanted)))
+    groups = tuple(OwnGroup(name, _OWN_SUFFIX + name, forbidden) for name in owned)
+    asked = tuple(_on_own_group(trait, suffix, name) for name, suffix, _ in groups)
+    return Requirements(asked, own_groups=groups)
+
+
+def _obstacle(
+    request: Request, owned: list[str], asked_before: tuple[Requirement, ...], on_root: frozenset[str]
+) -> str:
+    """Return why groups of their own could ask for something else than the unsuffixed group does; empty if not."""
+    policy = request.extra_spec("group_policy")
+    if policy == "isolate":
+        return "group_policy=isolate"
+    # A policy that is not written is Nova's to choose for one group of the flavor. It cannot be written here: Nova's
+    # AggregateInstanceExtraSpecsFilter takes the extra spec for something that the host's aggregates must have.
+    if policy != "none" and len(owned) + len(request.flavor_groups.keys() - {""}) > 1:
+        return "several groups in a flavor without group_policy=none"
+    for suffix in (_OWN_SUFFIX + name for name in owned):
+        if suffix in request.flavor_groups or suffix in request.requested_groups or len(suffix) > _LONGEST_SUFFIX:
+            return f"{shown(suffix)} is taken, or too long"
+    stated = {*request.flavor_groups[""].required, *request.image_traits} - on_root
+    # What the pipeline asks for twice is on the root as well.
+    twice = {item.trait for item in asked_before if item.scope == ROOT and item.required}
+    others = {item.trait for item in asked_before if _on_unsuffixed_group(item, required=True)} - twice
+    for trait in sorted(stated | others):
+        if trait == _OF_PCI_DEVICES or not trait.startswith(_OF_HOSTS):
+            return f"{trait_key(trait, '')}=required may be met by its provider"
+    return ""
+
+
+def _in_place(request: Request, trait: Trait, options: Options, owned: list[str], source: str) -> Requirements:
+    asks_for_host = _asks_for_host(request)
+    if asks_for_host and not options.owns_hosts:
+        # The host belongs to one of those.
+        return Requirements(notes=(Note(source, f"cannot be kept on providers of the owner {trait}", warn=True),))
+    required = request.flavor_groups[""].required
+    foreign = [other for other in options.foreign_owner_traits if other not in required]
+    asked = tuple(Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign)
+    if owned and not asks_for_host:
+        # Often its only provider.
+        asked = (Requirement(trait, True, UNSUFFIXED, source), *asked)
+    return Requirements(asked)
+
+
+def _asks_for_host(request: Request) -> bool:
+    """Whether the unsuffixed group is sure to ask for something of the root, whatever is taken out of it."""
+    return any(_asks_for(request, *each) for each in _OF_FLAVOR)
+
+
+def _asks_for(request: Request, classes: frozenset[str], attribute: str) -> bool:
+    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
+    if all(classes.isdisjoint(group.resources) for group in groups):
+        return bool(request.flavor_attribute(attribute))
+    # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if none is asked for.
+    return not classes.isdisjoint(_classes(request.flavor_groups[""]))
+
+
+def _names_owner(group: Group, options: Options) -> bool:
+    return options.owner_trait in group.forbidden or not group.required.isdisjoint(options.foreign_owner_traits)
+
+
+def _on_unsuffixed_group(item: Requirement, *, required: bool) -> bool:
+    return item.scope == UNSUFFIXED and item.required is required
 
 
 def _classes(group: Group) -> set[str]:

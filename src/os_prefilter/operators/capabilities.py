@@ -32,7 +32,8 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
     emulates = {value for value, term in emulated.values.items() if term.trait and not reasons.get(term.trait, "not")}
     return [
         _line(trait, reasons, facts)
-        for trait in known_traits()
+        # Those of an operator's configuration templates as well.
+        for trait in dict.fromkeys((*known_traits(), *reasons))
         if every_architecture or _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
     ]
 

@@ -1,7 +1,11 @@
 """The vocabulary and the installed filters as tables, for the commands and the documentation."""
 
+from collections.abc import Iterator
+
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.plugins import installed_filters, load_filters
+from os_prefilter.templates import effective
+from os_prefilter.terms import Term
 from os_prefilter.vocabulary import ROWS
 
 VOCABULARY_COLUMNS = (
@@ -43,7 +47,16 @@ def vocabulary() -> list[tuple[str, ...]]:
                     term.reason,
                 )
             )
-    return lines
+    return [*lines, *_configurations()]
+
+
+def _configurations() -> Iterator[tuple[str, ...]]:
+    """Yield one line for each trait that a bundled configuration template needs."""
+    for template in effective(None):
+        name = template.extra_spec
+        for trait in template.traits:
+            kind = Term(trait).kind
+            yield name, name, template.value, "", "required", trait, kind, "always", "deploy_config", ""
 
 
 def filters() -> list[tuple[str, str, str]]:

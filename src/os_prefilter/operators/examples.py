@@ -6,8 +6,8 @@ from importlib import resources
 from typing import Any
 
 from os_prefilter.documents import request_spec_from
-from os_prefilter.operators.yaml_document import parse_yaml
 from os_prefilter.request_spec import RequestSpec
+from os_prefilter.yaml_document import parse_yaml
 
 _FILE = "requests.yaml"
 

@@ -28,8 +28,8 @@ import os_resource_classes
 import os_traits
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.operators.yaml_document import parse_yaml, read_yaml
 from os_prefilter.texts import shown
+from os_prefilter.yaml_document import parse_yaml, read_yaml
 
 MAX_INT = 2_147_483_647
 MAX_NAME = 200

@@ -12,7 +12,9 @@ from typing import NamedTuple
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.templates import effective
 from os_prefilter.terms import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 
@@ -46,7 +48,7 @@ class Change(NamedTuple):
     """The name of the resource provider; empty where a trait is made known to Placement."""
     trait: str
     change: str
-    """``add``, ``remove`` or ``create``."""
+    """``add``, ``remove``, ``create``; of a node in Ironic also ``keep``: not as it should be, and somebody else's."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[st
     """
     if mode is Mode.ALONE:
         return dict(traits)
+    if isinstance(facts, IronicFacts):
+        return _managed_on_node(traits, facts)
     ours: set[str] = set(opt_in_traits())
     if facts.driver in _SAYS_NO_DEVICES:
         ours.update(trait for row in _DEVICES.split() for trait in BY_NAME[row].traits)
@@ -95,6 +99,15 @@ def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[st
         own = _EMULATION.values.get(facts.architecture)
         ours.update(_EMULATION.traits - {own.trait if own else None})
     return {trait: has for trait, has in traits.items() if trait in ours}
+
+
+def _managed_on_node(traits: Mapping[str, bool], facts: IronicFacts) -> dict[str, bool]:
+    # Nova takes the traits of the node, and adds to them what its driver says of images.
+    others: set[str] = set(BY_NAME["image_type"].traits)
+    if not facts.bios and facts.bios_interface != "no-bios":
+        # Ironic has not read them, or not now: what was found in them before stays.
+        others |= effective(facts.templates).found_traits
+    return {trait: has for trait, has in traits.items() if trait not in others}
 
 
 def traits_to_know() -> frozenset[str]:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from os_prefilter.templates import Template, Templates
 from os_prefilter.vocabulary import BY_NAME
 
 
@@ -34,6 +35,8 @@ class HostFacts:
     """Of its processors, as Nova spells it; empty if there is none to speak of."""
     other_traits: frozenset[str] = frozenset()
     """Traits that others have set on it; they count where the reporter does not own a row."""
+    templates: Templates | None = None
+    """The deployment's configuration templates; None for the bundled ones."""
 
 
 Refusal = Callable[[Any, str, str, str], str]
@@ -41,6 +44,9 @@ Refusal = Callable[[Any, str, str, str], str]
 
 The architecture is empty where a guest of the host's own is meant, and for rows that are not ``per_architecture``.
 """
+
+Configure = Callable[[Any, Template], str]
+"""``(facts, configuration template) -> reason``, empty if the host can be configured so."""
 
 _EVERY_ROW = frozenset(BY_NAME)
 
@@ -53,6 +59,8 @@ class Reporter:
     refusal: Refusal
     owns: frozenset[str] = _EVERY_ROW
     """The rows that it answers for; it never touches the traits of the others."""
+    configure: Configure | None = None
+    """Answers for the traits of configuration templates; None where nothing is configured by request."""
 
 
 class Setting(NamedTuple):

@@ -1,43 +1,25 @@
 """What bare-metal nodes of Ironic can do: by their traits, their properties and their BIOS settings.
 
 A trait on the node is the truth about it: an operator put it there, and Nova replaces the traits of the provider by
-those of the node. So it counts as "can" for every row, and no answer here contradicts it.
+those of the node. So it counts as "can" for every row, and no answer here contradicts it. The exception are the traits
+of configuration templates: where none of a template's variants fits the node, a trait does not make it configurable.
 
 Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 """
 
-import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import Reporter
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts, facts_from_node
+from os_prefilter.reporters.ironic_steps import fit
+from os_prefilter.templates import Template, effective
 from os_prefilter.terms import Trait
 from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
 
-__all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node", "hyperthreading_setting"]
-
-# What makers of servers call it, in small letters and digits.
-_HYPERTHREADING_NAMES = frozenset(
-    (
-        "hyperthreading",
-        "hyperthreadingall",  # Supermicro: Hyper-Threading[ALL]
-        "intelhyperthread",  # Cisco
-        "intelhyperthreadingtech",
-        "intelrhyperthreadingtech",  # Intel: "Intel(R) Hyper-Threading Tech"
-        "logicalproc",  # Dell
-        "prochyperthreading",  # HPE
-        "procsmt",  # HPE with processors of AMD
-        "processorhyperthreadingdisable",  # Huawei, xFusion
-        "processorshyperthreading",  # Lenovo: Processors_HyperThreading
-        "processorssmtmode",  # Lenovo with processors of AMD
-        "smtcontrol",  # Supermicro with processors of AMD
-        "smtmode",  # Cisco with processors of AMD
-    )
-)
-# Supermicro numbers its settings in some versions of its BIOS: SMTControl_0037.
-_NUMBER = re.compile(r"_[0-9A-F]{4}\Z")
+__all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node"]
 
 
 def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
@@ -49,20 +31,14 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     if term.trait is None:
         return ""
     guest = guest_architecture(architecture)
-    reason = "" if _is_on_node(facts, term.trait, guest) else _lack(facts, row, known, guest)
+    templates = effective(facts.templates)
+    if term.trait in templates.found_traits:
+        reason = templates.lack(term.trait, partial(configure, facts))
+    else:
+        reason = "" if _is_on_node(facts, term.trait, guest) else _lack(facts, row, known, guest)
     if term.required:
         return reason
     return "" if reason else f"the node has {term.trait}: its cores can run several threads"
-
-
-def hyperthreading_setting(facts: IronicFacts) -> str | None:
-    """Return the name of the BIOS setting that switches hyperthreading; None if none of a known name is there."""
-    names = sorted(name for name in facts.bios if _plain(name) in _HYPERTHREADING_NAMES)
-    return next((name for name in names if facts.bios[name].changeable), names[0] if names else None)
-
-
-def _plain(name: str) -> str:
-    return "".join(character for character in _NUMBER.sub("", name).lower() if character.isalnum())
 
 
 def _is_on_node(facts: IronicFacts, trait: Trait, guest: str) -> bool:
@@ -75,15 +51,13 @@ def _lack(facts: IronicFacts, row: str, value: str, guest: str) -> str:
     return _ROWS[row](facts, value) if guest in ("", facts.architecture) else _NO_EMULATION
 
 
-def _threads(facts: IronicFacts, _value: str) -> str:
-    """Return why hyperthreading cannot be switched; whether it is on does not matter."""
-    if facts.bios_interface == "no-bios":
-        return "its bios_interface is no-bios: Ironic cannot change its BIOS settings"
-    setting = hyperthreading_setting(facts)
-    if setting is None:
-        what = "none of its BIOS settings is known to switch it" if facts.bios else "Ironic has no BIOS settings of it"
-        return f"{what}; set {HYPERTHREADING} on the node if it can"
-    return "" if facts.bios[setting].changeable else f"its BIOS setting {shown(setting)} cannot be changed"
+def _threads(_facts: IronicFacts, _value: str) -> str:
+    return f"no configuration template is about {HYPERTHREADING}, and nobody has set it on the node"
+
+
+def configure(facts: IronicFacts, template: Template) -> str:
+    """Return why Ironic cannot configure the node as a template says; empty if it can."""
+    return fit(facts, template).reason
 
 
 def _architecture(facts: IronicFacts, value: str) -> str:
@@ -146,7 +120,6 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
     "firmware_stateless": _never("the firmware of a physical machine keeps its state"),
     "maxphysaddr_mode": _never("Nova's Ironic driver sets no address space"),
     "device_profile": _never("Nova's Ironic driver attaches no accelerators"),
-    "hyperthreading": _threads,
     "cpu_thread_policy": _threads,
     "architecture": _architecture,
     "firmware_type": _firmware_type,
@@ -160,5 +133,5 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
 }
 
 # What else a machine has (encryption of memory, PCI devices near a socket) its operator says, by traits on the node.
-REPORTER = Reporter(IronicFacts, refusal, owns=frozenset(_ROWS))
+REPORTER = Reporter(IronicFacts, refusal, frozenset(_ROWS), configure)
 """The reporter ``ironic``."""

@@ -23,6 +23,8 @@ class BiosSetting(NamedTuple):
     value: object = None
     changeable: bool = True
     """False if the BIOS says that it is read-only, or knows one value for it alone."""
+    allowed: tuple[str, ...] = ()
+    """The values that the BIOS allows; empty if it does not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,10 @@ class IronicFacts(HostFacts):
 
     bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
     """BIOS settings by name."""
+    hardware_type: str = ""
+    """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
+    vendor: str = ""
+    """Its maker, as its properties have it; empty if they do not."""
     bios_interface: str = ""
     """What Ironic changes them with; ``no-bios`` if with nothing, empty if that is not known."""
     boot_mode: str = ""
@@ -71,6 +77,8 @@ def facts_from_node(
         architecture=_architecture(_text(properties, "cpu_arch", path, "properties."), path),
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
         bios=MappingProxyType(_bios(bios, bios_path)),
+        hardware_type=_text(data, "driver", path),
+        vendor=_text(properties, "vendor", path, "properties."),
         bios_interface=_text(data, "bios_interface", path),
         # Ironic deploys in the mode of the capability; without one, in that which the machine is in.
         boot_mode=(capabilities.get("boot_mode") or _text(data, "boot_mode", path)).lower(),
@@ -129,7 +137,9 @@ def _setting(document: object, path: str | Path, where: str) -> tuple[str, BiosS
     values = _first(setting, "allowable_values", "Allowable Values")
     only_one = isinstance(values, list) and len(values) == 1
     read_only = _first(setting, "read_only", "Read Only") is True
-    return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), not (only_one or read_only))
+    allowed = tuple(str(value) for value in values) if isinstance(values, list) else ()
+    changeable = not (only_one or read_only)
+    return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
 
 
 def _first(setting: Mapping[str, Any], *names: str) -> Any:

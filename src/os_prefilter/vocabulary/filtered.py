@@ -135,16 +135,6 @@ FILTERED: tuple[Row, ...] = (
         per_architecture=True,
     ),
     Row(
-        "hyperthreading",
-        {
-            "enabled": Term(HYPERTHREADING),
-            "disabled": nothing("only switching it on needs a node that can switch"),
-        },
-        image_property="deploy-config:hyperthreading",
-        extra_spec="deploy-config:hyperthreading",
-        asked_by=("deploy_config",),
-    ),
-    Row(
         "packed_virtqueue",
         switch("COMPUTE_NET_VIRTIO_PACKED", "the split ring is always there"),
         image_property="hw_virtio_packed_ring",

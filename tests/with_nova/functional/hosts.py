@@ -103,18 +103,24 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
 
 
 def report(placement: PlacementClient) -> None:
-    """Write to Placement what each host can do, as the agent does, and the GPU that Cyborg's agent found."""
+    """Write to Placement what each host can do, as the agent does, and the GPUs that Cyborg's agent found.
+
+    Of one of them its driver says that it is Cyborg's, of the other it does not.
+    """
     for host, facts in FACTS.items():
         goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=traits_to_know())
         HostTraits(placement, host).sync(goal)
     root = placement.request("GET", f"/resource_providers?name={GPU_OF_CYBORG}")["resource_providers"][0]["uuid"]
-    name = _gpu(GPU_OF_CYBORG)
-    url = f"/resource_providers/{provider_uuid(name)}"
-    body = {"name": name, "uuid": provider_uuid(name), "parent_provider_uuid": root}
-    placement.request("POST", "/resource_providers", body)
     generation = "resource_provider_generation"
-    placement.request("PUT", f"{url}/inventories", {"inventories": {VGPU: _inventory()}, generation: 0})
-    placement.request("PUT", f"{url}/traits", {"traits": [os_traits.OWNER_CYBORG], generation: 1})
+    for name, traits in (
+        (_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]),
+        (f"{_gpu(GPU_OF_CYBORG)}-untagged", []),
+    ):
+        url = f"/resource_providers/{provider_uuid(name)}"
+        body = {"name": name, "uuid": provider_uuid(name), "parent_provider_uuid": root}
+        placement.request("POST", "/resource_providers", body)
+        placement.request("PUT", f"{url}/inventories", {"inventories": {VGPU: _inventory()}, generation: 0})
+        placement.request("PUT", f"{url}/traits", {"traits": traits, generation: 1})
 
 
 def _gpu(host: str) -> str:

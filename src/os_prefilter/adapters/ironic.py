@@ -1,0 +1,132 @@
+"""A bare-metal node of Ironic: what it can do, the traits on it, and steps that change its configuration.
+
+It works over the ``baremetal`` proxy of an ``openstack.connection.Connection``. How long one answer may take is the
+connection's ``api_timeout``; how often a locked node is tried, its ``baremetal_status_code_retries``.
+
+Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.40 and what may be written into each
+1.74, steps of a deployment 1.69, steps of a service 1.87.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+from os_prefilter.adapters.ironic_api import Node, asking, bios_settings, need, read
+from os_prefilter.adapters.ironic_steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task, run
+from os_prefilter.adapters.ironic_traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
+from os_prefilter.errors import DocumentError, ProbeFailed
+from os_prefilter.operators.provider_plan import Change, check_traits
+from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
+
+__all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+
+
+class IronicNode:
+    """One node.
+
+    :param baremetal: ``Connection.baremetal`` of openstacksdk; :meth:`of` gets it, with this library's errors
+    :param node: the node's name or UUID
+    :param lock_timeout: seconds to wait for a lock that somebody else holds, before steps begin
+    """
+
+    def __init__(self, baremetal: Any, node: str, *, lock_timeout: float = LOCK_TIMEOUT) -> None:
+        self._baremetal = baremetal
+        self._name = node
+        self._lock_timeout = lock_timeout
+
+    @classmethod
+    def of(cls, connection: Any, node: str) -> Self:
+        """Return a node of the Ironic that a connection of openstacksdk finds.
+
+        :raises IronicError: there is none, or it does not answer
+        """
+        with asking("GET /v1", node):
+            # Here the SDK asks for the service and its versions.
+            baremetal = connection.baremetal
+        return cls(baremetal, node)
+
+    def facts(self) -> IronicFacts:
+        """Ask what is known of the node.
+
+        The traits that we have set do not count as an operator's: they follow from the rest.
+
+        :raises ProbeFailed: the answer is not that of an Ironic, or of one without traits
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        node = read(self._baremetal, self._name)
+        settings = bios_settings(self._baremetal, node)
+        document = node.to_dict(original_names=True, computed=False)
+        traits = None if node.traits is None else frozenset(node.traits) - noted(node)
+        try:
+            return facts_from_node({**document, "traits": None}, settings, traits=traits)
+        except DocumentError as error:
+            raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
+
+    def report(self, traits: Mapping[str, bool], *, dry_run: bool = False) -> list[Change]:
+        """Make the traits on the node say what ``traits`` says, and leave all others.
+
+        Those with True are added. Of those with False, the ones that we have set before are removed; the others were
+        set by somebody else and stay, with the change ``keep``. Only one at a time may do this to a node.
+
+        :param dry_run: only tell what would be changed
+        :return: what was changed, with the node's UUID, which is the name of its resource provider
+        :raises NodeNotReady: the traits would not fit on the node, or it stays locked
+        :raises IronicRefused: Ironic does not take a trait; all others are as they should be
+        :raises ConfigurationError: one of the names is not that of a trait
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses; running it again goes on from there
+        """
+        check_traits(traits)
+        node = self._with_traits()
+        plan = TraitPlan(frozenset(node.traits), noted(node), dict(traits))
+        check_room(node, plan)
+        if not dry_run:
+            write(self._baremetal, node, plan)
+        return plan.changes(str(node.id))
+
+    def withdraw(self, *, dry_run: bool = False) -> list[Change]:
+        """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
+        return self.report(dict.fromkeys(noted(self._with_traits()), False), dry_run=dry_run)
+
+    def deploy(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
+        """Deploy the node with these steps, and wait until it is ``active``.
+
+        The node must be ``available``, or ``deploy failed`` after a first try. While a deployment with the same steps
+        is under way, that one is waited for.
+
+        :param steps: each with ``interface``, ``step``, ``args`` and ``priority``
+        :param timeout: seconds
+        :param instance: the UUID of the instance that has reserved the node; None if nobody may have
+        :raises IronicTooOld: its API is older than 1.69; nothing was changed
+        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
+        :raises IronicRefused: Ironic did not accept the steps; nothing was changed
+        :raises StepsFailed: the deployment failed, or ended without the BIOS settings being what they should
+        :raises OutcomeUnknown: Ironic did not answer any more, or ``timeout`` has passed
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses; nothing was changed
+        """
+        self._run(DEPLOY, steps, timeout, instance)
+
+    def service(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
+        """Run steps on the node, which stays deployed, and wait until it is ``active`` again.
+
+        The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
+        are waited for. Without steps, nothing is done. The errors are those of :meth:`deploy`.
+
+        :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
+        :param timeout: seconds
+        :param instance: the UUID of the instance that must be on the node; None if any may be
+        :raises IronicTooOld: its API is older than 1.87; nothing was changed
+        """
+        if steps:
+            self._run(SERVICE, steps, timeout, instance)
+
+    def _run(self, kind: Kind, steps: Sequence[Step], timeout: float, instance: str | None) -> None:
+        run(self._baremetal, self._name, Task(kind, tuple(steps), timeout, instance, self._lock_timeout))
+
+    def _with_traits(self) -> Node:
+        node = read(self._baremetal, self._name)
+        if node.traits is None:
+            need(self._baremetal, "1.37", "have traits on nodes")
+            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", "Check what answers as Ironic.")
+        return node

@@ -1,0 +1,89 @@
+"""What can go wrong with Ironic.
+
+::
+
+    IronicError
+    |-- IronicUnavailable   no answer, or a server error
+    |-- IronicRefused       it answered with a client error
+    |-- IronicTooOld        its API does not have what is needed
+    |-- UnknownNode         there is no node of that name or UUID
+    |-- NodeNotReady        wrong state, locked, in maintenance, no room for traits: nothing was changed
+    |-- StepsFailed         the steps on a node ended, and not as they should
+    `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
+
+Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.texts.shown`.
+"""
+
+from os_prefilter.errors import IronicError
+from os_prefilter.texts import shown
+
+
+class IronicUnavailable(IronicError):
+    """Ironic did not answer, or answered with a server error."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"Ironic did not answer {what}: {reason}. Check that the service runs and is reachable, then try again."
+        )
+
+
+class IronicRefused(IronicError):
+    """Ironic answered with a client error."""
+
+    def __init__(self, what: str, status: int, detail: str) -> None:
+        self.status = status
+        self.detail = detail
+        super().__init__(f"Ironic refused {what} with status {status}: {detail}")
+
+
+class IronicTooOld(IronicError):
+    """The API of this Ironic does not have what is needed; nothing was changed."""
+
+    def __init__(self, what: str, microversion: str) -> None:
+        self.microversion = microversion
+        super().__init__(
+            f"Ironic cannot {what}: that needs its API {microversion} or later, and this one does "
+            "not offer that. Upgrade Ironic, or do not pin its API, or the client's, to an older version."
+        )
+
+
+class UnknownNode(IronicError):
+    """Ironic has no node of that name or UUID, or none that this user may see."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        super().__init__(
+            f"Ironic has no node {shown(node, 200)}. Name one that 'openstack baremetal node list' shows, and check "
+            "that the user may see it."
+        )
+
+
+class NodeNotReady(IronicError):
+    """A node is not in a state in which it can be changed; nothing was changed."""
+
+    def __init__(self, node: str, reason: str, advice: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"The node {shown(node, 200)} was not changed: {reason}. {advice}")
+
+
+class StepsFailed(IronicError):
+    """The steps of a node ended, and what they should do is not done, or not all of it."""
+
+    def __init__(self, node: str, reason: str, advice: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"The steps on the node {shown(node, 200)} failed: {reason}. {advice}")
+
+
+class OutcomeUnknown(IronicError):
+    """Something was begun on a node, and it is not known how it ended; the cause is chained."""
+
+    def __init__(self, node: str, what: str, reason: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(
+            f"It is not known whether {what} on the node {shown(node, 200)} has ended: {reason}. It is safe to run it "
+            "again: what is still under way is waited for, not begun a second time."
+        )

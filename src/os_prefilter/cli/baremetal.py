@@ -1,0 +1,138 @@
+"""``os-prefilter baremetal ...``: the steps that configure a bare-metal node as a request asks."""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from oslo_config import cfg
+
+from os_prefilter.cli.arguments import add_request_arguments, read_flavor, request_from
+from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
+from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.late_check import guest_settings
+from os_prefilter.operators.reconfigure import NotReconfigurable, Plan, reconfiguration
+from os_prefilter.pipeline import Pipeline
+from os_prefilter.reporters.ironic_facts import IronicFacts
+from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps
+
+_NO_HOST = 2
+_TIMEOUT = 3600
+
+
+class BaremetalSteps(Listing):
+    """Show the deploy steps that configure a node as a request asks; -f json is what Ironic's own client takes."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_request_arguments(parser)
+        add_node_arguments(parser.add_argument_group("the node"))
+        parser.add_argument(
+            "--nova-conf", metavar="FILE", help="with [prefilter] config_templates; default: the bundled"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table."""
+        spec = request_from(parsed_args)
+        check_node_arguments(parsed_args)
+        facts = node_facts(parsed_args)
+        steps = deploy_steps(guest_settings(spec, facts), facts)
+        return ("interface", "step", "args", "priority"), [tuple(step.values()) for step in steps]
+
+
+class Line(NamedTuple):
+    """One row of the plan."""
+
+    kind: str
+    name: str
+    before: str
+    after: str
+
+
+class BaremetalReconfigure(Listing):
+    """Plan, and with --apply carry out, how an instance is configured anew on the node where it is."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument("--os-cloud", metavar="NAME", required=True, help="the cloud, as clouds.yaml names it")
+        parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
+        for which in ("old", "new"):
+            name = f"--{which}-flavor"
+            text = f"the instance's {which} flavor: output of 'openstack flavor show -f json'"
+            parser.add_argument(name, metavar="FILE", required=True, help=text)
+        parser.add_argument(
+            "--config-file", metavar="FILE", help="a configuration file with [prefilter]; default: deploy_config alone"
+        )
+        parser.add_argument("--instance", metavar="UUID", help="refuse if another instance is on the node")
+        parser.add_argument("--apply", action="store_true", help="run the steps; without it, nothing is changed")
+        parser.add_argument(
+            "--timeout", metavar="SECONDS", type=_seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the plan; return 2 if the node cannot do it."""
+        try:
+            return int(super().run(parsed_args))
+        except NotReconfigurable as error:
+            self.app.stderr.write(f"{error}\n")
+            return _NO_HOST
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table."""
+        # cliff imports every command at its start, and the SDK takes a second to import.
+        from os_prefilter.adapters.cloud import connect, placement_of  # noqa: PLC0415
+        from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
+
+        old, new = read_flavor(parsed_args.old_flavor), read_flavor(parsed_args.new_flavor)
+        pipeline = _pipeline(parsed_args.config_file)
+        connection = connect(parsed_args.os_cloud)
+        node = IronicNode.of(connection, parsed_args.node)
+        facts = replace(node.facts(), templates=pipeline.options.templates)
+        plan = reconfiguration(old, new, facts, pipeline)
+        plan.check(facts.host, placement_of(connection).has_provider)
+        if parsed_args.apply:
+            node.service(plan.steps, timeout=parsed_args.timeout, instance=parsed_args.instance)
+        told = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
+        self.app.stderr.write(f"{facts.host}: {told}.\n")
+        return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
+
+
+def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
+    yield from (Line("configuration", *each) for each in plan.configurations)
+    for step in plan.steps:
+        changes = bios_changes([step])
+        for name, value in changes.items():
+            yield Line("BIOS setting", name, str(facts.bios[name].value), value)
+        if not changes:
+            yield Line("step", f"{step['interface']}.{step['step']}", "", _plain(step["args"]))
+
+
+def _plain(args: Mapping[str, Any]) -> str:
+    return json.dumps(args, sort_keys=True)
+
+
+def _pipeline(path: str | None) -> Pipeline:
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    try:
+        conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
+    except (cfg.Error, OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    if not path:
+        conf.set_override("enabled_filters", ["deploy_config"], GROUP)
+    # The node is in use: whose it is has been decided.
+    conf.set_override("owner_gate", "always", GROUP)
+    return Pipeline.from_conf(conf)
+
+
+def _seconds(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds of at least 1")
+    return int(text)

@@ -1,0 +1,96 @@
+"""The arguments that name a bare-metal node, and what is known of it: asked of its Ironic, or read from files."""
+
+import argparse
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.documents import read_json
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.files import read_bytes
+from os_prefilter.texts import shown
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.ironic import IronicNode
+    from os_prefilter.reporters.ironic_facts import IronicFacts
+    from os_prefilter.templates import Templates
+
+
+def add_node_arguments(group: Any) -> None:
+    """Add the arguments that name a node to a group of a parser."""
+    group.add_argument(
+        "--node",
+        metavar="FILE",
+        help="ironic: output of 'openstack baremetal node show -f json'; with --os-cloud, the node's name or UUID",
+    )
+    group.add_argument(
+        "--bios", metavar="FILE", help="ironic: output of 'openstack baremetal node bios setting list --long -f json'"
+    )
+    group.add_argument("--os-cloud", metavar="NAME", help="ironic: ask the Ironic of this cloud in clouds.yaml")
+
+
+def check_node_arguments(arguments: argparse.Namespace) -> None:
+    """Refuse arguments that do not name a node.
+
+    :raises DocumentError: if they do not.
+    """
+    if not arguments.node:
+        advice = (
+            "give --node FILE, output of 'openstack baremetal node show -f json', or --os-cloud and the node's name."
+        )
+        raise DocumentError("no node", advice)
+    if arguments.bios is not None and arguments.os_cloud is not None:
+        raise DocumentError("--bios", "it cannot go with --os-cloud: give files, or a cloud to ask.")
+
+
+def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
+    """Return what is known of the node that the arguments name, with the templates of ``--nova-conf``.
+
+    :raises DocumentError: if a file is wrong
+    :raises ConfigurationError: if the cloud or nova.conf cannot be used, or a package is missing
+    :raises ProbeFailed: if Ironic's answer cannot be used
+    :raises IronicError: if Ironic does not answer, or refuses
+    """
+    templates = _templates(arguments.nova_conf)
+    facts = node_of(arguments).facts() if arguments.os_cloud is not None else _facts_of_files(arguments)
+    return replace(facts, templates=templates)
+
+
+def node_of(arguments: argparse.Namespace) -> "IronicNode":
+    """Return the node in the Ironic of the cloud that the arguments name.
+
+    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
+    :raises IronicError: if its Ironic does not answer
+    """
+    try:
+        # Late: the SDK takes a second to import.
+        from os_prefilter.adapters.cloud import connect  # noqa: PLC0415
+        from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
+        ) from error
+    return IronicNode.of(connect(arguments.os_cloud), arguments.node)
+
+
+def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
+    from os_prefilter.reporters.ironic_facts import facts_from_node  # noqa: PLC0415
+
+    bios = _any_json(arguments.bios) if arguments.bios is not None else ()
+    paths = {"path": arguments.node, "bios_path": arguments.bios or ""}
+    return facts_from_node(read_json(arguments.node), bios, **paths)
+
+
+def _any_json(path: str) -> Any:
+    try:
+        return json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
+
+
+def _templates(nova_conf: str | None) -> "Templates | None":
+    if not nova_conf:
+        return None
+    from os_prefilter.adapters.placement_conf import load_conf, prefilter_options  # noqa: PLC0415
+
+    return prefilter_options(load_conf(nova_conf)).templates

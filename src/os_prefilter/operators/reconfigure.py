@@ -1,0 +1,159 @@
+"""The plan for configuring an established instance anew: a resize that stays on its bare-metal node.
+
+What changes follows from the old and the new flavor; whether the node can do it, from the same filters and the same
+late check as for a new instance. The node is in use, so it is no allocation candidate of anybody: it is asked for as a
+resource provider with the required traits, in its own tree.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from os_prefilter.errors import RequestRejected, UnsupportedByHost
+from os_prefilter.late_check import guest_settings
+from os_prefilter.pipeline import Pipeline
+from os_prefilter.reporters import GuestSettings
+from os_prefilter.reporters.ironic_facts import IronicFacts
+from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps, fit
+from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.requirements import Requirement
+from os_prefilter.templates import BIOS_STEP, PREFIX, effective
+from os_prefilter.texts import shown
+
+_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+
+
+class NotReconfigurable(RequestRejected):
+    """The instance cannot be configured so where it is; nothing was changed."""
+
+    def __init__(self, host: str, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"The instance on the node {shown(host)} was not changed: {reason}.")
+
+
+class Configuration(NamedTuple):
+    """One configuration, before and after."""
+
+    name: str
+    """``deploy-config:hyperthreading``."""
+    before: str
+    """What the old flavor says; empty if nothing."""
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done to a node."""
+
+    configurations: tuple[Configuration, ...]
+    requirements: tuple[Requirement, ...]
+    """What the filters require of the node for the new flavor."""
+    steps: tuple[Mapping[str, Any], ...]
+    """Service steps of Ironic's; none where nothing is left to do."""
+
+    def check(self, node: str, is_found: Callable[[str], bool]) -> None:
+        """Ask whether the node meets the requirements, all at once, and one by one if it does not.
+
+        :param node: its UUID
+        :param is_found: whether ``GET /resource_providers`` finds anything with a query
+        :raises NotReconfigurable: if it does not; says which it lacks
+        """
+        if is_found(_in_tree(node, self.requirements)):
+            return
+        if not is_found(_in_tree(node, ())):
+            raise NotReconfigurable(node, "Placement has no resource provider of it")
+        lacks = [item for item in self.requirements if not is_found(_in_tree(node, (item,)))]
+        reasons = [f"{item.source}: Placement has it {_without(item)}" for item in lacks]
+        raise NotReconfigurable(node, "; ".join(reasons) or "Placement has none that meets it all")
+
+
+def _in_tree(node: str, requirements: Iterable[Requirement]) -> str:
+    traits = sorted({item.trait if item.required else f"!{item.trait}" for item in requirements})
+    return urlencode({"in_tree": node, **({"required": ",".join(traits)} if traits else {})})
+
+
+def _without(item: Requirement) -> str:
+    return f"without {item.trait}" if item.required else f"with {item.trait}"
+
+
+def reconfiguration(
+    old: Flavor, new: Flavor, facts: IronicFacts, pipeline: Pipeline, image: Image | None = None
+) -> Plan:
+    """Return the plan for an instance of flavor ``old`` on a node to become one of flavor ``new``.
+
+    BIOS settings become what the new flavor says, whatever the old one said; those that are so already have no step.
+    Steps of a template's own run for what changes. A configuration that only the old flavor named stays as it is.
+
+    :param facts: of the node that the instance is on
+    :param pipeline: the filters; ``deploy_config`` must be among them
+    :raises NotReconfigurable: if the flavors differ in anything else, or the node cannot do it
+    :raises RequestRejected: if a filter rejects the new flavor
+    """
+    if "deploy_config" not in {each.name for each in pipeline.filters}:
+        missing = "the filter deploy_config is not enabled; add it to [prefilter] enabled_filters"
+        raise NotReconfigurable(facts.host, missing)
+    _check_same(old, new, facts)
+    configurations = tuple(
+        Configuration(name, str(old.extra_specs.get(name, "")), str(value))
+        for name, value in sorted(new.extra_specs.items())
+        if name.startswith(PREFIX) and value != old.extra_specs.get(name)
+    )
+    decision = pipeline.apply(RequestSpec(_only(new, new.extra_specs), image))
+    try:
+        settings = guest_settings(RequestSpec(_only(new, new.extra_specs)), facts)
+    except UnsupportedByHost as error:
+        raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
+    settings = _to_do(settings, facts, {each.name for each in configurations})
+    steps = [step for step in deploy_steps(settings, facts) if not _is_done(step, facts)]
+    return Plan(configurations, decision.requirements, tuple(steps))
+
+
+def _only(flavor: Flavor, extra_specs: Mapping[str, str]) -> Flavor:
+    """Return the flavor with only those of the extra specs that configure: what it has of the rest, it has already."""
+    return replace(flavor, extra_specs={name: value for name, value in extra_specs.items() if name.startswith(PREFIX)})
+
+
+def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:
+    different = [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
+    names = sorted({*old.extra_specs, *new.extra_specs})
+    different += [
+        shown(name)
+        for name in names
+        if not name.startswith(PREFIX) and old.extra_specs.get(name) != new.extra_specs.get(name)
+    ]
+    if different:
+        raise NotReconfigurable(
+            facts.host,
+            f"the flavors differ in {', '.join(different)}; on its node an instance can change {PREFIX}* alone",
+        )
+
+
+def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> GuestSettings:
+    """Return the settings whose steps are to be looked at: those that change, and those of the BIOS alone.
+
+    :raises NotReconfigurable: if steps of one that changes may not run on a node that is in use
+    """
+    templates = effective(facts.templates)
+    chosen = []
+    for setting in settings.settings:
+        if not setting.name.startswith(PREFIX):
+            continue
+        found = fit(facts, templates.of(setting.name, setting.value))
+        if setting.name in changed and not found.in_use:
+            raise NotReconfigurable(
+                facts.host,
+                f"{setting.source}: its template has steps of its own, and does not say that they may run on a node "
+                "that is in use (in-use: true)",
+            )
+        if setting.name in changed or all(step.key == BIOS_STEP for step in found.steps):
+            chosen.append(setting)
+    return replace(settings, settings=tuple(chosen))
+
+
+def _is_done(step: Mapping[str, Any], facts: IronicFacts) -> bool:
+    """Whether a step would change BIOS settings to what they are."""
+    changes = bios_changes([step])
+    return bool(changes) and all(
+        name in facts.bios and str(facts.bios[name].value) == value for name, value in changes.items()
+    )

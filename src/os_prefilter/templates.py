@@ -1,0 +1,153 @@
+"""Configuration templates: what ``deploy-config:TYPE=VALUE`` needs of a bare-metal node, and how Ironic applies it.
+
+The request filter ``deploy_config``, the reporter ``ironic`` and the driver's side read the same templates: the bundled
+ones, and those of the file that ``[prefilter] config_templates`` names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from os_prefilter.terms import Row, Trait, nothing
+
+PREFIX = "deploy-config:"
+"""How the extra specs and image properties begin that ask for a configuration."""
+
+INTERFACES = ("bios", "deploy", "firmware", "management", "power", "raid", "vendor")
+"""The interfaces of Ironic that have deploy steps (``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``)."""
+
+BIOS_STEP = ("bios", "apply_configuration")
+"""The interface and the step that change BIOS settings."""
+
+NODE_FIELDS = ("driver", "vendor")
+"""What a variant may ask of a node: its driver, and ``vendor`` in its properties."""
+
+_NOTHING_BY_VALUE = nothing("its template says which traits a node must have")
+
+
+class Step(NamedTuple):
+    """One step of Ironic's."""
+
+    interface: str
+    step: str
+    args: Mapping[str, Any]
+    priority: int
+    """Higher ones run first; Ironic's own deployment of the image has 100."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What may be there once in a list of steps."""
+        return self.interface, self.step
+
+    def for_ironic(self) -> dict[str, Any]:
+        """Return the step as Ironic's API takes it."""
+        return {"interface": self.interface, "step": self.step, "args": dict(self.args), "priority": self.priority}
+
+
+class BiosChange(NamedTuple):
+    """A BIOS setting that a variant gives a value."""
+
+    name: str
+    """With ``*`` for any characters: some makers number their settings."""
+    values: tuple[str, ...]
+    """Spellings of the value; the first that the BIOS allows is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to apply a configuration; it fits a node that has all its BIOS settings and is as ``node`` says."""
+
+    bios: tuple[BiosChange, ...] = ()
+    steps: tuple[Step, ...] = ()
+    node: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """A field of :data:`NODE_FIELDS` -> a pattern, in any case, with ``*`` for any characters."""
+    in_use: bool = False
+    """Whether ``steps`` may run on a node that is in use: those of a RAID controller would erase its disks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What one configuration means."""
+
+    config_type: str
+    value: str
+    traits: tuple[Trait, ...] = ()
+    """The traits that a node must have."""
+    variants: tuple[Variant, ...] = ()
+    """The ways to apply it; the first that fits a node is taken."""
+
+    @property
+    def extra_spec(self) -> str:
+        """The name of the extra spec that asks for it."""
+        return PREFIX + self.config_type
+
+    @property
+    def is_found(self) -> bool:
+        """Whether a node itself says if it can: by its BIOS settings, its driver or its maker."""
+        return bool(self.variants) and all(each.bios or each.node for each in self.variants)
+
+    def __str__(self) -> str:
+        return f"{self.extra_spec}={self.value}"
+
+
+class Templates:
+    """All templates of a deployment."""
+
+    def __init__(self, templates: Iterable[Template] = ()) -> None:
+        self._by_key = {(each.config_type, each.value): each for each in templates}
+        types = dict.fromkeys(config_type for config_type, _ in self._by_key)
+        self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
+        """A row of the vocabulary for each type, named as its extra spec; its values ask for no trait by themselves."""
+        self._naming: dict[str, tuple[Template, ...]] = {}
+        for each in self:
+            self._naming |= {trait: (*self.naming(trait), each) for trait in each.traits}
+        self.traits = frozenset(trait for each in self for trait in each.traits)
+        """All traits that templates need."""
+        self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.naming(t)))
+        """Those of them of which a node itself says whether it has them; the others its operator sets."""
+
+    def _row(self, config_type: str) -> Row:
+        name = PREFIX + config_type
+        values = {value: _NOTHING_BY_VALUE for each, value in self._by_key if each == config_type}
+        return Row(name, values, image_property=name, extra_spec=name, asked_by=("deploy_config",))
+
+    def __iter__(self) -> Iterator[Template]:
+        return iter(self._by_key.values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Templates) and self._by_key == other._by_key
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._by_key))
+
+    def of(self, row: str, value: str) -> Template:
+        """Return the template for a value of one of :attr:`rows`."""
+        return self._by_key[row.removeprefix(PREFIX), value]
+
+    def naming(self, trait: str) -> tuple[Template, ...]:
+        """Return the templates that need a trait."""
+        return self._naming.get(trait, ())
+
+    def lack(self, trait: str, configure: Callable[[Template], str]) -> str:
+        """Return why a host does not have one of :attr:`found_traits`; empty if it has.
+
+        Each template that needs it must fit: who asks for the trait may be configured either way.
+
+        :param configure: why the host cannot be configured as a template says; empty if it can
+        """
+        return next((f"{each}: {reason}" for each in self.naming(trait) if (reason := configure(each))), "")
+
+    def replaced_by(self, others: Iterable[Template]) -> "Templates":
+        """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""
+        return Templates((*self._by_key.values(), *others))
+
+
+def effective(templates: Templates | None) -> Templates:
+    """Return the templates of a deployment: the bundled ones where it has no others."""
+    if templates is not None:
+        return templates
+    # Late: most deployments have no bare metal, and need no YAML.
+    from os_prefilter.template_document import bundled_templates  # noqa: PLC0415
+
+    return bundled_templates()

@@ -1,0 +1,49 @@
+"""The adapter without an Ironic: nobody answers, or something else does. With a real one: tests/with_ironic."""
+
+import socket
+
+import pytest
+
+from os_prefilter.adapters.ironic import IronicNode
+from os_prefilter.adapters.ironic_errors import IronicUnavailable
+from os_prefilter.adapters.ironic_traits import TraitPlan
+from os_prefilter.errors import IronicError, PrefilterError
+from tests.ironics import connect
+
+NODE = "6d85703a-565d-469a-96ce-30b6de53079d"
+
+
+def test_nobody_listens() -> None:
+    """A port that was open a moment ago; nothing is taken for an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(IronicUnavailable, match="Check that the service runs and is reachable") as raised:
+        IronicNode.of(connect(f"http://127.0.0.1:{port}"), NODE)
+    assert isinstance(raised.value, IronicError)
+    assert isinstance(raised.value, PrefilterError)
+    assert str(raised.value).isprintable()
+
+
+def test_somebody_listens_and_never_answers() -> None:
+    """A connection that is accepted by the kernel and then silent: it ends with the connection's timeout."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.raises(IronicUnavailable, match="did not answer GET /v1"),
+    ):
+        IronicNode.of(connect(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.2), NODE)
+
+
+def test_every_trait_of_ours_is_noted_at_each_moment() -> None:
+    """All cases of one trait: on the node or not, noted or not, reported True, False or not at all."""
+    for present in (frozenset[str](), frozenset(("CUSTOM_A",))):
+        for noted in (frozenset[str](), frozenset(("CUSTOM_A",))):
+            for traits in ({}, {"CUSTOM_A": True}, {"CUSTOM_A": False}):
+                plan = TraitPlan(present, noted, traits)
+                after = (present | plan.added) - plan.removed
+                assert plan.removed <= noted
+                assert plan.added <= plan.noted_before & plan.noted_after
+                assert noted <= plan.noted_before
+                assert noted & after <= plan.noted_after
+                again = TraitPlan(after, plan.noted_after, traits)
+                assert (again.added, again.removed) == (frozenset(), frozenset())
+                assert again.noted_before == again.noted_after == again.noted

@@ -1,0 +1,92 @@
+"""owner, for a service that is not Nova: its providers may be below a root of Nova's, or stand alone."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.errors import InvalidOption
+from os_prefilter.operators.fleet import provider_uuid
+from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
+
+_CYBORG: dict[str, Any] = {
+    "owner_trait": "OWNER_CYBORG",
+    "foreign_owner_traits": ["OWNER_NOVA"],
+    "owned_resource_classes": ["VGPU", "FPGA", "CUSTOM_ACCELERATOR_*"],
+}
+_VGPU = {"resources:VGPU": "1"}
+_TREES = list(trees())
+
+
+def _accelerator_alone(**extra_specs: str) -> RequestSpec:
+    """Return a request for a GPU without a server: nothing of a host."""
+    return RequestSpec(Flavor(0, 0, 0, extra_specs={**_VGPU, **extra_specs}))
+
+
+@pytest.fixture(scope="module")
+def gpus() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement with all the trees."""
+    with EmbeddedPlacement(fleet_of(_TREES)) as placement:
+        yield placement.client
+
+
+_REQUESTS = {
+    "beside a host": spec_of(extra_specs=_VGPU),
+    "beside a host that is described": spec_of(extra_specs={**_VGPU, f"trait:{HOST_TRAIT}": "required"}),
+    "in its own group": spec_of(extra_specs={"resources_gpu:VGPU": "1"}),
+    "alone": _accelerator_alone(),
+    "alone, and described": _accelerator_alone(**{f"trait:{DEVICE_TRAIT}": "required"}),
+    "by a device profile": spec_of(requested_resources=[RequestGroup("device_profile_0", {"VGPU": 1})]),
+}
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+@pytest.mark.parametrize("name", _REQUESTS)
+def test_it_gets_all_its_own_gpus_below_any_root_and_no_other(name: str, scope: str, gpus: PlacementClient) -> None:
+    """All GPUs with its trait, in each of 170 trees: Nova's roots with them below, roots of its own, sharing ones."""
+    spec = copy.deepcopy(_REQUESTS[name])
+    pipeline_of("owner", trait_scope=scope, **_CYBORG).apply(spec)
+    assert not spec.root_required
+    query = allocation_candidates_query(spec, limit=None)
+    answer = gpus.request("GET", f"/allocation_candidates?{query}")["allocation_requests"]
+    found = {rp for each in answer for rp, part in each["allocations"].items() if "VGPU" in part["resources"]}
+    assert found == {
+        provider_uuid(device.provider.name)
+        for tree in _TREES
+        for device in tree.devices
+        if device.has("VGPU") and "OWNER_CYBORG" in device.provider.traits
+        if "alone, and" not in name or DEVICE_TRAIT in device.provider.traits
+    }
+
+
+def test_a_gpu_that_must_stay_beside_the_host_is_not_protected_and_that_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """To forbid Nova's trait there would forbid the host."""
+    spec = spec_of(extra_specs={**_VGPU, f"trait:{DEVICE_TRAIT}": "required"})
+    decision = pipeline_of("owner", **_CYBORG).apply(spec)
+    assert not decision.requirements
+    assert "cannot be kept on providers of the owner OWNER_CYBORG" in caplog.text
+
+
+def test_pci_devices_of_novas_are_left_alone_and_so_is_a_profile_that_names_an_owner() -> None:
+    spec = spec_of(
+        requested_resources=[
+            RequestGroup("pci-0", {"CUSTOM_PCI_1": 1}),
+            RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}),
+            RequestGroup("device_profile_1", {"CUSTOM_OTHER": 1}),
+        ],
+        pci_request_ids=frozenset(("pci",)),
+    )
+    assert asked_by("owner", spec, **_CYBORG) == []
+
+
+def test_a_gate_that_looks_at_compute_nodes_is_refused() -> None:
+    """They have the owner's trait only if they are the owner's."""
+    with pytest.raises(InvalidOption, match=r"owner_gate: coverage looks at compute nodes.*Use always\."):
+        pipeline_of("owner", owner_gate="coverage", **_CYBORG)

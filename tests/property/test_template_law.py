@@ -1,0 +1,78 @@
+"""The law for configurations by request: operators' templates on nodes of all kinds, enumerated."""
+
+from itertools import product
+
+import pytest
+
+from os_prefilter import Flavor, Pipeline, RequestSpec
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.late_check import unsupported
+from os_prefilter.options import Options
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.templates import BiosChange, Step, Template, Templates, Variant, effective
+from os_prefilter.terms import Trait
+
+_STEP = Step("raid", "apply_configuration", {}, 90)
+_A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")
+_BY_BIOS = Variant((BiosChange("Setting*", ("On",)),))
+_TEMPLATES = effective(None).replaced_by(
+    [
+        Template("x", "bios", (_A,), (_BY_BIOS,)),
+        Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),
+        # Nobody but the operator knows which node has it.
+        Template("y", "always", (_B,), (Variant(steps=(_STEP,)),)),
+        Template("y", "nothing", (_B,)),
+        Template("z", "both", (_A, _B), (_BY_BIOS,)),
+        Template("free", "on", (), (Variant(steps=(_STEP,)),)),
+        Template("plain", "on"),
+    ]
+)
+_BIOS: tuple[dict[str, BiosSetting], ...] = (
+    {},
+    {"Setting1": BiosSetting()},
+    {"Setting1": BiosSetting(changeable=False)},
+    {"Setting1": BiosSetting("Off", allowed=("Off", "Maybe"))},
+    {"Setting1": BiosSetting("On", allowed=("On", "Off")), "LogicalProc": BiosSetting()},
+    {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled"))},
+)
+_TRAITS: tuple[frozenset[str], ...] = (
+    frozenset(),
+    frozenset((_A,)),
+    frozenset((_B,)),
+    frozenset((_A, _B, "HW_CPU_HYPERTHREADING")),
+)
+
+
+def _hosts(templates: Templates) -> list[HostFacts]:
+    fields = product(_BIOS, ("", "Dell Inc.", "HPE"), ("", "no-bios", "redfish"), _TRAITS)
+    nodes = [
+        IronicFacts(bios=bios, vendor=vendor, bios_interface=interface, other_traits=traits, templates=templates)
+        for bios, vendor, interface, traits in fields
+    ]
+    others = [kind(other_traits=traits, templates=templates) for kind in (VmwareFacts, FakeFacts) for traits in _TRAITS]
+    return [*nodes, *others]
+
+
+@pytest.mark.parametrize("template", _TEMPLATES, ids=str)
+def test_a_host_has_the_traits_of_a_template_if_and_only_if_it_can_be_configured_so(template: Template) -> None:
+    spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
+    pipeline = Pipeline.from_names("deploy_config", options=Options(templates=_TEMPLATES))
+    required = {item.trait for item in pipeline.apply(spec).requirements}
+    assert required == set(template.traits)
+    hosts = _hosts(_TEMPLATES)
+    assert len(hosts) == 224
+    for facts in hosts:
+        reported = capability_traits(facts)
+        has = {trait for trait in required if reported.get(trait, trait in facts.other_traits)}
+        refused = unsupported(RequestSpec(Flavor(extra_specs={template.extra_spec: template.value})), facts)
+        assert (has == required) == (not refused), f"{template} on {facts}: {refused}"
+
+
+def test_each_kind_of_template_is_there_and_met_by_some_nodes_and_not_by_others() -> None:
+    for template in _TEMPLATES:
+        spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
+        met = {not unsupported(spec, facts) for facts in _hosts(_TEMPLATES)}
+        assert met == ({True, False} if template.traits else {True}), str(template)

@@ -1,0 +1,126 @@
+"""ironic: the steps that configure a node, of the first variant that fits it."""
+
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, RequestSpec, guest_settings
+from os_prefilter.errors import ImpossibleCombination, UnsupportedByHost
+from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps, fit
+from os_prefilter.templates import BiosChange, Step, Template, Templates, Variant, effective
+
+_DELL = {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")), "BootMode": BiosSetting("Uefi")}
+_RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []}}, 90)
+
+
+def _facts(*templates: Template, **fields: Any) -> IronicFacts:
+    return IronicFacts(**{"bios": _DELL, "templates": effective(None).replaced_by(templates), **fields})
+
+
+def _steps(facts: IronicFacts, **configuration: str) -> list[dict[str, Any]]:
+    spec = RequestSpec(Flavor(extra_specs={f"deploy-config:{key}": value for key, value in configuration.items()}))
+    return deploy_steps(guest_settings(spec, facts), facts)
+
+
+@pytest.mark.parametrize(("value", "setting"), [("enabled", "Enabled"), ("disabled", "Disabled")])
+def test_hyperthreading_is_a_bios_setting_changed_before_the_image_is_written(value: str, setting: str) -> None:
+    assert _steps(_facts(), hyperthreading=value) == [
+        {
+            "interface": "bios",
+            "step": "apply_configuration",
+            "args": {"settings": [{"name": "LogicalProc", "value": setting}]},
+            "priority": 150,
+        }
+    ]
+
+
+def test_who_asks_for_no_configuration_gets_no_step() -> None:
+    assert _steps(_facts()) == []
+
+
+_MAKERS = [
+    ("LogicalProc", "Enabled", "Disabled"),
+    ("ProcHyperthreading", "Enabled", "Disabled"),
+    ("ProcSMT", "Enabled", "Disabled"),
+    ("Processors_HyperThreading", "Enable", "Disable"),
+    ("Processors_SMTMode", "Enabled", "Disabled"),
+    ("IntelHyperThread", "enabled", "disabled"),
+    ("IntelHyperThreadingTech", "Enabled", "Disabled"),
+    ("SMTMode", "Auto", "Off"),
+    ("Hyper-Threading[ALL]", "Enable", "Disable"),
+    ("Hyper-Threading", "Enabled", "Disabled"),
+    ("HyperThreading", "Enabled", "Disabled"),
+    ("HyperThreading_00AF", "Enable", "Disable"),
+    ("SMTControl_0037", "Auto", "Disable"),
+    ("Intel(R) Hyper-Threading Tech", "Enable", "Disable"),
+]
+
+
+@pytest.mark.parametrize(("name", "on", "off"), _MAKERS, ids=[name for name, *_ in _MAKERS])
+def test_makers_names_and_spellings_are_known(name: str, on: str, off: str) -> None:
+    facts = _facts(bios={"NumLock": BiosSetting("On"), name: BiosSetting(on, allowed=(on, off))})
+    assert bios_changes(_steps(facts, hyperthreading="enabled")) == {name: on}
+    assert bios_changes(_steps(facts, hyperthreading="disabled")) == {name: off}
+
+
+@pytest.mark.parametrize("name", ["ProcVirtualization", "ProcTurboMode", "LogicalProcIdling", "RtdHyperThreadState"])
+def test_other_settings_are_not_taken_for_it(name: str) -> None:
+    with pytest.raises(UnsupportedByHost, match="none of its BIOS settings is one of the template"):
+        _steps(_facts(bios={name: BiosSetting()}), hyperthreading="enabled")
+
+
+def test_of_two_names_the_one_that_can_be_changed_is_taken() -> None:
+    bios = {"HyperThreading_1": BiosSetting(changeable=False), "HyperThreading_2": BiosSetting()}
+    assert bios_changes(_steps(_facts(bios=bios), hyperthreading="enabled")) == {"HyperThreading_2": "Enabled"}
+
+
+def test_a_variant_needs_all_its_settings_and_the_next_one_is_tried() -> None:
+    both = Variant((BiosChange("A", ("1",)), BiosChange("B", ("1",))))
+    one = Variant((BiosChange("B", ("2",)),))
+    template = Template("x", "on", (), (both, one))
+    assert bios_changes(_steps(_facts(template, bios={"B": BiosSetting()}), x="on")) == {"B": "2"}
+    assert bios_changes(_steps(_facts(template, bios={"B": BiosSetting(), "A": BiosSetting()}), x="on")) == {
+        "A": "1",
+        "B": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "fields", "fits"),
+    [
+        ({"vendor": "dell*"}, {"vendor": "Dell Inc."}, True),
+        ({"vendor": "dell*"}, {"vendor": "HPE"}, False),
+        ({"vendor": "dell*"}, {}, False),
+        ({"driver": "idrac"}, {"hardware_type": "idrac"}, True),
+        ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
+    ],
+)
+def test_a_variant_may_be_for_some_nodes(node: dict[str, str], fields: dict[str, str], *, fits: bool) -> None:
+    template = Template("x", "on", (), (Variant(steps=(_RAID,), node=node),))
+    assert fit(_facts(template, **fields), template).steps == ((_RAID,) if fits else ())
+    assert (fit(_facts(template, **fields), template).reason == "") == fits
+
+
+def test_changes_of_the_bios_become_one_step_and_the_highest_priority_comes_first() -> None:
+    raid = Template("raid", "10", (), (Variant((BiosChange("BootMode", ("Bios",)),), (_RAID,)),))
+    steps = _steps(_facts(raid), raid="10", hyperthreading="disabled")
+    assert [(step["interface"], step["priority"]) for step in steps] == [("bios", 150), ("raid", 90)]
+    assert bios_changes(steps) == {"BootMode": "Bios", "LogicalProc": "Disabled"}
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [Variant((BiosChange("LogicalProc", ("Disabled",)),)), Variant(steps=(_RAID._replace(priority=91),))],
+    ids=["setting", "step"],
+)
+def test_two_configurations_that_change_one_thing_differently_are_refused(variant: Variant) -> None:
+    first = Template("first", "on", (), (Variant((BiosChange("LogicalProc", ("Enabled",)),), (_RAID,)),))
+    second = Template("second", "on", (), (variant,))
+    with pytest.raises(ImpossibleCombination, match="deploy-config:second=on.* deploy-config:first=on"):
+        _steps(_facts(first, second), first="on", second="on")
+
+
+def test_a_template_without_variants_needs_no_step() -> None:
+    facts = IronicFacts(templates=Templates([Template("x", "on")]))
+    assert _steps(facts, x="on") == []

@@ -1,0 +1,186 @@
+"""owner in Nova's scheduler: its gates with Nova's own objects, and what Nova makes of a request that it changed."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nova.conf
+import pytest
+from nova import context as nova_context
+from nova import objects
+from nova.scheduler import utils
+from nova.scheduler.client import report
+from nova.scheduler.client.report import SchedulerReportClient
+
+from os_prefilter import allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.operators.fleet import Fleet, provider_uuid
+from tests.conftest import pipeline_of
+from tests.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
+from tests.nova_objects import nova_spec
+from tests.nova_start import Start, our_entry, starting, user_context
+from tests.placements import Answer, Observed, provider, put_traits
+
+_HOSTS = ("kvm-0", "kvm-1", "kvm-2")
+_WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"
+_IN_USE = "GET /traits?associated=true&name=in:COMPUTE_NODE"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler."""
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    """Return a Placement of hosts that report no owner, as Nova's own client of Placement reaches it."""
+    with EmbeddedPlacement(Fleet(tuple(provider(host, traits="COMPUTE_NODE") for host in _HOSTS))) as placement:
+        yield Observed(placement)
+
+
+def _schedule(times: int = 1) -> set[str]:
+    """Pass our entry with requests; return what the last requires of the root."""
+    for _ in range(times):
+        spec = nova_spec()
+        our_entry()(user_context(), spec)
+    return set(spec.root_required)
+
+
+def _start_with(start: Start, observed: Observed, *lines: str) -> None:
+    start("owner", *lines)
+    # Nova's own class; what it sends goes to the real Placement of the test.
+    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
+
+
+class _Adapter:
+    """What Nova's client of Placement has: openstacksdk's adapter for it."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def get(self, url: str, **options: Any) -> Any:
+        """Send a request, as ``openstack.proxy.Proxy`` does."""
+        assert options == {"microversion": "1.22", "global_request_id": None}
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, "GET", headers=headers, raise_exc=False)
+
+
+def _upgrade(observed: Observed, host: str) -> None:
+    put_traits(observed.placement, lambda traits: traits.add("OWNER_NOVA"), host)
+
+
+def test_coverage_opens_with_the_last_host_and_without_a_restart(start: Start, observed: Observed) -> None:
+    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
+    for host in _HOSTS:
+        assert _schedule() == set()
+        _upgrade(observed, host)
+    assert _schedule() == {"OWNER_NOVA"}
+
+
+def test_coverage_asks_once_in_an_interval_through_novas_own_client(start: Start, observed: Observed) -> None:
+    for host in _HOSTS:
+        _upgrade(observed, host)
+    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 3600")
+    assert _schedule(100) == {"OWNER_NOVA"}
+    assert observed.sent == [_WITHOUT, _IN_USE]
+
+
+@pytest.mark.parametrize("answer", [(503, b"down"), (400, b"bad"), (200, b"<html>")], ids=str)
+def test_while_placement_does_not_answer_coverage_stays_as_it_was(
+    answer: Answer, start: Start, observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
+    for host in _HOSTS:
+        _upgrade(observed, host)
+    assert _schedule() == {"OWNER_NOVA"}
+    observed.hook = lambda _method, _url: answer
+    assert _schedule(3) == {"OWNER_NOVA"}
+    assert caplog.text.count("cannot be asked for (Placement") == 1
+
+
+def test_the_gate_by_version_asks_placement_for_nothing(
+    start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cell by cell, one nova-compute after the other."""
+    versions = {"cell1": 66, "cell2": 66}
+
+    def cells(*_arguments: Any) -> dict[str, Any]:
+        return {cell: {"nova-compute": version} for cell, version in versions.items()}
+
+    monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
+    _start_with(start, observed, "facts_interval = 0")
+    for cell in versions:
+        assert _schedule() == set()
+        versions[cell] = 73
+    assert _schedule() == {"OWNER_NOVA"}
+    assert observed.sent == []
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def _spec(asked: Asked) -> Any:
+    """Return a request as Nova's own objects."""
+    ours = asked.spec()
+    groups = [objects.RequestGroup(requester_id=each.requester_id) for each in ours.requested_resources]
+    for group, each in zip(groups, ours.requested_resources, strict=True):
+        group.obj_set_defaults()
+        group.resources = dict(each.resources)
+    own = objects.InstancePCIRequest(request_id=PCI_REQUEST, alias_name="a", count=1, spec=[])
+    return nova_spec(
+        {},
+        dict(ours.flavor.extra_specs),
+        is_bfv=False,
+        requested_resources=groups,
+        requested_destination=None,
+        pci_requests=objects.InstancePCIRequests(requests=[own]) if asked.pci else None,
+    )
+
+
+@pytest.fixture
+def _conf() -> Iterator[None]:
+    nova.conf.CONF([], project="nova", default_config_files=[], default_config_dirs=[])
+    yield
+    nova.conf.CONF.reset()
+
+
+@pytest.mark.usefixtures("_conf")
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+@pytest.mark.parametrize("asked", REQUESTS, ids=lambda each: each.name)
+def test_novas_own_query_of_the_changed_request_is_ours(asked: Asked, scope: str) -> None:
+    """Nova chooses a group_policy where the flavor has one group: with the one that the filter made as well."""
+    spec = _spec(asked)
+    pipeline_of("owner", trait_scope=scope).apply(spec)
+    novas = utils.resources_from_request_spec(user_context(), spec, None).to_querystring()
+    assert allocation_candidates_query(spec) == novas
+
+
+@pytest.fixture(scope="module")
+def mixed() -> Iterator[tuple[Tree, PlacementClient]]:
+    """Return a host with GPUs of both owners, one of Cyborg's without a trait, and its Placement."""
+    (tree,) = [each for each in trees() if each.name == "deep-novas-cyborgs-untagged-shared-"]
+    with EmbeddedPlacement(fleet_of([tree])) as placement:
+        yield tree, placement.client
+
+
+@pytest.mark.usefixtures("_conf")
+@pytest.mark.parametrize(
+    "asked", [each for each in REQUESTS if each.profile and not each.in_place], ids=lambda each: each.name
+)
+def test_nova_finds_the_provider_of_each_profile(asked: Asked, mixed: tuple[Tree, PlacementClient]) -> None:
+    """In the answer to the query, for the groups of the request as nova-conductor has it: without the filter's."""
+    tree, client = mixed
+    spec, conductors = _spec(asked), _spec(asked)
+    pipeline_of("owner").apply(spec)
+    query = utils.resources_from_request_spec(user_context(), spec, None).to_querystring()
+    cyborgs = {provider_uuid(each.provider.name) for each in tree.devices if each.owner == "cyborg"}
+    found = client.request("GET", f"/allocation_candidates?{query}")["allocation_requests"]
+    assert found
+    for each in found:
+        utils.fill_provider_mapping(conductors, objects.Selection(allocation_request=json.dumps(each)))
+        (profile,) = [group for group in conductors.requested_resources if group.requester_id == PROFILE]
+        assert set(profile.provider_uuids) <= cyborgs

@@ -1,0 +1,200 @@
+"""The gates of the filter owner through a rolling upgrade: nothing changes until all report it, and then all does."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.errors import MissingFact
+from os_prefilter.operators.fleet import Fleet
+from tests.conftest import conf_with, spec_of
+from tests.placements import Answer, Observed, provider, put_traits
+
+_HOSTS = [f"kvm-{number}" for number in range(4)]
+_WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"
+_IN_USE = "GET /traits?associated=true&name=in:COMPUTE_NODE"
+_REQUESTS: tuple[Mapping[str, str], ...] = ({}, {"resources:VGPU": "1"}, {"resources_gpu:VGPU": "1"})
+_OLD_AND_NEW = 66, 73
+
+
+def old_fleet(cyborgs_trait: str = "") -> Fleet:
+    """Return hosts before the upgrade, each with a GPU of Nova's and one of Cyborg's; no provider says whose it is."""
+    return Fleet(
+        tuple(
+            provider(
+                host,
+                "VCPU DISK_GB",
+                "COMPUTE_NODE",
+                (provider(f"{host}-nova", "VGPU"), provider(f"{host}-cyborg", "VGPU", cyborgs_trait)),
+            )
+            for host in _HOSTS
+        )
+    )
+
+
+def upgrade(placement: EmbeddedPlacement, host: str) -> None:
+    """Report what an upgraded nova-compute does: the trait on each of its providers, the children first."""
+    for name in (f"{host}-nova", host):
+        put_traits(placement, lambda traits: traits.add("OWNER_NOVA"), name)
+
+
+@pytest.fixture(params=["OWNER_CYBORG", ""], ids=["with Cyborg's trait", "without it"])
+def placement(request: pytest.FixtureRequest) -> Iterator[EmbeddedPlacement]:
+    """Return a real Placement with the old fleet."""
+    with EmbeddedPlacement(old_fleet(request.param)) as placement:
+        yield placement
+
+
+def _spec(extra_specs: Mapping[str, str]) -> Any:
+    return spec_of(extra_specs={"resources:MEMORY_MB": "0", **extra_specs})
+
+
+def _answers(placement: EmbeddedPlacement, pipeline: Pipeline | None) -> list[dict[str, tuple[str, ...]]]:
+    """Return the providers that Placement offers by host, for each request."""
+    answers = []
+    for extra_specs in _REQUESTS:
+        spec = _spec(extra_specs)
+        if pipeline:
+            pipeline.apply(spec)
+        answers.append(dict(placement.client.allocation_candidates(allocation_candidates_query(spec)).providers))
+    return answers
+
+
+def _enforced() -> list[dict[str, tuple[str, ...]]]:
+    return [{host: (host, f"{host}-nova")[: 1 + bool(each)] for host in _HOSTS} for each in _REQUESTS]
+
+
+def _pipelines(observed: Observed, upgraded: list[str], **options: Any) -> dict[str, Pipeline]:
+    facts: dict[str, Callable[[Any], Any]] = {
+        "minimum_compute_version": lambda _context: _OLD_AND_NEW[len(upgraded) == len(_HOSTS)],
+        "owner_coverage": OwnerCoverage(observed.client),
+    }
+    options = {"enabled_filters": ["owner"], "facts_interval": 0, **options}
+    return {gate: Pipeline.from_conf(conf_with(owner_gate=gate, **options), facts) for gate in _GATES}
+
+
+_GATES = ("compute_version", "coverage")
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_restart(
+    scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Host by host; an old one that joins closes both gates again."""
+    caplog.set_level("INFO", "os_prefilter.facts")
+    upgraded: list[str] = []
+    pipelines = _pipelines(Observed(placement), upgraded, trait_scope=scope)
+    for host in _HOSTS:
+        for pipeline in pipelines.values():
+            assert _answers(placement, pipeline) == _answers(placement, None)
+        upgrade(placement, host)
+        upgraded.append(host)
+    for pipeline in pipelines.values():
+        assert _answers(placement, pipeline) == _enforced()
+    assert _answers(placement, None) != _enforced()
+    put_traits(placement, lambda traits: traits.remove("OWNER_NOVA"), upgraded.pop())
+    for pipeline in pipelines.values():
+        assert _answers(placement, pipeline) == _answers(placement, None)
+    changes = [each.getMessage() for each in caplog.records]
+    assert changes == [
+        *["The deployment fact owner_is_reported is now True (was False)."] * 2,
+        *["The deployment fact owner_is_reported is now False (was True)."] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("upgraded", "sent"), [(0, [_WITHOUT]), (3, [_WITHOUT]), (4, [_WITHOUT, _IN_USE])], ids=["none", "some", "all"]
+)
+def test_coverage_is_one_request_in_an_interval_whatever_the_number_of_requests(
+    upgraded: int, sent: list[str], placement: EmbeddedPlacement
+) -> None:
+    """Where the first answer is that nobody lacks it, one more says that there is anybody."""
+    for host in _HOSTS[:upgraded]:
+        upgrade(placement, host)
+    observed = Observed(placement)
+    pipeline = _pipelines(observed, [], facts_interval=3600)["coverage"]
+    for _ in range(100):
+        pipeline.apply(spec_of())
+    assert observed.sent == sent
+
+
+def test_from_then_on_it_is_one_request_in_each_interval(placement: EmbeddedPlacement) -> None:
+    for host in _HOSTS:
+        upgrade(placement, host)
+    observed = Observed(placement)
+    pipeline = _pipelines(observed, [])["coverage"]
+    for _ in range(5):
+        assert pipeline.apply(spec_of()).requirements
+    assert observed.sent == [_WITHOUT, _IN_USE, *[_WITHOUT] * 4]
+
+
+def test_the_other_gates_ask_placement_for_nothing(placement: EmbeddedPlacement) -> None:
+    observed = Observed(placement)
+    _pipelines(observed, [])["compute_version"].apply(spec_of())
+    assert observed.sent == []
+
+
+_NOT_COVERED = {
+    "no provider at all": Fleet(()),
+    "no compute node": Fleet((provider("ironic-1", "VCPU", "OWNER_NOVA"),)),
+    "one of two": Fleet((provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA"), provider("b", "VCPU", "COMPUTE_NODE"))),
+    "a child that has it below a root that has not": Fleet(
+        (provider("a", "VCPU", "COMPUTE_NODE", (provider("gpu", "VGPU", "OWNER_NOVA"),)),)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _NOT_COVERED)
+def test_not_covered(name: str) -> None:
+    with EmbeddedPlacement(_NOT_COVERED[name]) as placement:
+        assert OwnerCoverage(placement.client)() is False
+
+
+def test_other_providers_need_no_trait() -> None:
+    """Neutron's, Cyborg's, and those that share a disk."""
+    neutron = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
+    compute = provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA", (provider("gpu", "VGPU", "OWNER_CYBORG"), neutron))
+    with EmbeddedPlacement(Fleet((compute, provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")))) as placement:
+        assert OwnerCoverage(placement.client)() is True
+
+
+def test_a_trait_that_placement_does_not_know_covers_nothing_until_all_have_it() -> None:
+    """Placement answers with a 400: it is an answer, not an outage."""
+    with EmbeddedPlacement(Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))) as placement:
+        coverage = OwnerCoverage(placement.client, "CUSTOM_OWNER_US")
+        assert coverage() is False
+        placement.client.ensure_traits(["CUSTOM_OWNER_US"])
+        assert coverage() is False
+        put_traits(placement, lambda traits: traits.add("CUSTOM_OWNER_US"), "a")
+        assert coverage() is True
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}}), (200, b"<html>")],
+    ids=str,
+)
+def test_while_placement_does_not_answer_the_gate_stays_as_it_was(
+    answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    observed = Observed(placement, lambda _method, _url: answer)
+    pipeline = _pipelines(observed, [])["coverage"]
+    assert not pipeline.apply(spec_of()).requirements
+    observed.hook = lambda _method, _url: None
+    for host in _HOSTS:
+        upgrade(placement, host)
+    assert pipeline.apply(spec_of()).requirements
+    observed.hook = lambda _method, _url: answer
+    assert pipeline.apply(spec_of()).requirements
+    assert caplog.text.count("The deployment fact owner_is_reported cannot be asked for") == 2
+
+
+def test_without_the_fact_the_service_does_not_start() -> None:
+    with pytest.raises(MissingFact, match="owner_gate = coverage from the fact owner_coverage"):
+        Pipeline.from_conf(
+            conf_with(enabled_filters=["owner"], owner_gate="coverage"),
+            {"minimum_compute_version": lambda _context: 99},
+        )

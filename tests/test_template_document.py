@@ -1,0 +1,134 @@
+"""Configuration templates: the bundled ones, an operator's, and what is wrong with others."""
+
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.conf import options_from
+from os_prefilter.errors import DocumentError, InvalidOption
+from os_prefilter.template_document import bundled_templates, load_templates
+from os_prefilter.templates import BiosChange, Step, Template, Variant, effective
+from os_prefilter.terms import Trait
+from tests.conftest import conf_with
+
+_STEP = "{interface: raid, step: apply_configuration, args: {}, priority: 90}"
+
+
+def _file(folder: Path, *templates: str) -> Path:
+    path = folder / "templates.yaml"
+    path.write_text("templates:\n" + "".join(f"- {each}\n" for each in templates), encoding="utf-8")
+    return path
+
+
+def test_the_bundled_ones_switch_hyperthreading_on_and_off_with_the_same_settings() -> None:
+    on, off = bundled_templates()
+    assert (str(on), str(off)) == ("deploy-config:hyperthreading=enabled", "deploy-config:hyperthreading=disabled")
+    for template in (on, off):
+        assert template.traits == ("HW_CPU_HYPERTHREADING",)
+        assert template.is_found
+    names = [[change.name for variant in each.variants for change in variant.bios] for each in (on, off)]
+    assert names[0] == names[1]
+
+
+def test_an_operators_file_replaces_and_adds(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path,
+        "{config-type: hyperthreading, config-value: disabled}",
+        "{config-type: raid, config-value: '10', traits: [CUSTOM_RAID], "
+        "variants: [{in-use: true, node: {vendor: 'Dell*'}, bios: {A: [x, y], 'B[1]': z}, steps: [" + _STEP + "]}]}",
+    )
+    on, off, raid = load_templates(path)
+    assert on == next(iter(bundled_templates()))
+    assert off == Template("hyperthreading", "disabled")
+    step = Step("raid", "apply_configuration", {}, 90)
+    variant = Variant(
+        (BiosChange("A", ("x", "y")), BiosChange("B[1]", ("z",))), (step,), {"vendor": "Dell*"}, in_use=True
+    )
+    assert raid == Template("raid", "10", (Trait("CUSTOM_RAID"),), (variant,))
+    assert options_from(conf_with(config_templates=str(path))).templates == load_templates(path)
+
+
+def test_without_a_file_the_bundled_ones_count() -> None:
+    assert options_from(conf_with()).templates is None
+    assert effective(None) is bundled_templates()
+
+
+_GOOD = "config-type: t, config-value: v"
+_MISTAKES = [
+    ("{config-type: t}", "templates[0] has no config-value"),
+    ("{config-type: t, config-value: on}", "templates[0].config-value is True; expected 1 to 64 of .* in quotes"),
+    ("{config-type: 'a b', config-value: v}", "templates[0].config-type is 'a b'; expected"),
+    ('{config-type: "a\\nb", config-value: v}', r"templates[0].config-type is 'a\\nb'; expected"),
+    ("{" + _GOOD + ", trait: [X]}", "templates[0] has 'trait', which nobody knows; there are"),
+    ("{" + _GOOD + ", traits: [lower]}", "templates[0].traits[0] is 'lower'; expected the name of a trait"),
+    ("{" + _GOOD + ", traits: X}", "templates[0].traits is 'X'; expected a list"),
+    ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
+    ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] does nothing. Give bios, steps, or both"),
+    ("{" + _GOOD + ", variants: [{node: {driver: x}}]}", "templates[0].variants[0] does nothing"),
+    ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "variants[0].bios.A is True; expected a text .* in quotes"),
+    ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is a list; expected a value"),
+    ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is a dict; expected names with values"),
+    ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has 'cpu', which nobody knows"),
+    ("{" + _GOOD + ", variants: [{steps: [{interface: bios}]}]}", "variants[0].steps[0] has no step"),
+    (
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("raid", "riad") + "]}]}",
+        "steps[0].interface is 'riad'; expected one of Ironic's interfaces: bios, deploy, firmware, management, power",
+    ),
+    (
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("90", "0") + "]}]}",
+        "steps[0].priority is 0; expected a whole number of at least 1",
+    ),
+    (
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "x") + "]}]}",
+        "steps[0].args is 'x'; expected names",
+    ),
+    (
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: 2026-01-01}") + "]}]}",
+        "steps[0].args has 'a' with something that JSON cannot hold",
+    ),
+    (
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP + ", " + _STEP + "]}]}",
+        "variants[0] has the step apply_configuration of the interface raid 2 times. Keep one",
+    ),
+    (
+        "{" + _GOOD + ", variants: [{bios: {A: x}, steps: [" + _STEP.replace("raid", "bios") + "]}]}",
+        "the step apply_configuration of the interface bios 2 times, once by bios. Keep one",
+    ),
+]
+
+
+@pytest.mark.parametrize(("template", "problem"), _MISTAKES, ids=[problem[:60] for _, problem in _MISTAKES])
+def test_each_mistake_is_named_with_its_place(template: str, problem: str, tmp_path: Path) -> None:
+    path = _file(tmp_path, template)
+    pattern = problem.replace("[", r"\[")
+    with pytest.raises(DocumentError, match=f"^{path}: .*{pattern}") as raised:
+        load_templates(path)
+    assert str(raised.value).isprintable()
+    with pytest.raises(InvalidOption, match="config_templates"):
+        options_from(conf_with(config_templates=str(path)))
+
+
+def test_two_templates_for_one_value_are_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"templates\[1\] is the second of t=v. Keep one"):
+        load_templates(_file(tmp_path, "{" + _GOOD + "}", "{" + _GOOD + "}"))
+
+
+@pytest.mark.parametrize("traits", ["[]", "[CUSTOM_EVERYWHERE]"])
+def test_a_template_for_some_nodes_needs_a_trait_that_says_which(traits: str, tmp_path: Path) -> None:
+    everywhere = "{config-type: t, config-value: w, traits: [CUSTOM_EVERYWHERE], variants: [{steps: [" + _STEP + "]}]}"
+    some = "{" + _GOOD + f", traits: {traits}, variants: [{{bios: {{A: x}}}}]}}"
+    with pytest.raises(DocumentError, match="deploy-config:t=v: its variants fit some nodes alone"):
+        load_templates(_file(tmp_path, everywhere, some))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "templates: 1", "templates:", "a: 1", "templates: [1]", "{"])
+def test_what_is_no_such_document_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(DocumentError, match="t.yaml: "):
+        load_templates(path)
+
+
+def test_a_file_that_is_not_there_stops_the_service() -> None:
+    with pytest.raises(InvalidOption, match="no-such-file"):
+        options_from(conf_with(config_templates="no-such-file"))

@@ -1,0 +1,1 @@
+"""What the library does to a real Ironic."""

@@ -91,8 +91,26 @@ _MISTAKES = [
         "variants[0] has the step apply_configuration of the interface raid 2 times. Keep one",
     ),
     (
-        "{" + _GOOD + ", variants: [{bios: {A: x}, steps: [" + _STEP.replace("raid", "bios") + "]}]}",
-        "the step apply_configuration of the interface bios 2 times, once by bios. Keep one",
+        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("raid", "bios") + "]}]}",
+        "has the step apply_configuration of the interface bios. Give its settings as bios",
+    ),
+    (
+        "{" + _GOOD + ", traits: [HW_CPU_HYPERTHREDING]}",
+        "traits[0] is 'HW_CPU_HYPERTHREDING'; expected a standard trait",
+    ),
+    ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
+    *(
+        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", "that JSON cannot hold")
+        for args in (
+            "{a: .nan}",
+            "{a: [.inf]}",
+            "{a: {1: 2}}",
+            "&a {x: *a}",
+            "{x: &a [*a]}",
+            # Ten times ten times ten ...
+            "{a: &a [1, 1], b: &b [*a, *a, *a, *a, *a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b], "
+            "d: &d [*c, *c, *c, *c, *c, *c, *c, *c], e: &e [*d, *d, *d, *d, *d, *d, *d, *d], f: [*e, *e, *e, *e, *e]}",
+        )
     ),
 ]
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from os_prefilter.asking import Chosen, chosen
 from os_prefilter.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
-from os_prefilter.filters.deploy_config import unknown_configurations
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
 from os_prefilter.platforms import families_without, guest_architecture
@@ -59,7 +58,7 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
         Unsupported(
             f"flavor extra spec {shown(key)}", shown(request.extra_spec(key)), "nobody knows this configuration"
         )
-        for key in unknown_configurations(request, templates)
+        for key in templates.unknown(request.extra_specs)
     ]
     for row, choice in _choices(request, found, templates):
         value = _exact(request, row, choice)

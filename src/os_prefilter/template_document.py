@@ -5,17 +5,21 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
+import os_traits
+
 from os_prefilter.errors import DocumentError
 from os_prefilter.templates import BIOS_STEP, INTERFACES, NODE_FIELDS, BiosChange, Step, Template, Templates, Variant
-from os_prefilter.terms import Trait, is_trait_name
+from os_prefilter.terms import CUSTOM_PREFIX, Trait, is_trait_name
 from os_prefilter.texts import listed, shown
 from os_prefilter.yaml_document import parse_yaml, read_yaml
 
 _BUNDLED = "config-templates.yaml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_MOST_VALUES = 10_000
 _NAME_HELP = "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for something else (on, off, yes, no, 1)"
 
 
@@ -127,6 +131,8 @@ def _template(place: _Place) -> Template:
 def _trait(place: _Place) -> Trait:
     if not is_trait_name(place.value):
         raise place.unexpected("the name of a trait: A-Z, 0-9 and _")
+    if not str(place.value).startswith(CUSTOM_PREFIX) and place.value not in os_traits.get_traits():
+        raise place.unexpected("a standard trait that the installed os-traits has, or one that begins with CUSTOM_")
     return Trait(str(place.value))
 
 
@@ -136,18 +142,18 @@ def _variant(place: _Place) -> Variant:
     steps = tuple(_step(each) for each in fields["steps"].items()) if "steps" in fields else ()
     if not bios and not steps:
         raise place.error("does nothing. Give bios, steps, or both")
-    keys = Counter(step.key for step in steps)
-    if bios:
-        keys[BIOS_STEP] += 1
-    for (interface, step), times in keys.items():
+    for (interface, step), times in Counter(step.key for step in steps).items():
+        if (interface, step) == BIOS_STEP:
+            raise place.error(f"has the step {step} of the interface {interface}. Give its settings as bios")
         if times > 1:
-            also = ", once by bios" if bios and (interface, step) == BIOS_STEP else ""
-            raise place.error(f"has the step {step} of the interface {interface} {times} times{also}. Keep one")
+            raise place.error(f"has the step {step} of the interface {interface} {times} times. Keep one")
     node = _node(fields["node"]) if "node" in fields else {}
     return Variant(bios, steps, node, in_use="in-use" in fields and fields["in-use"].flag())
 
 
 def _bios(name: str, place: _Place) -> BiosChange:
+    if not name.strip("*") or not name.isprintable():
+        raise place.error(f"is for {shown(name)}; expected the name of a BIOS setting")
     values = place.items() if isinstance(place.value, list) else [place]
     if not values:
         raise place.unexpected("a value, or a list of its spellings")
@@ -182,8 +188,21 @@ def _plain(args: _Place) -> dict[str, Any]:
 
 
 def _is_json(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(each) for key, each in value.items())
-    if isinstance(value, list):
-        return all(map(_is_json, value))
-    return value is None or isinstance(value, (str, bool, int, float))
+    """Whether JSON can hold a value; not one that contains itself, or repeats itself without end (YAML's aliases)."""
+    left = [value]
+    for _ in range(_MOST_VALUES):
+        if not left:
+            return True
+        each = left.pop()
+        if isinstance(each, dict):
+            if not all(isinstance(key, str) for key in each):
+                return False
+            left += each.values()
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, float):
+            if not isfinite(each):
+                return False
+        elif not (each is None or isinstance(each, (str, bool, int))):
+            return False
+    return False

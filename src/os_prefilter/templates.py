@@ -99,6 +99,7 @@ class Templates:
         types = dict.fromkeys(config_type for config_type, _ in self._by_key)
         self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
         """A row of the vocabulary for each type, named as its extra spec; its values ask for no trait by themselves."""
+        self._names = frozenset(row.name for row in self.rows)
         self._naming: dict[str, tuple[Template, ...]] = {}
         for each in self:
             self._naming |= {trait: (*self.naming(trait), each) for trait in each.traits}
@@ -120,6 +121,10 @@ class Templates:
 
     def __hash__(self) -> int:
         return hash(tuple(self._by_key))
+
+    def unknown(self, extra_specs: Iterable[str]) -> list[str]:
+        """Return those of a flavor's extra specs that ask for a configuration without a template."""
+        return [name for name in extra_specs if str(name).startswith(PREFIX) and name not in self._names]
 
     def of(self, row: str, value: str) -> Template:
         """Return the template for a value of one of :attr:`rows`."""

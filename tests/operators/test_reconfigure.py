@@ -127,3 +127,14 @@ def test_placement_is_asked_once_and_by_trait_only_if_it_says_no() -> None:
 def test_a_node_without_a_provider_is_said() -> None:
     with pytest.raises(NotReconfigurable, match="Placement has no resource provider of it"):
         _plan(_flavor(), _flavor(hyperthreading="enabled")).check("uuid", lambda _query: False)
+
+
+def test_of_several_settings_only_those_that_differ_are_changed() -> None:
+    both = Variant((BiosChange("A", ("1",)), BiosChange("B", ("1",))))
+    plan = _plan(
+        _flavor(),
+        _flavor(x="on"),
+        bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
+        templates=effective(None).replaced_by([Template("x", "on", (), (both,))]),
+    )
+    assert bios_changes(plan.steps) == {"A": "1"}

@@ -92,6 +92,8 @@ def test_a_variant_needs_all_its_settings_and_the_next_one_is_tried() -> None:
         ({"vendor": "dell*"}, {"vendor": "Dell Inc."}, True),
         ({"vendor": "dell*"}, {"vendor": "HPE"}, False),
         ({"vendor": "dell*"}, {}, False),
+        ({"vendor": "Acme [X]?"}, {"vendor": "ACME [X]?"}, True),
+        ({"vendor": "acme [x]?*"}, {"vendor": "Acme XY Inc."}, False),
         ({"driver": "idrac"}, {"hardware_type": "idrac"}, True),
         ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
     ],
@@ -124,3 +126,22 @@ def test_two_configurations_that_change_one_thing_differently_are_refused(varian
 def test_a_template_without_variants_needs_no_step() -> None:
     facts = IronicFacts(templates=Templates([Template("x", "on")]))
     assert _steps(facts, x="on") == []
+
+
+@pytest.mark.parametrize(
+    ("now", "asked", "expected"),
+    [
+        ("Enabled", ("Auto", "enabled", "Enabled"), "Enabled"),
+        ("enabled", ("Enabled",), "enabled"),
+        ("Off", ("Auto", "Enabled"), "Auto"),
+    ],
+)
+def test_of_several_spellings_the_one_that_is_there_stays(now: str, asked: tuple[str, ...], expected: str) -> None:
+    template = Template("x", "on", (), (Variant((BiosChange("S", asked),)),))
+    assert bios_changes(_steps(_facts(template, bios={"S": BiosSetting(now)}), x="on")) == {"S": expected}
+
+
+def test_a_setting_that_a_template_means_twice_is_refused() -> None:
+    template = Template("x", "on", (), (Variant((BiosChange("H*", ("1",)), BiosChange("HT", ("2",)))),))
+    with pytest.raises(UnsupportedByHost, match="the template means its BIOS setting 'HT' twice"):
+        _steps(_facts(template, bios={"HT": BiosSetting()}), x="on")

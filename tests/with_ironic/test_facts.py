@@ -3,7 +3,7 @@
 import pytest
 
 from os_prefilter.adapters.ironic import EXTRA, IronicNode
-from os_prefilter.adapters.ironic_errors import IronicRefused, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic_errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ProbeFailed
 from tests.ironic_proxy import Proxy
@@ -88,11 +88,11 @@ def test_a_user_who_may_not_is_refused_with_ironics_words(ironic: Ironic, proxy:
     assert str(raised.value).isprintable()
 
 
-def test_an_ironic_without_traits_is_a_failed_probe(ironic: Ironic) -> None:
+def test_an_api_without_traits_is_too_old_and_not_a_node_without_any(ironic: Ironic) -> None:
     """The client was told to use API 1.30, of 2017."""
     node = ironic.node("manageable")
     old = connect(ironic.url, baremetal_default_microversion="1.30").baremetal
-    with pytest.raises(ProbeFailed, match="traits is None"):
+    with pytest.raises(IronicTooOld, match="1.37 or later"):
         IronicNode(old, node).facts()
 
 

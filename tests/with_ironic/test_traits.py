@@ -74,13 +74,18 @@ def test_a_trait_of_ours_that_an_operator_removed_comes_back_or_is_forgotten(iro
     assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, KEEP)]
 
 
-def test_a_trait_that_is_no_longer_managed_stays_ours(ironic: Ironic) -> None:
+def test_what_nobody_answers_for_any_more_goes_and_what_is_not_known_now_stays(ironic: Ironic) -> None:
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     there.report({HYPERTHREADING: True, AVX2: True})
-    assert there.report({AVX2: True}) == []
+    assert there.report({AVX2: True}, leave=[HYPERTHREADING]) == []
     assert note(ironic, node) == [HYPERTHREADING, AVX2]
-    assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, "remove")]
+    assert there.report({AVX2: True}) == [Change(node, HYPERTHREADING, "remove")]
+    assert note(ironic, node) == [AVX2]
+    # From now on it is the operator's.
+    ironic.add_traits(node, HYPERTHREADING)
+    assert there.report({AVX2: True}) == []
+    assert there.facts().other_traits == {HYPERTHREADING}
 
 
 def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(ironic: Ironic, proxy: Proxy) -> None:
@@ -109,7 +114,7 @@ def test_traits_that_do_not_fit_are_refused_before_anything_is_written(ironic: I
     proxy.sent.clear()
     for dry_run in (True, False):
         with pytest.raises(NodeNotReady, match="it would have 51 traits, and Ironic allows 50") as raised:
-            there.report({HYPERTHREADING: True}, dry_run=dry_run)
+            there.report({HYPERTHREADING: True, ours: True}, dry_run=dry_run)
         assert HYPERTHREADING in str(raised.value)
     assert proxy.sent == []
     assert everything(ironic, node) == before

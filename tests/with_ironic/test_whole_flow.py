@@ -210,3 +210,33 @@ def test_a_cloud_or_a_node_that_is_not_there_is_said(cloud: Cloud, capsys: pytes
     argv = ["capabilities", "show", "--driver", "ironic", "--node", "x", "--os-cloud", "no-such-cloud"]
     assert main(argv) == 1
     assert "The cloud 'no-such-cloud' cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_another_instance_on_the_node_is_refused_whatever_is_to_be_done(
+    apply: tuple[str, ...], ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    node = ironic.node("active")
+    _periodic(ironic, placement, node)
+    flavor = _flavor(tmp_path, "same", {_KEY: "enabled"})
+    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor, *apply)
+    code, _, told = cloud(*argv, "--instance", "6d85703a-565d-469a-96ce-30b6de53079d")
+    assert (code, "it belongs to no instance" in told) == (1, True)
+
+
+def test_filters_that_decide_for_new_instances_do_not_matter_for_one_that_is_there(
+    ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    node = ironic.node("active")
+    cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+    ironic.add_traits(node, "COMPUTE_STATUS_DISABLED")
+    _periodic(ironic, placement, node)
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = compute_status,deploy_config,owner\n", encoding="utf-8")
+    flavor = _flavor(tmp_path, "off", {_KEY: "disabled"})
+    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor)
+    code, plan, _ = cloud(*argv, "--config-file", str(conf))
+    assert (code, [line["Name"] for line in plan]) == (0, ["LogicalProc"])
+    conf.write_text("[prefilter]\nenabled_filters = deploy_config\nunknown_values = reject\n", encoding="utf-8")
+    odd = _flavor(tmp_path, "odd", {_KEY: "odd"})
+    assert cloud(*argv[:-1], odd, "--config-file", str(conf))[0] == 2

@@ -19,7 +19,7 @@ def connect(name: str) -> Any:
     try:
         # Without an end to wait for, a service that hangs would keep the command for ever.
         return openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
-    except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError) as error:
+    except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"The cloud {shown(name)} cannot be used: {told(error)}. Name one that clouds.yaml has, in this folder, in "
             "~/.config/openstack or in /etc/openstack, and check its entry."

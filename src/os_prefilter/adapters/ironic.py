@@ -7,11 +7,11 @@ Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.4
 1.74, steps of a deployment 1.69, steps of a service 1.87.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 from os_prefilter.adapters.ironic_api import Node, asking, bios_settings, need, read
-from os_prefilter.adapters.ironic_steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task, run
+from os_prefilter.adapters.ironic_steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task, check_instance, run
 from os_prefilter.adapters.ironic_traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
 from os_prefilter.operators.provider_plan import Change, check_traits
@@ -49,25 +49,28 @@ class IronicNode:
 
         The traits that we have set do not count as an operator's: they follow from the rest.
 
-        :raises ProbeFailed: the answer is not that of an Ironic, or of one without traits
+        :raises ProbeFailed: the answer is not that of an Ironic
+        :raises IronicTooOld: its API, or the one that the client uses, has no traits
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
-        node = read(self._baremetal, self._name)
+        node = self._with_traits()
         settings = bios_settings(self._baremetal, node)
         document = node.to_dict(original_names=True, computed=False)
-        traits = None if node.traits is None else frozenset(node.traits) - noted(node)
+        traits = frozenset(node.traits) - noted(node)
         try:
             return facts_from_node({**document, "traits": None}, settings, traits=traits)
         except DocumentError as error:
             raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
 
-    def report(self, traits: Mapping[str, bool], *, dry_run: bool = False) -> list[Change]:
-        """Make the traits on the node say what ``traits`` says, and leave all others.
+    def report(self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False) -> list[Change]:
+        """Make the traits on the node say what ``traits`` says.
 
         Those with True are added. Of those with False, the ones that we have set before are removed; the others were
-        set by somebody else and stay, with the change ``keep``. Only one at a time may do this to a node.
+        set by somebody else and stay, with the change ``keep``. What we have set before and nobody answers for any more
+        is removed, too; all else stays. Only one at a time may do this to a node.
 
+        :param leave: traits of which nothing is known now
         :param dry_run: only tell what would be changed
         :return: what was changed, with the node's UUID, which is the name of its resource provider
         :raises NodeNotReady: the traits would not fit on the node, or it stays locked
@@ -78,7 +81,10 @@ class IronicNode:
         """
         check_traits(traits)
         node = self._with_traits()
-        plan = TraitPlan(frozenset(node.traits), noted(node), dict(traits))
+        ours = noted(node)
+        # A template that is gone, or asks for it otherwise: what is then on the node is its operator's.
+        unmanaged = ours - traits.keys() - set(leave)
+        plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
         check_room(node, plan)
         if not dry_run:
             write(self._baremetal, node, plan)
@@ -106,6 +112,16 @@ class IronicNode:
         :raises IronicError: Ironic does not answer, or refuses; nothing was changed
         """
         self._run(DEPLOY, steps, timeout, instance)
+
+    def check_instance(self, instance: str) -> None:
+        """Check which instance is on the node.
+
+        :param instance: the UUID of the instance that should be
+        :raises NodeNotReady: another is, or none
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        check_instance(read(self._baremetal, self._name), Task(SERVICE, (), 0, instance))
 
     def service(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
         """Run steps on the node, which stays deployed, and wait until it is ``active`` again.

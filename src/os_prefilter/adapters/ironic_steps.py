@@ -20,6 +20,7 @@ from os_prefilter.adapters.ironic_api import (
 )
 from os_prefilter.adapters.ironic_errors import IronicUnavailable, NodeNotReady, OutcomeUnknown, StepsFailed
 from os_prefilter.errors import IronicError
+from os_prefilter.reporters.ironic_steps import bios_changes
 from os_prefilter.texts import shown
 
 Step = Mapping[str, Any]
@@ -88,7 +89,7 @@ def run(baremetal: Any, name: str, task: Task) -> None:
     node = read(baremetal, name)
     if node.provision_state in task.kind.under_way:
         _check_same_steps(node, task)
-        _check_instance(node, task)
+        check_instance(node, task)
     else:
         need(baremetal, task.kind.microversion, f"run the steps of {task.kind.what}")
         _wait_for_lock(baremetal, node, min(task.timeout, task.lock_timeout))
@@ -131,10 +132,14 @@ def _check_ready(node: Node, task: Task) -> None:
             f"it is in the provision state {shown(state)}, and {kind.what} begins in {shown(kind.start)}",
             "Choose another node, or wait for what is under way." if kind is DEPLOY else "Wait until it is active.",
         )
-    _check_instance(node, task)
+    check_instance(node, task)
 
 
-def _check_instance(node: Node, task: Task) -> None:
+def check_instance(node: Node, task: Task) -> None:
+    """Check that the node belongs to the instance that the task names.
+
+    :raises NodeNotReady: it does not
+    """
     kind, instance, owner = task.kind, task.instance, node.instance_id
     if owner == instance or (instance is None and kind is SERVICE):
         return
@@ -225,7 +230,8 @@ def _check_applied(baremetal: Any, node: Node, task: Task) -> None:
 
     :raises StepsFailed: one is not
     """
-    wanted = _wanted_settings(task.steps)
+    # Of two such steps, which only services may have, the later counts.
+    wanted = bios_changes(task.steps)
     if not wanted:
         return
     try:
@@ -242,13 +248,3 @@ def _check_applied(baremetal: Any, node: Node, task: Task) -> None:
                 f"Ironic skips steps that the node's bios_interface {shown(node.bios_interface)} does not have for "
                 "this purpose: see whether it has them, and whether it reads the settings back.",
             )
-
-
-def _wanted_settings(steps: Sequence[Step]) -> dict[str, object]:
-    """Return what the steps make of the BIOS settings; of two such steps, which only services may have, the later."""
-    wanted: dict[str, object] = {}
-    for step in steps:
-        if (step.get("interface"), step.get("step")) == ("bios", "apply_configuration"):
-            settings = (step.get("args") or {}).get("settings") or ()
-            wanted.update({each["name"]: each["value"] for each in settings})
-    return wanted

@@ -12,15 +12,18 @@ from os_prefilter.cli.arguments import add_request_arguments, read_flavor, reque
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.late_check import guest_settings
-from os_prefilter.operators.reconfigure import NotReconfigurable, Plan, reconfiguration
+from os_prefilter.operators.reconfigure import Plan, reconfiguration
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps
+from os_prefilter.texts import one_line
 
 _NO_HOST = 2
 _TIMEOUT = 3600
+# The node is in use: whose it is, and whether its compute service takes instances, does not matter any more.
+_DECIDED = frozenset(("owner", "compute_status"))
 
 
 class BaremetalSteps(Listing):
@@ -80,7 +83,7 @@ class BaremetalReconfigure(Listing):
         """Print the plan; return 2 if the node cannot do it."""
         try:
             return int(super().run(parsed_args))
-        except NotReconfigurable as error:
+        except RequestRejected as error:
             self.app.stderr.write(f"{error}\n")
             return _NO_HOST
 
@@ -94,6 +97,8 @@ class BaremetalReconfigure(Listing):
         pipeline = _pipeline(parsed_args.config_file)
         connection = connect(parsed_args.os_cloud)
         node = IronicNode.of(connection, parsed_args.node)
+        if parsed_args.instance:
+            node.check_instance(parsed_args.instance)
         facts = replace(node.facts(), templates=pipeline.options.templates)
         plan = reconfiguration(old, new, facts, pipeline)
         plan.check(facts.host, placement_of(connection).has_provider)
@@ -105,11 +110,11 @@ class BaremetalReconfigure(Listing):
 
 
 def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
-    yield from (Line("configuration", *each) for each in plan.configurations)
+    yield from (Line("configuration", *map(one_line, each)) for each in plan.configurations)
     for step in plan.steps:
         changes = bios_changes([step])
         for name, value in changes.items():
-            yield Line("BIOS setting", name, str(facts.bios[name].value), value)
+            yield Line("BIOS setting", one_line(name), one_line(str(facts.bios[name].value)), value)
         if not changes:
             yield Line("step", f"{step['interface']}.{step['step']}", "", _plain(step["args"]))
 
@@ -127,8 +132,8 @@ def _pipeline(path: str | None) -> Pipeline:
         raise ConfigurationError(f"{path}: {error}") from error
     if not path:
         conf.set_override("enabled_filters", ["deploy_config"], GROUP)
-    # The node is in use: whose it is has been decided.
-    conf.set_override("owner_gate", "always", GROUP)
+    enabled = [name for name in conf[GROUP].enabled_filters if name not in _DECIDED]
+    conf.set_override("enabled_filters", enabled, GROUP)
     return Pipeline.from_conf(conf)
 
 

@@ -148,8 +148,9 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
         check_node_arguments(arguments)
         return node_of(arguments).withdraw(dry_run=arguments.dry_run)
     facts = facts_from(arguments)
-    traits = managed(capability_traits(facts), Mode.BESIDE, facts)
-    return node_of(arguments).report(traits, dry_run=arguments.dry_run)
+    every = capability_traits(facts)
+    traits = managed(every, Mode.BESIDE, facts)
+    return node_of(arguments).report(traits, leave=every.keys() - traits.keys(), dry_run=arguments.dry_run)
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:

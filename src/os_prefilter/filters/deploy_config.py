@@ -9,8 +9,11 @@ from os_prefilter.errors import UnknownValue
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.templates import PREFIX, Templates, effective
+from os_prefilter.templates import effective
 from os_prefilter.texts import shown
+
+# Read when the filter is loaded, not at the first request.
+effective(None)
 
 
 def deploy_config(request: Request, *, options: Options) -> Requirements:
@@ -20,7 +23,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     :raises FlavorImageConflict: if flavor and image ask for different configurations.
     """
     templates = effective(options.templates)
-    unknown = unknown_configurations(request, templates)
+    unknown = templates.unknown(request.extra_specs)
     if unknown and options.reject_unknown_values:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [
@@ -33,9 +36,3 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
             traits = templates.of(row.name, found.value).traits
             asked += [Requirement(trait, True, ROOT, found.source) for trait in traits]
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
-
-
-def unknown_configurations(request: Request, templates: Templates) -> list[str]:
-    """Return the flavor's configurations for which there is no template."""
-    known = {row.name for row in templates.rows}
-    return [key for key in request.extra_specs if str(key).startswith(PREFIX) and key not in known]

@@ -105,8 +105,8 @@ def reconfiguration(
     except UnsupportedByHost as error:
         raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
     settings = _to_do(settings, facts, {each.name for each in configurations})
-    steps = [step for step in deploy_steps(settings, facts) if not _is_done(step, facts)]
-    return Plan(configurations, decision.requirements, tuple(steps))
+    steps = (_remaining(step, facts) for step in deploy_steps(settings, facts))
+    return Plan(configurations, decision.requirements, tuple(step for step in steps if step))
 
 
 def _only(flavor: Flavor, extra_specs: Mapping[str, str]) -> Flavor:
@@ -151,9 +151,10 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
     return replace(settings, settings=tuple(chosen))
 
 
-def _is_done(step: Mapping[str, Any], facts: IronicFacts) -> bool:
-    """Whether a step would change BIOS settings to what they are."""
+def _remaining(step: Mapping[str, Any], facts: IronicFacts) -> Mapping[str, Any] | None:
+    """Return the step without the BIOS settings that are as they should be; None if it would change nothing."""
     changes = bios_changes([step])
-    return bool(changes) and all(
-        name in facts.bios and str(facts.bios[name].value) == value for name, value in changes.items()
-    )
+    if not changes:
+        return step
+    left = {name: value for name, value in changes.items() if str(facts.bios[name].value) != value}
+    return {**step, "args": {"settings": [{"name": name, "value": left[name]} for name in left]}} if left else None

@@ -61,8 +61,8 @@ def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {
         change["name"]: change["value"]
         for step in steps
-        if (step["interface"], step["step"]) == BIOS_STEP
-        for change in step["args"].get("settings", ())
+        if (step.get("interface"), step.get("step")) == BIOS_STEP
+        for change in (step.get("args") or {}).get("settings") or ()
     }
 
 
@@ -72,13 +72,13 @@ _NOT_THERE = "not there"
 def _fit(facts: IronicFacts, variant: Variant) -> Fit:
     said = {"driver": facts.hardware_type, "vendor": facts.vendor}
     for name, pattern in variant.node.items():
-        if not fnmatchcase(said[name].lower(), pattern.lower()):
+        if not _matches(said[name].lower(), pattern.lower()):
             return Fit(reason=_NOT_THERE)
     if not variant.bios:
         return Fit(variant.steps, in_use=variant.in_use)
     if facts.bios_interface == "no-bios":
         return Fit(reason="its bios_interface is no-bios: Ironic cannot change its BIOS settings")
-    settings = []
+    settings: list[dict[str, str]] = []
     for change in variant.bios:
         names = _names(facts, change)
         if not names:
@@ -86,6 +86,8 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit:
         # Of several, one that can be changed.
         name = next((each for each in names if facts.bios[each].changeable), names[0])
         value, reason = _value(facts, name, change)
+        if any(name == each["name"] for each in settings):
+            reason = f"the template means its BIOS setting {shown(name)} twice"
         if reason:
             return Fit(reason=reason)
         settings.append({"name": name, "value": value})
@@ -95,12 +97,12 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit:
 
 def _names(facts: IronicFacts, change: BiosChange) -> list[str]:
     """Return the names that a setting may have on this node."""
-    return sorted(name for name in facts.bios if name == change.name or _matches(name, change.name))
+    return sorted(name for name in facts.bios if _matches(name, change.name))
 
 
 def _matches(name: str, pattern: str) -> bool:
     # Only "*" is special: makers use brackets in names.
-    return "*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]"))
+    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")))
 
 
 def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]:
@@ -108,6 +110,10 @@ def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]
     setting = facts.bios[name]
     if not setting.changeable:
         return "", f"its BIOS setting {shown(name)} cannot be changed"
+    # What it has already stays, if that is one of the spellings.
+    now = str(setting.value)
+    if now.lower() in {each.lower() for each in change.values} and (not setting.allowed or now in setting.allowed):
+        return now, ""
     value = next((each for each in change.values if not setting.allowed or each in setting.allowed), "")
     if value:
         return value, ""

@@ -1,5 +1,6 @@
 """What tests share: requests in one line, pipelines from names, and a real Placement that holds the example fleet."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -54,6 +55,12 @@ def device_asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
     """Return the same without the default machine types that the device keeps its hosts off."""
     asked = asked_by(name, request_spec, **options)
     return [item for item in asked if item[1] or "DEFAULT_MACHINE" not in item[0]]
+
+
+@pytest.fixture(autouse=True)
+def _only_warnings_are_logged() -> None:
+    """Commands and services set the root logger's level for their process, which is that of all tests."""
+    logging.getLogger().setLevel(logging.WARNING)
 
 
 @pytest.fixture(autouse=True)

@@ -90,7 +90,7 @@ def test_novas_flavor_is_cloned() -> None:
     chosen = spec.flavor
     pipeline_of("owner").apply(spec)
     assert chosen.extra_specs == {"resources:VGPU": "1"}
-    assert spec.flavor.extra_specs["trait:OWNER_CYBORG"] == "forbidden"
+    assert spec.flavor.extra_specs == {"resources_owned_VGPU:VGPU": "1", "trait_owned_VGPU:OWNER_NOVA": "required"}
     assert isinstance(spec.flavor, objects.Flavor)
 
 

@@ -290,3 +290,60 @@ def test_closing_waits_for_a_request_under_way() -> None:
             thread.join(60)
         assert len(errors) == 3
         assert all("the embedded Placement is closed" in str(each) for each in errors)
+
+
+class TestUsage:
+    """What is in use of a fleet is in use in Placement."""
+
+    def test_usage_counts(self) -> None:
+        """Candidates are those with enough left; usages and allocations say the same as the fleet."""
+        busy = {"VCPU": Inventory(8, allocation_ratio=2.0, used=15), "MEMORY_MB": Inventory(8192, used=1024)}
+        child = provider("busy_gpu", {"VGPU": Inventory(4, used=4)})
+        fleet = Fleet((provider("busy", busy, children=(child,)), provider("idle", {**ROOT, **VGPU})))
+        with EmbeddedPlacement(fleet) as placement:
+            hosts = {
+                query: placement.client.allocation_candidates(f"resources={query}").hosts
+                for query in ("VCPU:1", "VCPU:2", "VCPU:1,MEMORY_MB:7168", "VCPU:1,MEMORY_MB:7169", "VCPU:1,VGPU:1")
+            }
+            usages = placement.client.request("GET", f"/resource_providers/{provider_uuid('busy')}/usages")["usages"]
+            url = f"/resource_providers/{provider_uuid('busy')}/allocations"
+            (consumer,) = placement.client.request("GET", url)["allocations"].items()
+            written = placement.client.request("GET", f"/allocations/{consumer[0]}")
+        both = ("busy", "idle")
+        assert list(hosts.values()) == [both, ("idle",), both, ("idle",), ("idle",)]
+        assert usages == {"VCPU": 15, "MEMORY_MB": 1024}
+        assert consumer[1]["resources"] == usages
+        assert (written["project_id"], written["user_id"]) == ("os-prefilter", "os-prefilter")
+
+    def test_fleets_with_usage_add_up(self) -> None:
+        """A second one finds the project and the user of the first."""
+        busy = {"VCPU": Inventory(8, used=8)}
+        with EmbeddedPlacement(Fleet((provider("a", busy),))) as placement:
+            placement.load(Fleet((provider("b", busy), provider("c", ROOT))))
+            assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("c",)
+
+    def test_what_is_in_use_can_be_freed(self) -> None:
+        """The consumer is an ordinary one: whoever deletes its allocations gets the room."""
+        with EmbeddedPlacement(Fleet((provider("a", {"VCPU": Inventory(8, used=8)}),))) as placement:
+            url = f"/resource_providers/{provider_uuid('a')}/allocations"
+            (consumer,) = placement.client.request("GET", url)["allocations"]
+            placement.client.request("DELETE", f"/allocations/{consumer}")
+            assert placement.client.allocation_candidates("resources=VCPU:8").hosts == ("a",)
+
+
+def test_a_fleet_without_inventories_is_refused() -> None:
+    """It would answer that no host has anything, which nobody has looked up."""
+    with (
+        pytest.raises(PlacementRefused, match="without inventories"),
+        EmbeddedPlacement(Fleet((provider("a", {}),), has_inventories=False)),
+    ):
+        pass
+
+
+def test_all_resource_classes_that_are_missing_are_named() -> None:
+    """Once, with what to do, and nothing is loaded."""
+    fleet = Fleet((provider("a", {"NEW_ONE": Inventory(1), "CUSTOM_A": Inventory(1), "NEW_TWO": Inventory(1)}),))
+    with EmbeddedPlacement() as placement:
+        with pytest.raises(PlacementRefused, match="NEW_ONE, NEW_TWO; only a newer os-resource-classes has it"):
+            placement.load(fleet)
+        assert placement.client.request("GET", "/resource_providers")["resource_providers"] == []

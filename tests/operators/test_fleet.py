@@ -1,5 +1,6 @@
 """Fleet files: what is accepted, and that everything else is refused with its place."""
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.operators.fleet import (
+    Aggregate,
     Fleet,
     Inventory,
     aggregate_uuid,
@@ -70,6 +72,88 @@ def test_a_host_may_merge_another_mapping(tmp_path: Path) -> None:
     a, b = load(tmp_path, text).hosts
     assert a.resources == b.resources == {"VCPU": Inventory(1)}
     assert (a.traits, b.traits) == (frozenset({"COMPUTE_NODE"}), frozenset())
+
+
+def test_usage_and_names_of_aggregates_arrive(tmp_path: Path) -> None:
+    """Also a provider's own UUID, when the fleet was read, and an aggregate that is only named where it is used."""
+    fleet = load(
+        tmp_path,
+        """
+taken_at: "2026-11-21T18:00:00+00:00"
+has_inventories: true
+changed_while_read: 2
+aggregates:
+  rack-1: {availability_zone: north, uuid: 9D6B2A0E-7A0F-4C11-8A0C-0F6B5B1F3C55}
+  9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c56: {}
+  empty: {}
+hosts:
+  kvm-1:
+    uuid: 0C6E1D4E-3B1A-4B0F-9B57-0D3C0B8F6E10
+    resources: {VCPU: {total: 32, used: 8}}
+    aggregates: [rack-1, rack-2, 9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c56, 9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c57]
+""",
+    )
+    (host,) = fleet.hosts
+    assert host.uuid == "0c6e1d4e-3b1a-4b0f-9b57-0d3c0b8f6e10"
+    assert host.resources == {"VCPU": Inventory(32, used=8)}
+    start = "9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c5"
+    assert host.aggregates == (f"{start}5", aggregate_uuid("rack-2"), f"{start}6", f"{start}7")
+    assert (fleet.taken_at, fleet.has_inventories, fleet.changed_while_read) == ("2026-11-21T18:00:00+00:00", True, 2)
+    assert fleet.aggregates == {
+        each.uuid: each
+        for each in (
+            Aggregate(f"{start}5", "rack-1", "north"),
+            Aggregate(f"{start}6", f"{start}6"),
+            Aggregate(aggregate_uuid("empty"), "empty"),
+            Aggregate(aggregate_uuid("rack-2"), "rack-2"),
+        )
+    }
+
+
+def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
+    """A file that begins with a brace is JSON, with or without a byte order mark."""
+    text = """{"hosts": {"a": {"resources": {"VCPU": {"total": 2, "used": 1}}, "traits": ["COMPUTE_NODE"]}}}"""
+    fleet = load(tmp_path, text)
+    assert fleet == load(tmp_path, b"\xef\xbb\xbf" + text.encode()) == load(tmp_path, "# YAML\n" + text)
+    assert fleet.hosts[0].resources == {"VCPU": Inventory(2, used=1)}
+
+
+@pytest.mark.parametrize(
+    "amounts", ["reserved: 3", "min_unit: 3, max_unit: 2", "allocation_ratio: 0.0", "allocation_ratio: 0"]
+)
+def test_a_snapshot_may_have_amounts_that_only_placement_has(tmp_path: Path, amounts: str) -> None:
+    """Whoever writes them by hand has made a mistake."""
+    text = f"hosts: {{a: {{resources: {{VCPU: {{total: 2, {amounts}}}}}}}}}"
+    assert load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}").hosts[0].resources["VCPU"].total == 2
+    with pytest.raises(DocumentError, match="found"):
+        load(tmp_path, text)
+
+
+def test_instance_hosts_are_all_that_do_not_only_share(tmp_path: Path) -> None:
+    """A host that shares its disk as well is one; so is one of which only traits are known."""
+    shares = "traits: [MISC_SHARES_VIA_AGGREGATE"
+    fleet = load(
+        tmp_path,
+        f"""
+hosts:
+  plain: {{}}
+  nfs: {{{shares}], resources: {{DISK_GB: 100}}}}
+  both: {{{shares}], resources: {{DISK_GB: 100, MEMORY_MB: 100}}}}
+  numa: {{{shares}], resources: {{DISK_GB: 100}}, providers: {{numa_0: {{resources: {{PCPU: 8}}}}}}}}
+  node: {{{shares}, COMPUTE_NODE]}}
+""",
+    )
+    assert [host.name for host in fleet.instance_hosts] == ["plain", "both", "numa", "node"]
+
+
+def test_what_is_equal_is_kept_once(tmp_path: Path) -> None:
+    """However it was written: ten thousand hosts are then not ten thousand sets of traits."""
+    document = {
+        f"host-{number}": {"traits": ["COMPUTE_NODE", "CUSTOM_A", f"CUSTOM_{number % 2}"][:: 1 - number % 3]}
+        for number in range(0, 30, 3)
+    }
+    fleet = load(tmp_path, json.dumps({"hosts": document}))
+    assert len({id(host.traits) for host in fleet.hosts}) == 2
 
 
 def test_the_uuid_of_a_name_never_changes() -> None:
@@ -138,6 +222,44 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
     ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
     ("recursive", "hosts: &h\n  a: {providers: *h}", ("hosts.a.providers.a", "unique")),
+    ("taken_at no time", "taken_at: yesterday\nhosts: {a: {}}", ("taken_at", "'yesterday'", "UTC")),
+    ("taken_at unquoted", "taken_at: 2026-11-21T18:00:00Z\nhosts: {a: {}}", ("taken_at", "as text")),
+    ("taken_at elsewhere", "taken_at: '2026-11-21T18:00:00+01:00'\nhosts: {a: {}}", ("taken_at", "UTC")),
+    ("taken_at nowhere", "taken_at: '2026-11-21T18:00:00'\nhosts: {a: {}}", ("taken_at", "UTC")),
+    ("taken_at number", "taken_at: 5\nhosts: {a: {}}", ("taken_at", "UTC")),
+    ("has_inventories", "has_inventories: 1\nhosts: {a: {}}", ("has_inventories", "true or false")),
+    ("changed_while_read", "changed_while_read: -1\nhosts: {a: {}}", ("changed_while_read", "from 0")),
+    ("aggregates list", "aggregates: [a]\nhosts: {a: {}}", ("aggregates", "a mapping")),
+    ("aggregate text", "aggregates: {a: x}\nhosts: {a: {}}", ("aggregates.a", "a mapping")),
+    ("aggregate key", "aggregates: {a: {zone: x}}\nhosts: {a: {}}", ("aggregates.a", "'zone'", "availability_zone")),
+    ("aggregate UUID", "aggregates: {a: {uuid: x}}\nhosts: {a: {}}", ("aggregates.a.uuid", "'x'", "a UUID")),
+    ("aggregate zone", "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}", ("availability_zone", "255")),
+    ("aggregate name", f"aggregates: {{{'n' * 256}: {{}}}}\nhosts: {{a: {{}}}}", ("aggregates", "255")),
+    (
+        "aggregates of one UUID",
+        f"aggregates: {{a: {{uuid: {provider_uuid('x')}}}, b: {{uuid: {provider_uuid('x')}}}}}\nhosts: {{a: {{}}}}",
+        ("aggregates.b", "the UUID of 'a'"),
+    ),
+    ("UUID", HOST + "uuid: kvm-1", ("hosts.kvm-1.uuid", "'kvm-1'", "a UUID")),
+    ("UUID number", HOST + "uuid: 7", ("hosts.kvm-1.uuid", "7", "a UUID")),
+    (
+        "UUID of another",
+        f"hosts: {{a: {{}}, b: {{uuid: {provider_uuid('a')}}}}}",
+        ("hosts.b", "a UUID that hosts.a has too"),
+    ),
+    ("used negative", HOST + "resources: {VCPU: {total: 1, used: -1}}", ("VCPU.used", "-1", "from 0")),
+    ("used huge", HOST + "resources: {VCPU: {total: 1, used: 2147483648}}", ("VCPU.used", "2147483647")),
+    ("description surrogate", 'hosts: {"a": {description: "\\ud800"}}', ("broken YAML",)),
+    ("JSON twice", '{"hosts": {"a": {}, "a": {}}}', ("'a'", "twice")),
+    ("JSON not a number", '{"hosts": {"a": {"resources": {"VCPU": NaN}}}}', ("NaN",)),
+    ("JSON surrogate", '{"hosts": {"a": {"description": "\\ud800"}}}', ("hosts.a.description", "text")),
+    ("JSON comment", '{"hosts": {"a": {}} # c\n}', ("line 1", "broken JSON")),
+    ("JSON nested deep", '{"hosts":' * 100_000, ("nested too deep",)),
+    (
+        "snapshot trait malformed",
+        "taken_at: '2026-11-21T18:00:00Z'\nhosts: {a: {traits: [hw-x]}}",
+        ("hosts.a.traits[0]", "A-Z"),
+    ),
     ("nested deep", "hosts: " + "{p%d: {providers: " * 12 % tuple(range(12)) + "{}" + "}}" * 12, ("10 levels",)),
 ]
 
@@ -198,6 +320,14 @@ FLOW = st.recursive(
 )
 TEXTS = st.binary() | st.text().map(str.encode) | FLOW.map(lambda t: t.encode(errors="replace"))
 TEXTS |= FLOW.map(lambda t: f"hosts: {{a: {t}}}".encode(errors="replace"))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | KEYS | SCALARS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=3),
+    max_leaves=12,
+)
+HEADS = st.sampled_from([{}, {"taken_at": "2026-11-21T18:00:00Z"}, {"aggregates": {"a": {}}}])
+TEXTS |= st.builds(lambda head, v: json.dumps({**head, "hosts": {"a": v}}).encode(), HEADS, JSON)
+TEXTS |= st.builds(lambda v: json.dumps({"hosts": {"a": {}}, "aggregates": v, "taken_at": v}).encode(), JSON)
 
 
 @settings(max_examples=300, deadline=None)

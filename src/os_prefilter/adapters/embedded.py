@@ -8,14 +8,14 @@ import io
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self, TypeAlias
+from uuid import UUID, uuid5
 
 from os_prefilter.errors import ConfigurationError, PlacementRefused
-from os_prefilter.texts import shown
 
 try:
     import requests
@@ -53,6 +53,12 @@ _TRAITS = models.Trait.__table__
 _PROVIDER_TRAITS = models.ResourceProviderTrait.__table__
 _AGGREGATES = models.PlacementAggregate.__table__
 _PROVIDER_AGGREGATES = models.ResourceProviderAggregate.__table__
+_ALLOCATIONS = models.Allocation.__table__
+_CONSUMERS = models.Consumer.__table__
+_PROJECTS = models.Project.__table__
+_USERS = models.User.__table__
+# The project and the user of all that is in use.
+_SOMEBODY = "os-prefilter"
 # Placement keeps its database and policy in module globals; whoever holds this may exchange them.
 _GLOBALS = threading.RLock()
 
@@ -90,21 +96,34 @@ class EmbeddedPlacement:
             self._cleanup.close()
 
     def load(self, fleet: Fleet) -> None:
-        """Create the providers of a fleet with their inventories, traits and aggregates, and what these need.
+        """Create the providers of a fleet with their inventories, usage, traits and aggregates, and what these need.
 
-        :raises PlacementError: it lacks a standard trait or resource class, or has a provider of that name already
+        :raises PlacementError: the fleet has a standard trait or resource class that this Placement lacks, a provider
+            that it has already, or no inventories
         """
-        known = {row["name"] for row in self.client.request("GET", "/resource_classes")["resource_classes"]}
-        for name in sorted(fleet.resource_classes - known):
-            if not name.startswith("CUSTOM_"):
-                raise PlacementRefused("the fleet", 400, f"no such resource class {shown(name)}")
-            self.client.request("PUT", f"/resource_classes/{name}")
-        self.client.ensure_traits(fleet.traits)
+        if not fleet.has_inventories:
+            raise PlacementRefused("the fleet", 400, "it was read without inventories, so no host has anything to give")
+        self.know(fleet.traits, fleet.resource_classes)
         try:
             with _GLOBALS, self._engine.begin() as connection:
                 _insert(connection, list(_with_parents(fleet.hosts)))
         except DBDuplicateEntry as error:
             raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
+
+    def know(self, traits: Iterable[str], resource_classes: Iterable[str]) -> None:
+        """Create those of these traits and resource classes that it lacks.
+
+        :raises PlacementError: if a standard one is among them
+        """
+        known = {row["name"] for row in self.client.request("GET", "/resource_classes")["resource_classes"]}
+        missing = sorted(set(resource_classes) - known)
+        standard = [name for name in missing if not name.startswith("CUSTOM_")]
+        if standard:
+            detail = f"no such resource class: {', '.join(standard)}; only a newer os-resource-classes has it"
+            raise PlacementRefused("the fleet", 400, detail)
+        for name in missing:
+            self.client.request("PUT", f"/resource_classes/{name}")
+        self.client.ensure_traits(traits)
 
 
 def _with_parents(providers: Iterable[Provider], *above: Provider) -> Iterator[_Placed]:
@@ -144,6 +163,45 @@ def _insert(connection: Any, placed: Sequence[_Placed]) -> None:
             for name in sorted(getattr(provider, field))
         ]
         write(table, rows)
+    _insert_usage(write, ids, [provider for provider, _ in placed], number)
+
+
+def _insert_usage(
+    write: Callable[..., None],
+    ids: Callable[..., dict[str, int]],
+    providers: Sequence[Provider],
+    number: dict[str, int],
+) -> None:
+    """Write what is in use: one consumer a provider, all of one project and one user."""
+    busy = [provider for provider in providers if any(each.used for each in provider.resources.values())]
+    if not busy:
+        return
+    for table in (_PROJECTS, _USERS):
+        if _SOMEBODY not in ids(table, "external_id"):
+            write(table, [{"external_id": _SOMEBODY}])
+    owner = {
+        "project_id": ids(_PROJECTS, "external_id")[_SOMEBODY],
+        "user_id": ids(_USERS, "external_id")[_SOMEBODY],
+        "generation": 0,
+    }
+    write(_CONSUMERS, [{"uuid": _consumer(provider), **owner} for provider in busy])
+    classes = ids(_CLASSES, "name")
+    rows = [
+        {
+            "resource_provider_id": number[provider.uuid],
+            "consumer_id": _consumer(provider),
+            "resource_class_id": classes[name],
+            "used": inventory.used,
+        }
+        for provider in busy
+        for name, inventory in sorted(provider.resources.items())
+        if inventory.used
+    ]
+    write(_ALLOCATIONS, rows)
+
+
+def _consumer(provider: Provider) -> str:
+    return str(uuid5(UUID(provider.uuid), "consumer"))
 
 
 def _provider_row(provider: Provider, above: tuple[Provider, ...], number: Mapping[str, int]) -> dict[str, Any]:
@@ -154,7 +212,9 @@ def _provider_row(provider: Provider, above: tuple[Provider, ...], number: Mappi
 
 
 def _amounts(provider: Provider, field: str, name: str) -> dict[str, Any]:
-    return asdict(provider.resources[name]) if field == "resources" else {}
+    if field != "resources":
+        return {}
+    return {key: value for key, value in asdict(provider.resources[name]).items() if key != "used"}
 
 
 @contextmanager

@@ -41,6 +41,10 @@ class ResourceProviders:
                 return provider
         raise UnknownProvider(name)
 
+    def all(self) -> tuple[ResourceProvider, ...]:
+        """Return all resource providers, in any order."""
+        return self._providers()
+
     def tree(self, uuid: str) -> tuple[ResourceProvider, ...]:
         """Return all resource providers of the tree that one belongs to, in any order; none if there is no such one."""
         return self._providers(f"in_tree={uuid}")
@@ -76,8 +80,8 @@ class ResourceProviders:
         with expected("GET /resource_providers/.../inventories"):
             return frozenset(answer["inventories"].keys())
 
-    def _providers(self, query: str) -> tuple[ResourceProvider, ...]:
-        answer = self._client.request("GET", f"/resource_providers?{query}")
+    def _providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
+        answer = self._client.request("GET", f"/resource_providers?{query}".rstrip("?"))
         with expected("GET /resource_providers"):
             return tuple(map(_provider, answer["resource_providers"]))
 

@@ -1,0 +1,54 @@
+"""``os-prefilter offer``: what this cloud can do, for its customers."""
+
+import argparse
+
+from os_prefilter.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
+from os_prefilter.cli.candidates import NO_HOST
+from os_prefilter.cli.cloud import CloudCommand
+from os_prefilter.cli.output import add_output_arguments, check_output, write_output
+from os_prefilter.cli.snapshot import summary
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.operators.offer import DEFAULT_ZONE, offer
+from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
+
+_FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
+
+
+class Offer(CloudCommand):
+    """Say what this cloud can do, for its customers: in the words of image properties, and without naming a host."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_pipeline_arguments(parser)
+        parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")
+        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="say it of each of these")
+        parser.add_argument(
+            "--default-zone",
+            metavar="NAME",
+            default=DEFAULT_ZONE,
+            help="the zone of hosts that are in no aggregate with one; default: %(default)s",
+        )
+        parser.add_argument("--count", action="store_true", help="also say how many hosts serve a value")
+        add_output_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Write the document; return 2 if there is no enabled host."""
+        check_output(parsed_args)
+        fleet = fleet_from(parsed_args)
+        found = offer(fleet, pipeline_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
+        if parsed_args.by and found.hosts and not found.places:
+            raise DocumentError(f"--by {parsed_args.by}", "no aggregate has a name here. Leave it out, or name them.")
+        try:
+            text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
+        except ModuleNotFoundError as error:
+            raise ConfigurationError(
+                f"The page needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'."
+            ) from error
+        write_output(text, parsed_args, self.app.stdout)
+        if fleet.taken_at:
+            self.app.stderr.write(f"{summary(fleet)}\n")
+        if not found.hosts:
+            self.app.stderr.write("No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n")
+        return 0 if found.hosts else NO_HOST

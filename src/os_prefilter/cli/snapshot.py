@@ -1,0 +1,49 @@
+"""``os-prefilter snapshot``: the fleet as one file."""
+
+import argparse
+
+from os_prefilter.cli.arguments import fleet_from
+from os_prefilter.cli.cloud import CloudCommand, add_cloud_argument
+from os_prefilter.cli.output import add_output_arguments, check_output, write_output
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.snapshot import anonymous, snapshot
+from os_prefilter.texts import counted
+
+
+class Snapshot(CloudCommand):
+    """Write the fleet to one file, which the other commands take with --hosts, also where the cloud is out of reach."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "--hosts", metavar="FILE", help="a fleet file; default: the cloud's, or else the bundled example fleet"
+        )
+        add_cloud_argument(parser, "the cloud in clouds.yaml whose fleet is read")
+        parser.add_argument(
+            "--anonymous",
+            action="store_true",
+            help="replace the names of hosts, providers, aggregates and zones, and all UUIDs; the names of traits and "
+            "resource classes, also of custom ones, stay",
+        )
+        add_output_arguments(parser)
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Write the file; return 0."""
+        check_output(parsed_args)
+        fleet = fleet_from(parsed_args)
+        write_output(snapshot(anonymous(fleet) if parsed_args.anonymous else fleet), parsed_args, self.app.stdout)
+        self.app.stderr.write(f"{summary(fleet)}\n")
+        return 0
+
+
+def summary(fleet: Fleet) -> str:
+    """Return what is in a fleet, and whether it changed while it was read."""
+    providers = sum(1 for _ in fleet.walk())
+    told = f"{counted(len(fleet.instance_hosts), 'host')}, {counted(providers, 'resource provider')}"
+    if fleet.taken_at:
+        told += f", read at {fleet.taken_at}"
+    if fleet.changed_while_read:
+        told += f"; {fleet.changed_while_read} changed meanwhile, so what is said of these may be half old, half new"
+    return f"{told}."

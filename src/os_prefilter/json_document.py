@@ -1,0 +1,53 @@
+"""Reading of JSON that programs wrote and people may have touched: as strict as :mod:`os_prefilter.yaml_document`.
+
+Stricter than Python's own reader, which lets the last of two equal keys win and knows NaN and infinity.
+"""
+
+import json
+from math import isfinite
+from typing import Any
+
+from os_prefilter.errors import DocumentError
+from os_prefilter.texts import shown
+
+
+def parse_json(data: bytes, path: object) -> object:
+    """Return what JSON text holds; ``path`` names it in errors.
+
+    :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
+    except RecursionError as error:
+        raise DocumentError(path, "the JSON is nested too deep.") from error
+    except ValueError as error:
+        # A refusal of ours, or an integer of thousands of digits.
+        raise DocumentError(path, f"a value cannot be read: {error}.") from error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise ValueError(f"the key {shown(key)} is given twice; keep one")
+            seen.add(key)
+    return found
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"the number {shown(text)} is too large")
+    return number

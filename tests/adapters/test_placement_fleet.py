@@ -1,0 +1,279 @@
+"""Reading a fleet out of a real Placement: all of it, with few requests, also while it changes."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement_fleet import THREADS, read_fleet
+from os_prefilter.errors import PlacementRefused, PlacementUnavailable
+from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.operators.snapshot import snapshot
+from tests.fleets import fleets
+from tests.placements import Answer, Observed, served
+
+RACK = Aggregate(aggregate_uuid("rack"), "rack", "north")
+
+
+def like(read: Fleet, fleet: Fleet) -> Fleet:
+    """Return the fleet with the time at which the other was read."""
+    return replace(fleet, taken_at=read.taken_at)
+
+
+def host(number: int, children: tuple[Provider, ...] = ()) -> Provider:
+    name = f"host-{number:04}"
+    traits = frozenset({"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_ODD" if number % 2 else "CUSTOM_EVEN"})
+    resources = {"VCPU": Inventory(8, used=number % 8), "MEMORY_MB": Inventory(8192)}
+    return Provider(name, provider_uuid(name), resources, traits, (RACK.uuid,), children)
+
+
+def fleet_of(hosts: int) -> Fleet:
+    return Fleet(tuple(map(host, range(hosts))), aggregates={RACK.uuid: RACK})
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(fleets())
+def test_what_is_read_is_what_is_there(fleet: Fleet) -> None:
+    """``read_fleet`` of a Placement that holds a fleet is that fleet; without inventories, all but these."""
+    with EmbeddedPlacement(fleet) as placement:
+        read = read_fleet(placement.client, fleet.aggregates.values())
+        assert read == like(read, fleet)
+        traits_only = read_fleet(placement.client, fleet.aggregates.values(), inventories=False)
+
+    def without(each: Provider) -> Provider:
+        known = tuple(uuid for uuid in each.aggregates if uuid in fleet.aggregates)
+        return replace(each, resources={}, aggregates=known, providers=tuple(map(without, each.providers)))
+
+    expected = replace(fleet, hosts=tuple(map(without, fleet.hosts)), has_inventories=False)
+    assert traits_only == like(traits_only, expected)
+
+
+def test_what_is_read_says_when() -> None:
+    """In UTC, and a snapshot of it is one of a live Placement."""
+    before = datetime.now(UTC).replace(microsecond=0)
+    with EmbeddedPlacement(fleet_of(1)) as placement:
+        read = read_fleet(placement.client)
+    assert before <= datetime.fromisoformat(read.taken_at) <= datetime.now(UTC)
+    assert parse_fleet(snapshot(read).encode(), "x") == read
+
+
+def test_an_empty_placement_is_an_empty_fleet() -> None:
+    """No hosts is an answer."""
+    with EmbeddedPlacement() as placement:
+        for inventories in (True, False):
+            read = read_fleet(placement.client, inventories=inventories)
+            assert read == like(read, Fleet((), has_inventories=inventories))
+
+
+@pytest.mark.parametrize("hosts", [3, 300])
+def test_traits_are_read_with_as_many_requests_as_there_are_traits(hosts: int) -> None:
+    """Two lists of all providers, the list of traits, one request a trait and a known aggregate, however many hosts."""
+    with EmbeddedPlacement(fleet_of(hosts)) as placement:
+        observed = Observed(placement)
+        read = read_fleet(observed.client, [RACK], inventories=False)
+    assert len(read.hosts) == hosts
+    sent = [unquote(each) for each in observed.sent]
+    listing = "GET /resource_providers"
+    assert (sent[:2], sent[-1]) == ([listing, "GET /traits?associated=true"], listing)
+    traits = ("COMPUTE_NODE", "CUSTOM_EVEN", "CUSTOM_ODD", "HW_ARCH_X86_64")
+    assert sorted(sent[2:-1]) == sorted(
+        [*(f"{listing}?required={t}" for t in traits), f"{listing}?member_of={RACK.uuid}"]
+    )
+
+
+def test_equal_sets_of_traits_are_kept_once() -> None:
+    """Ten thousand hosts have a few sets of traits between them."""
+    with EmbeddedPlacement(fleet_of(20)) as placement:
+        read = read_fleet(placement.client)
+    assert len({id(each.traits) for each in read.hosts}) == 2
+
+
+@pytest.mark.parametrize(("inventories", "total"), [(True, 4 + 20), (False, 4 + 1)])
+def test_progress_is_told(inventories: bool, total: int) -> None:
+    """After each answer how many are there, and how many there will be."""
+    told: list[tuple[int, int]] = []
+    with EmbeddedPlacement(fleet_of(20)) as placement:
+        read_fleet(placement.client, [RACK], inventories=inventories, progress=lambda *each: told.append(each))
+    assert told == [(number, total) for number in range(1, total + 1)]
+
+
+def delete(placement: EmbeddedPlacement, name: str) -> None:
+    placement.client.request("DELETE", f"/resource_providers/{provider_uuid(name)}")
+
+
+def tag(placement: EmbeddedPlacement, name: str) -> None:
+    url = f"/resource_providers/{provider_uuid(name)}/traits"
+    body = placement.client.request("GET", url)
+    placement.client.request("PUT", url, {**body, "traits": [*body["traits"], "CUSTOM_ODD"]})
+
+
+def add(placement: EmbeddedPlacement, name: str) -> None:
+    placement.client.request("POST", "/resource_providers", {"name": name, "uuid": provider_uuid(name)})
+    tag(placement, name)
+
+
+class Change(NamedTuple):
+    """Something that happens while a fleet is read."""
+
+    make: Callable[[EmbeddedPlacement, str], None]
+    name: str
+    left: set[str]
+    """Who is in the fleet that was read."""
+    counted: int = 1
+
+
+CHANGES = {
+    "a host goes": Change(delete, "idle", {"host-0000", "child", "host-0001"}),
+    "a child goes": Change(delete, "child", {"host-0000", "host-0001", "idle"}),
+    "a host changes": Change(tag, "host-0000", {"host-0000", "child", "host-0001", "idle"}),
+    "a host comes": Change(add, "new", {"host-0000", "child", "host-0001", "idle"}, 0),
+}
+WHEN = [(True, "associated=true"), (True, "required=COMPUTE_NODE"), (True, "/inventories"), (True, "/usages")]
+WHEN += [(False, "associated=true"), (False, "required=HW_ARCH_X86_64"), (False, f"member_of={RACK.uuid}")]
+
+
+@pytest.mark.parametrize(("inventories", "at"), WHEN)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_fleet_that_changes_meanwhile_is_whole_and_says_so(change: Change, at: str, inventories: bool) -> None:
+    """Who went is left out, who came is not looked at, who changed is counted: wherever in the reading it happens."""
+    child = Provider("child", provider_uuid("child"), {}, frozenset({"COMPUTE_NODE"}))
+    idle = Provider("idle", provider_uuid("idle"), {}, frozenset({"COMPUTE_NODE"}))
+    lock = threading.Lock()
+    done: list[str] = []
+    with EmbeddedPlacement(Fleet((host(0, (child,)), host(1), idle))) as placement:
+
+        def hook(_method: str, url: str) -> Answer | None:
+            with lock:
+                if url.endswith(at) and not done:
+                    done.append(url)
+                    change.make(placement, change.name)
+            return None
+
+        read = read_fleet(Observed(placement, hook).client, [RACK], inventories=inventories)
+    assert done
+    assert {each.name for each in read.walk()} == change.left
+    assert read.changed_while_read == change.counted
+    names = {each.name: each for each in read.walk()}
+    if change.name != "child":
+        assert names["host-0000"].providers == (names["child"],)
+    if inventories:
+        assert names["host-0001"] == host(1)
+
+
+def test_a_trait_that_is_deleted_meanwhile_is_nobodys() -> None:
+    """Placement then refuses to be asked for it; that is no error."""
+    with EmbeddedPlacement(fleet_of(2)) as placement:
+
+        def hook(_method: str, url: str) -> Answer | None:
+            if url.endswith("/traits?associated=true"):
+                return 200, {"traits": ["COMPUTE_NODE", "CUSTOM_GONE"]}
+            return None
+
+        read = read_fleet(Observed(placement, hook).client)
+    assert read.traits == {"COMPUTE_NODE"}
+
+
+def test_names_that_cannot_be_printed_are_escaped() -> None:
+    """A name may be anything in Placement; two never become one."""
+    names = ["a\nb", "a\\nb", "\x1b" * 90]
+    with EmbeddedPlacement() as placement:
+        for name in names:
+            placement.client.request("POST", "/resource_providers", {"name": name, "uuid": provider_uuid(name)})
+        read = read_fleet(placement.client)
+    found = {each.uuid: each.name for each in read.hosts}
+    assert found[provider_uuid("\x1b" * 90)] == provider_uuid("\x1b" * 90)
+    assert sorted(found[provider_uuid(name)] for name in names[:2])[1:] == ["a\\nb"]
+    assert all(name.isprintable() for name in found.values())
+    assert len(set(found.values())) == 3
+    assert parse_fleet(snapshot(read).encode(), "x") == read
+
+
+def test_names_of_aggregates_that_cannot_be_printed_are_escaped() -> None:
+    """They are anybody's, too; what was read can be written and read back."""
+    odd = Aggregate(RACK.uuid, "a\nb" * 100, "\x1b[0m")
+    with EmbeddedPlacement(fleet_of(1)) as placement:
+        read = read_fleet(placement.client, [odd])
+    (found,) = read.aggregates.values()
+    assert (found.name.isprintable(), found.availability_zone) == (True, r"\x1b[0m")
+    assert parse_fleet(snapshot(read).encode(), "x") == read
+
+
+def test_a_fleet_is_read_over_http_by_several_threads() -> None:
+    """As from a live Placement: a session of keystoneauth is shared by the threads, whatever order answers come in."""
+    fleet = fleet_of(60)
+    with EmbeddedPlacement(fleet) as placement, served(placement) as server:
+        adapter = Adapter(Session(auth=Token(server.url, "admin")), service_type="placement")
+        read = read_fleet(PlacementClient(adapter), [RACK])
+    assert read == like(read, fleet)
+    assert len(server.sent) == 3 + 4 + 3 * 60
+
+
+ODD: list[tuple[str, object]] = [
+    ("/resource_providers", {}),
+    ("/resource_providers", {"resource_providers": [{"uuid": "x", "name": "a", "generation": 1}]}),
+    ("associated=true", {"traits": "x"}),
+    ("associated=true", {"traits": ["A&in_tree=B"]}),
+    ("required=COMPUTE_NODE", {"resource_providers": 3}),
+    ("/inventories", {"inventories": {"VCPU": {"total": 3}}}),
+    ("/inventories", {"inventories": {"VCPU": 3}}),
+    ("/usages", {}),
+    ("/aggregates", {"aggregates": None}),
+]
+
+
+@pytest.mark.parametrize(("at", "answer"), ODD)
+def test_an_answer_of_something_else_is_an_error(at: str, answer: object) -> None:
+    """Whatever is not the answer of a Placement is PlacementUnavailable, on one line."""
+    with EmbeddedPlacement(fleet_of(2)) as placement, pytest.raises(PlacementUnavailable) as raised:
+        read_fleet(Observed(placement, lambda _method, url: (200, answer) if url.endswith(at) else None).client)
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(("status", "error"), [(503, PlacementUnavailable), (403, PlacementRefused)])
+def test_an_error_ends_the_reading(status: int, error: type[Exception]) -> None:
+    """At once: what was not yet sent is not sent, and nothing is asked again."""
+
+    def hook(_method: str, url: str) -> Answer | None:
+        return (status, {}) if url.endswith("/inventories") else None
+
+    with EmbeddedPlacement(fleet_of(100)) as placement:
+        observed = Observed(placement, hook)
+        with pytest.raises(error):
+            read_fleet(observed.client)
+    failed = [each for each in observed.sent if each.endswith("/inventories")]
+    assert len(set(failed)) == len(failed)
+    assert len(failed) < 100
+
+
+def test_no_more_requests_are_under_way_than_there_are_threads() -> None:
+    """A Placement has other work to do."""
+    under_way, most, lock = [0], [0], threading.Lock()
+    with EmbeddedPlacement(fleet_of(40)) as placement:
+        observed = Observed(placement)
+        send: Any = observed._adapter.request
+
+        class Counting:
+            def request(self, *given: Any, **options: Any) -> Any:
+                with lock:
+                    under_way[0] += 1
+                    most[0] = max(most[0], under_way[0])
+                try:
+                    return send(*given, **options)
+                finally:
+                    with lock:
+                        under_way[0] -= 1
+
+        observed._adapter = Counting()  # type: ignore[assignment]
+        read_fleet(observed.client)
+    assert 1 <= most[0] <= THREADS

@@ -1,0 +1,121 @@
+"""``offer``: the document that customers get, in each format, for right and wrong input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+FLEET = """
+aggregates:
+  rack-1: {availability_zone: "nord <1>"}
+hosts:
+  kvm-1: {traits: [COMPUTE_NODE, COMPUTE_NET_VIF_MODEL_IGB], aggregates: [rack-1]}
+  kvm-2: {traits: [COMPUTE_NODE]}
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> list[str]:
+    (tmp_path / "fleet.yaml").write_text(FLEET, encoding="utf-8")
+    return ["--hosts", str(tmp_path / "fleet.yaml")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "| `hw_vif_model` |  | `igb` |"),
+        (["--count"], "| `hw_vif_model` |  | `igb` (1) |"),
+        (["--by", "zone"], "| Image property | Flavor extra spec | nord \\<1\\> | nova |"),
+        (["--by", "zone"], "| `hw_vif_model` |  | `igb` |  |"),
+        (["--by", "zone", "--default-zone", "rest"], "| nord \\<1\\> | rest |"),
+        (["--by", "aggregate"], "| Image property | Flavor extra spec | rack\\-1 |"),
+        (["--format", "html", "--by", "zone"], '<th scope="col">nord &lt;1&gt;</th>'),
+        (["--format", "html", "--by", "zone", "--count"], "<code>igb</code> (1)"),
+    ],
+)
+def test_the_offer_of_a_fleet(arguments: list[str], says: str, hosts: list[str], capsys: Capture) -> None:
+    """On the standard output, with nothing beside it."""
+    assert main(["offer", *hosts, *arguments]) == 0
+    out, err = capsys.readouterr()
+    assert says in out
+    assert "kvm" not in out
+    assert err == ""
+
+
+def test_json_has_what_is_not_offered_as_well(hosts: list[str], capsys: Capture) -> None:
+    """For programs: each value with its status."""
+    assert main(["offer", *hosts, "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    vif = next(each for each in document["properties"] if each.get("image_property") == "hw_vif_model")
+    statuses = {each["value"]: each["status"] for each in vif["values"]}
+    assert (statuses["igb"], statuses["e1000"]) == ("offered", "not offered")
+
+
+def test_the_filters_are_those_of_the_configuration(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
+    """What no enabled filter looks at is not offered: a request for it would get any host."""
+    (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = compute_status\n")
+    assert main(["offer", *hosts, "--config-file", str(tmp_path / "nova.conf")]) == 0
+    assert "hw_vif_model" not in capsys.readouterr().out
+
+
+def test_templates_of_the_operator_are_offered(capsys: Capture, tmp_path: Path) -> None:
+    """In the words of flavors."""
+    (tmp_path / "templates.yaml").write_text(
+        "templates: [{config-type: raid, config-value: mirror, traits: [CUSTOM_RAID]}]\n"
+    )
+    (tmp_path / "fleet.yaml").write_text("hosts: {metal: {traits: [COMPUTE_NODE, CUSTOM_RAID]}}")
+    conf = f"[prefilter]\nenabled_filters = deploy_config\nconfig_templates = {tmp_path / 'templates.yaml'}\n"
+    (tmp_path / "nova.conf").write_text(conf)
+    arguments = ["--hosts", str(tmp_path / "fleet.yaml"), "--config-file", str(tmp_path / "nova.conf")]
+    assert main(["offer", *arguments]) == 0
+    assert "| `deploy-config:raid` | `deploy-config:raid` | `mirror` |" in capsys.readouterr().out
+
+
+def test_no_enabled_host_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
+    """And said: a fleet file without COMPUTE_NODE is the likely reason."""
+    (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}")
+    assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 2
+    out, err = capsys.readouterr()
+    assert "No enabled host offers any" in out
+    assert err == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
+
+
+def test_the_offer_of_a_snapshot_says_when(capsys: Capture, tmp_path: Path) -> None:
+    """In the document; and whether the fleet changed while it was read, to whoever makes it."""
+    text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
+    (tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
+    assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 0
+    out, err = capsys.readouterr()
+    assert "As of 2026-11-21T18:00:00Z." in out
+    assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err
+
+
+def test_a_file_is_written_whole(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
+    """And not over another one."""
+    path = tmp_path / "offer.html"
+    for force, code in ([], 0), ([], 1), (["--force"], 0):
+        assert main(["offer", *hosts, "--format", "html", "-o", str(path), *force]) == code
+        assert capsys.readouterr().out == ""
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--by", "rack"], "invalid choice"),
+        (["--format", "pdf"], "invalid choice"),
+        (["--filter", "nosuch"], "which no installed package offers"),
+        (["--hosts", "/no/such/file"], "there is no such file"),
+        (["--by", "aggregate", "--hosts", "{tmp}/fleet.yaml"], "no aggregate has a name here"),
+    ],
+)
+def test_wrong_input_is_exit_code_1(arguments: list[str], says: str, capsys: Capture, tmp_path: Path) -> None:
+    """With a sentence."""
+    (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
+    assert main(["offer", *(each.replace("{tmp}", str(tmp_path)) for each in arguments)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err

@@ -1,0 +1,143 @@
+"""``snapshot``: one file that the other commands take, written whole or not at all."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.cli.main import main
+from os_prefilter.cli.snapshot import summary
+from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
+from os_prefilter.operators.snapshot import anonymous, snapshot
+from tests.fleets import TIME
+from tests.placements import provider
+
+Capture = pytest.CaptureFixture[str]
+FLEET = "hosts: {kvm-1: {resources: {VCPU: {total: 8, used: 2}, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}"
+
+
+def test_the_snapshot_of_a_fleet_is_the_fleet(capsys: Capture, tmp_path: Path) -> None:
+    """On the standard output or in a file; the other commands answer the same with it."""
+    path = tmp_path / "fleet.json"
+    assert main(["snapshot", "-o", str(path)]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "11 hosts, 13 resource providers.\n")
+    assert load_fleet(path) == example_fleet()
+    assert main(["snapshot"]) == 0
+    assert capsys.readouterr().out == path.read_text(encoding="utf-8") == snapshot(example_fleet())
+    answers = []
+    for more in ([], ["--hosts", str(path)]):
+        assert main(["candidates", "--example", "nova-vgpu", *more]) == 0
+        answers.append(capsys.readouterr())
+    assert answers[0] == answers[1]
+
+
+def test_without_names(capsys: Capture, tmp_path: Path) -> None:
+    """What ``--anonymous`` writes is the fleet without its names."""
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    assert main(["snapshot", "--anonymous", "--hosts", str(tmp_path / "fleet.yaml")]) == 0
+    out = capsys.readouterr().out
+    assert out == snapshot(anonymous(load_fleet(tmp_path / "fleet.yaml")))
+    assert "kvm-1" not in out
+
+
+def test_a_file_that_is_there_stays(capsys: Capture, tmp_path: Path) -> None:
+    """Unless it is to be replaced; a link stays a link, and who may read the file stays, too."""
+    path, link = tmp_path / "fleet.json", tmp_path / "link"
+    path.write_text("mine")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    for name in (path, link):
+        assert main(["snapshot", "-o", str(name)]) == 1
+        assert (
+            capsys.readouterr().err
+            == f"{name}: the file exists already. Give another path, or --force to replace it.\n"
+        )
+    assert path.read_text() == "mine"
+    assert main(["snapshot", "-o", str(link), "--force"]) == 0
+    assert link.is_symlink()
+    assert load_fleet(path) == example_fleet()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["fleet.json", "link"]
+
+
+def test_a_new_file_is_as_open_as_the_user_has_it(tmp_path: Path) -> None:
+    """As what a shell redirects into a file."""
+    path = tmp_path / "fleet.json"
+    script = "import os, sys; os.umask(0o027); from os_prefilter.cli.main import main; main(sys.argv[1:])"
+    subprocess.run([sys.executable, "-c", script, "snapshot", "-o", str(path)], check=True, capture_output=True)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize(
+    ("output", "says"),
+    [
+        ("{tmp}", "this is not a file"),
+        ("/dev/null", "this is not a file"),
+        ("{tmp}/none/fleet.json", "there is no such directory"),
+        ("{tmp}/file/fleet.json", "cannot be written: Not a directory"),
+        ("{tmp}/" + "n" * 300, "cannot be written: File name too long"),
+        ("a\0b", "cannot be written"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is_read(
+    output: str, says: str, capsys: Capture, tmp_path: Path
+) -> None:
+    """One sentence, exit code 1; a cloud would have been read for nothing."""
+    (tmp_path / "file").write_text("")
+    assert main(["snapshot", "--force", "--hosts", "/no/such/file", "-o", output.replace("{tmp}", str(tmp_path))]) == 1
+    err = capsys.readouterr().err
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_there(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither it, nor a part of it under another name."""
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert main(["snapshot", "-o", str(tmp_path / "fleet.json")]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("{", "broken JSON"), ('{"hosts": {}}', "at least one host"), ("hosts: {a: {x: 1}}", "'x'")]
+)
+def test_a_fleet_that_is_none_is_an_error(text: str, says: str, capsys: Capture, tmp_path: Path) -> None:
+    """One sentence, exit code 1."""
+    (tmp_path / "fleet").write_text(text)
+    assert main(["snapshot", "--hosts", str(tmp_path / "fleet")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, says in err, len(err.splitlines())) == ("", True, 1)
+
+
+def test_a_snapshot_that_is_newer_than_the_embedded_placement_is_one_clear_error(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    """It can be read, and a command that puts it into a Placement names all that this one lacks."""
+    future = provider("a", "VCPU MEMORY_MB", "HW_FUTURE_B HW_FUTURE_A")
+    (tmp_path / "fleet.json").write_text(snapshot(Fleet((future,), TIME)))
+    assert main(["candidates", "--property", "x=y", "--hosts", str(tmp_path / "fleet.json")]) == 1
+    assert capsys.readouterr().err.startswith(
+        "Placement does not know: HW_FUTURE_A, HW_FUTURE_B. A standard trait needs"
+    )
+    assert main(["offer", "--hosts", str(tmp_path / "fleet.json")]) == 2
+    assert main(["snapshot", "--hosts", str(tmp_path / "fleet.json")]) == 0
+
+
+def test_the_summary_says_what_changed() -> None:
+    """And when the fleet was read."""
+    nfs = provider("nfs", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
+    assert summary(Fleet((provider("a"), nfs))) == "1 host, 2 resource providers."
+    assert summary(Fleet((provider("a"),), TIME, changed_while_read=2)) == (
+        f"1 host, 1 resource provider, read at {TIME}; 2 changed meanwhile, so what is said of these may be half old, "
+        "half new."
+    )

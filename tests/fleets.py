@@ -1,0 +1,91 @@
+"""Random fleets: nesting, sharing, usage, aggregates, names in any script."""
+
+import uuid
+from typing import Any
+
+from hypothesis import strategies as st
+
+from os_prefilter.operators.fleet import (
+    MAX_INT,
+    Aggregate,
+    Fleet,
+    Inventory,
+    Provider,
+    aggregate_uuid,
+    provider_uuid,
+)
+
+NAMES = st.text(min_size=1, max_size=12).filter(str.isprintable)
+TIME = "2026-11-21T18:00:00Z"
+TRAITS = (
+    "COMPUTE_NODE",
+    "COMPUTE_STATUS_DISABLED",
+    "COMPUTE_NET_VIF_MODEL_E1000E",
+    "COMPUTE_NET_VIF_MODEL_IGB",
+    "COMPUTE_SECURITY_TPM_2_0",
+    "COMPUTE_SECURITY_TPM_TIS",
+    "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+    "COMPUTE_FIRMWARE_UEFI",
+    "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+    "CUSTOM_COMPUTE_TIME_HPET",
+    "CUSTOM_HYPERVISOR_TYPE_KVM",
+    "HW_ARCH_X86_64",
+    "HW_CPU_HYPERTHREADING",
+    "HW_CPU_X86_AMD_SEV",
+    "MISC_SHARES_VIA_AGGREGATE",
+    "OWNER_NOVA",
+)
+CLASSES = ("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "VGPU", "MEM_ENCRYPTION_CONTEXT", "CUSTOM_FPGA")
+
+
+@st.composite
+def inventories(draw: Any) -> Inventory:
+    """Return an inventory as Placement could have it; half of them only have a total."""
+    total = draw(st.integers(1, 1000) | st.just(MAX_INT))
+    if draw(st.booleans()):
+        return Inventory(total)
+    return Inventory(
+        total,
+        reserved=draw(st.integers(0, min(total, 9))),
+        min_unit=draw(st.integers(1, 3)),
+        max_unit=draw(st.integers(3, MAX_INT)),
+        step_size=draw(st.integers(1, 3)),
+        allocation_ratio=draw(st.sampled_from([0.5, 1.0, 1.1, 16.0])),
+        used=draw(st.integers(0, 2000)),
+    )
+
+
+@st.composite
+def fleets(draw: Any, *, written: bool = False) -> Fleet:
+    """Return a fleet as Placement has it, siblings by name and nothing described; or as somebody has ``written`` it."""
+    names = draw(st.lists(NAMES, min_size=1, max_size=8, unique=True))
+    labels = draw(st.lists(NAMES, max_size=3, unique=True))
+    zones = st.sampled_from(["", "north", "süd", "<b>"])
+    known = [Aggregate(draw(_uuids(aggregate_uuid(each))), each, draw(zones)) for each in labels]
+    aggregates = [each.uuid for each in known] + [str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))]
+    order = list if written else sorted
+
+    def provider(name: str, left: list[str]) -> Provider:
+        below = [left.pop() for _ in range(draw(st.integers(0, len(left)))) if left]
+        children = tuple(provider(each, left if draw(st.booleans()) else []) for each in order(below))
+        used = draw(st.lists(st.sampled_from(aggregates), unique=True, max_size=3))
+        return Provider(
+            name,
+            draw(_uuids(provider_uuid(name))),
+            draw(st.dictionaries(st.sampled_from(CLASSES), inventories(), max_size=4)),
+            frozenset(draw(st.sets(st.sampled_from(TRAITS), max_size=8))),
+            tuple(used) if written else tuple(sorted(used)),
+            children,
+            draw(st.text(st.characters(codec="utf-8"), max_size=5)) if written else "",
+        )
+
+    roots = []
+    while names:
+        roots.append(provider(names.pop(), names))
+    if not written:
+        roots.sort(key=lambda each: each.name)
+    return Fleet(tuple(roots), draw(st.sampled_from(["", TIME])), {each.uuid: each for each in known})
+
+
+def _uuids(usual: str) -> st.SearchStrategy[str]:
+    return st.just(usual) | st.uuids(version=4).map(str)

@@ -1,0 +1,107 @@
+"""A fleet as one file: nothing is lost on the way, and without names nothing that names somebody is left."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter.errors import DocumentError
+from os_prefilter.operators import snapshot as module
+from os_prefilter.operators.fleet import Aggregate, Fleet, Provider, example_fleet, provider_uuid
+from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.operators.snapshot import anonymous, snapshot
+from tests.fleets import TIME, fleets
+from tests.placements import provider
+
+
+def read(text: str) -> Fleet:
+    return parse_fleet(text.encode(), "snapshot.json")
+
+
+@settings(max_examples=200, deadline=None)
+@given(fleets(written=True), st.booleans(), st.integers(0, 3))
+def test_what_is_written_reads_back_as_it_was(fleet: Fleet, has_inventories: bool, changed: int) -> None:
+    """``load_fleet(snapshot(fleet)) == fleet``, and writing it again gives the same text."""
+    fleet = replace(fleet, has_inventories=has_inventories, changed_while_read=changed)
+    text = snapshot(fleet)
+    assert read(text) == fleet
+    assert snapshot(read(text)) == text
+
+
+def test_the_example_fleet_reads_back() -> None:
+    """Also its descriptions, and the names of its aggregates."""
+    assert read(snapshot(example_fleet())) == example_fleet()
+
+
+def test_a_host_is_a_line() -> None:
+    """So that two snapshots can be compared line by line, and people can read one."""
+    fleet = Fleet((provider("host-1", traits="COMPUTE_NODE"), provider("høst-2", classes="")), TIME)
+    assert snapshot(fleet).splitlines() == [
+        "{",
+        f'"taken_at": "{TIME}",',
+        '"hosts": {',
+        '"host-1": {"resources": {"VCPU": 16, "MEMORY_MB": 16}, "traits": ["COMPUTE_NODE"]},',
+        '"høst-2": {}',
+        "}",
+        "}",
+    ]
+
+
+def test_a_snapshot_may_have_what_the_installed_packages_do_not_know() -> None:
+    """A newer cloud has newer traits; a file that somebody wrote has misspelt ones."""
+    host = provider("a", classes="VCPU CLASS_FROM_THE_FUTURE", traits="HW_FROM_THE_FUTURE")
+    assert read(snapshot(Fleet((host,), TIME))).hosts == (host,)
+    with pytest.raises(DocumentError, match="FROM_THE_FUTURE"):
+        read(snapshot(Fleet((host,))))
+
+
+def test_an_empty_cloud_has_a_snapshot() -> None:
+    """It is an answer; a file that somebody wrote without hosts is a mistake."""
+    assert read(snapshot(Fleet((), TIME))) == Fleet((), TIME)
+    with pytest.raises(DocumentError, match="at least one host"):
+        read(snapshot(Fleet(())))
+
+
+def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two aggregates of one name, and more than is read of a file."""
+    twice = {uuid: Aggregate(uuid, "rack") for uuid in (provider_uuid("1"), provider_uuid("2"))}
+    with pytest.raises(DocumentError, match="one name"):
+        snapshot(Fleet((provider("a"),), aggregates=twice))
+    monkeypatch.setattr(module, "MAX_BYTES", 50)
+    with pytest.raises(DocumentError, match="larger than"):
+        snapshot(example_fleet())
+
+
+@settings(max_examples=100, deadline=None)
+@given(fleets(written=True))
+def test_without_names_a_fleet_is_the_same_to_placement(fleet: Fleet) -> None:
+    """Traits, amounts, trees, and who shares an aggregate or a zone with whom stay; and it reads back."""
+    other = anonymous(fleet)
+    assert read(snapshot(other)) == other
+    pairs = list(zip(fleet.walk(), other.walk(), strict=True))
+    assert all((a.resources, a.traits, len(a.providers)) == (b.resources, b.traits, len(b.providers)) for a, b in pairs)
+    renamed = {(old, new) for a, b in pairs for old, new in zip(a.aggregates, b.aggregates, strict=True)}
+    assert len({old for old, _ in renamed}) == len(renamed) == len({new for _, new in renamed})
+    named = zip(fleet.aggregates.values(), other.aggregates.values(), strict=True)
+    zones = {(old.availability_zone, new.availability_zone) for old, new in named}
+    assert len({old for old, _ in zones}) == len(zones) == len({new for _, new in zones})
+    assert all(bool(old) == bool(new) for old, new in zones)
+
+
+def test_without_names_no_name_is_left() -> None:
+    """Neither of a host, a provider, an aggregate or a zone, nor a UUID, nor a description."""
+    uuids = [f"{number}c3b1b76-5a11-4b6e-8b8b-3a5d0f3c9e01" for number in range(1, 6)]
+    child = Provider("secret_gpu", uuids[0], {}, frozenset(), (uuids[3],))
+    host = Provider("secret-1", uuids[1], {}, frozenset({"COMPUTE_NODE"}), (uuids[2], uuids[3]), (child,), "secret")
+    disks = provider("secret-disks", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
+    fleet = Fleet((host, disks), TIME, {uuids[2]: Aggregate(uuids[2], "secret rack", "secret zone")})
+    text = snapshot(anonymous(fleet))
+    assert "secret" not in text
+    assert not any(uuid in text for uuid in (*uuids, disks.uuid))
+    document = json.loads(text)
+    assert list(document["hosts"]) == ["host-1", "sharing-1"]
+    assert list(document["hosts"]["host-1"]["providers"]) == ["host-1-provider-1"]
+    assert document["aggregates"] == {"aggregate-1": {"availability_zone": "zone-1"}}
+    assert document["taken_at"] == TIME

@@ -1,0 +1,42 @@
+"""JSON that is read strictly: what is no JSON, or says two things, is refused with its place."""
+
+import pytest
+
+from os_prefilter.errors import DocumentError
+from os_prefilter.json_document import parse_json
+
+
+def test_what_json_has_arrives() -> None:
+    """Every kind of value, in UTF-8 with or without a byte order mark."""
+    text = '{"a": [1, -2.5, true, null, "ü\\u0041"], "b": {}}'.encode()
+    assert (
+        parse_json(text, "x") == parse_json(b"\xef\xbb\xbf" + text, "x") == {"a": [1, -2.5, True, None, "üA"], "b": {}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "line 1, column 1"),
+        (b'{"a": 1,}', "line 1, column 9"),
+        (b'{\n"a" 1}', "line 2, column 5"),
+        (b"{} {}", "column 4"),
+        (b'{"a": \xff}', "byte 6 is not UTF-8"),
+        (b'{"a": 1, "b": {"c": 1, "c": 1}}', "the key 'c' is given twice"),
+        (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": -Infinity}', "-Infinity is no number"),
+        (b'{"a": 1e999}', "'1e999' is too large"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deep"),
+        (b'{"a\x1b": 1}', "column 4"),
+    ],
+)
+def test_bad_json_is_one_line_with_its_place(text: bytes, says: str) -> None:
+    """Each mistake is a DocumentError that names the file."""
+    with pytest.raises(DocumentError) as raised:
+        parse_json(text, "fleet.json")
+    message = str(raised.value)
+    assert message.startswith("fleet.json: ")
+    assert says in message
+    assert message.isprintable()
+    assert len(message) < 300

@@ -89,6 +89,9 @@ def read(baremetal: Any, name: str) -> Node:
     """
     if not _NAME.fullmatch(name) or set(name) == {"."}:
         raise UnknownNode(name)
+    if not hasattr(baremetal, "get_node"):
+        # The SDK's stand-in for a service that it did not find.
+        raise IronicUnavailable("GET /v1/nodes/ID", "the cloud does not say where its Ironic is")
     with asking("GET /v1/nodes/ID", name):
         node: Node = baremetal.get_node(name)
     return node

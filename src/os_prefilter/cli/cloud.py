@@ -1,0 +1,114 @@
+"""The cloud that a command asks: the one that ``--os-cloud`` names or, inside the openstack client, the client's.
+
+A command that derives from :class:`CloudCommand` gets at it with ``connection_of(parsed_args)``. Whether it runs in
+``os-prefilter`` or as ``openstack prefilter ...`` makes no difference to it.
+"""
+
+import argparse
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from cliff.command import Command
+
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.texts import told
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ERROR = 1
+# The name, in parsed arguments, of the function that connects by the client's own options; None in os-prefilter.
+_CLIENT = "connect_as_client"
+_OPENED = "opened_connection"
+
+
+class CloudCommand(Command):
+    """A command that may ask a cloud."""
+
+    auth_required = False
+    """What the openstack client looks at: many of our commands need no cloud, and :func:`connection_of` asks for it."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        is_client = hasattr(self.app, "client_manager")
+        parser.set_defaults(**{_CLIENT: partial(_client_connection, self) if is_client else None})
+        # Exit code 2 means that no host remains, and nothing else.
+        parser.error = partial(_refuse, parser)  # type: ignore[assignment]
+        return parser
+
+    def get_epilog(self) -> str:
+        """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
+        return ""
+
+
+def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> None:
+    """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
+
+    :param text: the help
+    """
+    if parser.get_default(_CLIENT):
+        parser.set_defaults(os_cloud=None)
+    else:
+        parser.add_argument("--os-cloud", metavar="NAME", required=required, help=text)
+
+
+def is_in_client(arguments: argparse.Namespace) -> bool:
+    """Whether the command runs inside the openstack client."""
+    return getattr(arguments, _CLIENT, None) is not None
+
+
+def has_cloud(arguments: argparse.Namespace) -> bool:
+    """Whether there is a cloud to ask; nothing is asked of it yet."""
+    return getattr(arguments, "os_cloud", None) is not None or is_in_client(arguments)
+
+
+def connection_of(arguments: argparse.Namespace) -> Any:
+    """Return an ``openstack.connection.Connection`` to the cloud; None if there is none to ask. It is opened once.
+
+    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
+    """
+    if not has_cloud(arguments):
+        return None
+    if not hasattr(arguments, _OPENED):
+        setattr(arguments, _OPENED, _connect(arguments))
+    return getattr(arguments, _OPENED)
+
+
+def _connect(arguments: argparse.Namespace) -> Any:
+    if is_in_client(arguments):
+        connect_as_client: Callable[[], Any] = getattr(arguments, _CLIENT)
+        return connect_as_client()
+    try:
+        # Late: the SDK takes a second to import.
+        from os_prefilter.adapters.cloud import connect  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
+        ) from error
+    return connect(arguments.os_cloud)
+
+
+def _client_connection(command: CloudCommand) -> Any:
+    """Return the connection of the openstack client, with the user, the region and all else that its options say."""
+    from os_prefilter.adapters.placement import TIMEOUT  # noqa: PLC0415
+
+    client: Any = command.app
+    command.auth_required = True
+    try:
+        # As the client does before it runs a command that always needs a cloud.
+        client.prepare_to_run_command(command)
+        connection = client.client_manager.sdk_connection
+    except Exception as error:
+        raise ConfigurationError(
+            f"The cloud cannot be used: {told(error)}. Check --os-cloud, or the --os-... options and OS_... variables."
+        ) from error
+    # The client waits for an answer without end.
+    connection.session.timeout = connection.session.timeout or TIMEOUT
+    return connection
+
+
+def _refuse(parser: argparse.ArgumentParser, message: str) -> None:
+    parser.print_usage(sys.stderr)
+    parser.exit(_ERROR, f"{parser.prog}: error: {message}\n")

@@ -57,3 +57,30 @@ def test_never_answered_is_unknown() -> None:
         raise TimeoutError
 
     assert Fact("f", ask, 1, unknown=False).value() is False
+
+
+def test_what_expired_is_asked_for_at_the_next_use() -> None:
+    """Also if that happens while it is asked for: the answer on its way may be the old one."""
+    answers = iter(range(100))
+    fact = Fact("f", lambda _context: next(answers), 10)
+    assert [fact.value(), fact.value()] == [0, 0]
+    fact.expire()
+    assert [fact.value(), fact.value()] == [1, 1]
+
+    def ask(_context: object) -> int:
+        number = next(answers)
+        if number == 2:
+            meanwhile.expire()
+        return number
+
+    meanwhile = Fact("g", ask, 10)
+    assert [meanwhile.value(), meanwhile.value(), meanwhile.value()] == [2, 3, 3]
+
+
+def test_the_newest_value_is_used_also_where_it_counts_as_equal(caplog: pytest.LogCaptureFixture) -> None:
+    """And no line in the log says that it changed."""
+    caplog.set_level("INFO", "os_prefilter.facts")
+    values = [1.0, 1]
+    fact = Fact("x", lambda _context: values.pop(), 0)
+    assert [type(fact.value()) for _ in range(2)] == [int, float]
+    assert len(caplog.records) == 1

@@ -31,6 +31,7 @@ class Fact:
         self._value = unknown
         self._next = float("-inf")
         self._asked_once = False
+        self._expired = False
         self._failing = False
         self._asking = threading.Lock()
 
@@ -39,16 +40,25 @@ class Fact:
 
         One thread asks; the others go on with the old value meanwhile, or wait if there never was one.
         """
-        if now() >= self._next and self._asking.acquire(blocking=not self._asked_once):
+        if self._is_due(now) and self._asking.acquire(blocking=not self._asked_once):
             try:
                 # Another thread may have asked while this one waited.
-                if now() >= self._next:
+                if self._is_due(now):
+                    # Before it is asked: who lets it expire meanwhile means another answer.
+                    self._expired = False
                     self._refresh(context)
                     self._next = now() + self._interval
                     self._asked_once = True
             finally:
                 self._asking.release()
         return self._value
+
+    def expire(self) -> None:
+        """Let it be asked for again at the next use."""
+        self._expired = True
+
+    def _is_due(self, now: Callable[[], float]) -> bool:
+        return self._expired or now() >= self._next
 
     def _refresh(self, context: Any) -> None:
         try:
@@ -69,4 +79,5 @@ class Fact:
             self._failing = False
         if value != self._value:
             LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self._value)
-            self._value = value
+        # Equal values may still differ in what is not worth a line.
+        self._value = value

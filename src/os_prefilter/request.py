@@ -4,22 +4,21 @@ It reads Nova's own objects, also with fields unset, and ours (:mod:`os_prefilte
 difference. It never writes, and never makes Nova's objects load a field lazily.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.extra_specs import Group, flavor_groups
+from os_prefilter.image_properties import LEGACY_NAMES
 from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of, set_fields_of
-from os_prefilter.vocabulary import ROWS
 
-# Legacy name -> current name of an image property, as Nova's ImageMetaProps has it.
-_LEGACY_NAMES = {legacy: row.image_property for row in ROWS for legacy in row.legacy_names if row.image_property}
 _VMWARE_ADAPTER = "vmware_adaptertype"
-_ALL_LEGACY = frozenset((*_LEGACY_NAMES, _VMWARE_ADAPTER))
+_ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
+_NO_PROPERTIES: Mapping[str, object] = MappingProxyType({})
 _TRAIT_PREFIX = "trait:"
 
 
@@ -31,6 +30,7 @@ class Request:
         "_flavor_groups",
         "_image",
         "_image_traits",
+        "_properties",
         "_property",
         "_requested_groups",
         "_spec",
@@ -49,7 +49,8 @@ class Request:
         properties = field_of(self._image, "properties")
         if not (properties is None or isinstance(properties, Mapping) or hasattr(properties, "fields")):
             raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
-        self._property = _property_getter(properties)
+        self._properties = _by_current_name(properties)
+        self._property = self._properties.get
         extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
         self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
         self._image_traits: tuple[str, ...] | None = None
@@ -59,6 +60,11 @@ class Request:
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
         return self._property(name)
+
+    @property
+    def image_properties(self) -> Mapping[str, object]:
+        """The image properties under their current names."""
+        return MappingProxyType(self._properties)
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
@@ -178,26 +184,22 @@ def _as_group(suffix: str, group: Any) -> Group:
     return Group(resources, frozenset(required), frozenset(forbidden))
 
 
-def _property_getter(properties: Any) -> Callable[[str], object]:
+def _by_current_name(properties: Any) -> Mapping[str, object]:
     if properties is None:
-        return _no_property
+        return _NO_PROPERTIES
     if isinstance(properties, Mapping):
-        if not _ALL_LEGACY.isdisjoint(properties):
-            properties = _with_current_names(properties)
-        return cast("Callable[[str], object]", properties.get)
+        return properties if _ALL_LEGACY.isdisjoint(properties) else _with_current_names(properties)
     # Nova's ImageMetaProps has translated the legacy names already.
-    return set_fields_of(properties).get
-
-
-def _no_property(_name: str) -> None:
-    return None
+    return set_fields_of(properties)
 
 
 def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
-    current = {_LEGACY_NAMES[key]: value for key, value in properties.items() if key in _LEGACY_NAMES}
+    current = {LEGACY_NAMES[key]: value for key, value in properties.items() if key in LEGACY_NAMES}
     adapter = properties.get(_VMWARE_ADAPTER)
     if adapter:
         current["hw_disk_bus"] = "ide" if adapter == "ide" else "scsi"
+        if adapter != "ide":
+            current["hw_scsi_model"] = adapter
     # A current name that is null says nothing; any other wins.
     return current | {key: value for key, value in properties.items() if value is not None}
 

@@ -89,7 +89,7 @@ class Row:
     def canonical(self, value: object) -> str | None:
         """Return the key of :attr:`values` that ``value`` means, None if it means none of them."""
         if self.boolean:
-            return _canonical_boolean(value)
+            return canonical_boolean(value)
         if not isinstance(value, str):
             return None
         if value in self.values:
@@ -128,7 +128,8 @@ def switch(trait: str, reason: str = "not having a device is possible everywhere
 _LONGEST_VALUE = 64
 
 
-def _canonical_boolean(value: object) -> str | None:
+def canonical_boolean(value: object) -> str | None:
+    """Return "true" or "false" for any spelling of a boolean that Nova takes; None for anything else."""
     if isinstance(value, (bool, int)):
         return {1: "true", 0: "false"}.get(value)
     if not isinstance(value, str):
@@ -141,7 +142,7 @@ def _canonical_boolean(value: object) -> str | None:
 
 def is_true(value: object) -> bool:
     """Whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
-    return _canonical_boolean(value) == "true"
+    return canonical_boolean(value) == "true"
 
 
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")

@@ -5,6 +5,9 @@ Explicit tags (``!!int``), more than one document, and merges of several mapping
 grow exponentially) are refused; anchors, aliases and ``<<: *a`` work.
 """
 
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ MAX_DEPTH = 40
 MAX_MERGED_KEYS = 200
 
 _MERGE = "tag:yaml.org,2002:merge"
+_BOOLEAN = "tag:yaml.org,2002:bool"
+_NULL = "tag:yaml.org,2002:null"
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -34,17 +39,104 @@ def parse_yaml(data: bytes, path: object) -> object:
 
     :raises DocumentError: the text is not UTF-8 or not acceptable YAML; the message has the line
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
-    try:
+    with _document_errors(path, _said_in_words):
+        text = _text_of(data, path)
         _check_shape(text)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - it is a subclass of the safe loader
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value of a YAML document, and where it is."""
+
+    value: Any
+    """A dict or a list of such values, True, False, None, or text: whatever else YAML would make of it."""
+    line: int
+    """The first is 1."""
+    key_lines: Mapping[str, int] = field(default_factory=dict)
+    """The line of each key of a dict."""
+
+
+def parse_located(data: bytes, path: object) -> Located:
+    """Return what YAML text holds, each value with its line; keys must be text.
+
+    :raises DocumentError: as :func:`parse_yaml`; its path is ``FILE:LINE``
+    """
+    with _document_errors(path, _said_in_path):
+        text = _text_of(data, path)
+        _check_shape(text)
+        loader = _StrictLoader(text)
+        try:
+            node = loader.get_single_node()
+            return _located(loader, node, {}) if node else Located(None, 1)
+        finally:
+            loader.dispose()
+
+
+def _located(loader: Any, node: yaml.Node, known: dict[int, Located | None]) -> Located:
+    """Return a node as a value.
+
+    :param known: what nodes became already, since aliases may name one many times; None while one is looked at
+    """
+    line = node.start_mark.line + 1
+    if id(node) in known:
+        found = known[id(node)]
+        if found is None:
+            raise _refusal("a value contains itself", node.start_mark)
+        return found
+    known[id(node)] = None
+    if isinstance(node, yaml.MappingNode):
+        loader.flatten_mapping(node)
+        keys = {_key(loader, key): key.start_mark.line + 1 for key, _ in node.value}
+        values = {_key(loader, key): _located(loader, value, known) for key, value in node.value}
+        made = Located(values, line, key_lines=keys)
+    elif isinstance(node, yaml.SequenceNode):
+        made = Located([_located(loader, each, known) for each in node.value], line)
+    else:
+        made = Located(_scalar(loader, node), line)
+    known[id(node)] = made
+    return made
+
+
+def _scalar(loader: Any, node: yaml.Node) -> bool | str | None:
+    # As written: 010, 1.10 and 2026-01-01 are no numbers and dates to who compares text.
+    if node.tag not in (_BOOLEAN, _NULL):
+        return str(node.value)
+    value: bool | None = loader.construct_object(node)
+    return value
+
+
+def _key(loader: Any, node: yaml.Node) -> str:
+    key = _scalar(loader, node) if isinstance(node, yaml.ScalarNode) else None
+    if not isinstance(key, str):
+        raise _refusal("a key must be text; put it into quotes", node.start_mark)
+    return key
+
+
+def _text_of(data: bytes, path: object) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+
+
+def _said_in_words(path: object, mark: Any, problem: str) -> DocumentError:
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return DocumentError(path, where + problem)
+
+
+def _said_in_path(path: object, mark: Any, problem: str) -> DocumentError:
+    return DocumentError(f"{path}:{mark.line + 1}" if mark else path, problem)
+
+
+@contextmanager
+def _document_errors(path: object, said: Callable[[object, Any, str], DocumentError]) -> Iterator[None]:
+    """Raise what PyYAML raises as an error of ours, with the place in the document."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise DocumentError(path, f"{line}broken YAML: {error.problem or error.context}.") from error
+        raise said(path, mark, f"broken YAML: {error.problem or error.context}.") from error
     except yaml.YAMLError as error:
         raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from error
     except (ValueError, OverflowError) as error:

@@ -1,0 +1,55 @@
+"""``os-prefilter rules check``: what is wrong with files of rules, before they are deployed."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from os_prefilter.cli.listing import Listing
+from os_prefilter.rule_files import read_rules
+from os_prefilter.rules import Rule
+
+_ERROR = 1
+
+
+class RulesCheck(Listing):
+    """Show the rules in files and directories as they are understood, or all that is wrong with them."""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        parser.add_argument(
+            "paths",
+            metavar="PATH",
+            nargs="+",
+            help="a file of rules, or a directory; give all directories of [prefilter] rules_dirs at once",
+        )
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the table, or the problems; return 1 if the rules must not be used."""
+        # What is named twice would contradict itself.
+        read = read_rules(list({Path(path).resolve(): path for path in parsed_args.paths}.values()))
+        for problem in read.problems:
+            self.app.stderr.write(f"{problem}\n")
+        if read.errors:
+            return _ERROR
+        self._rules = read.rules.rules
+        if not self._rules:
+            self.app.stderr.write("There is no rule. The names of their files end in .yaml or .yml.\n")
+        return int(super().run(parsed_args) or 0)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
+        """Return the columns and rows of the table."""
+        return ("Rule", "When", "Required", "Forbidden", "On", "Because", "File"), [_line(each) for each in self._rules]
+
+
+def _line(rule: Rule) -> tuple[str, ...]:
+    return (
+        rule.name,
+        " and ".join(map(str, rule.when)),
+        ", ".join(rule.require),
+        ", ".join(rule.forbid),
+        rule.scope,
+        rule.because,
+        f"{rule.file}:{rule.line}",
+    )

@@ -1,0 +1,96 @@
+"""``rules check``: the rules as understood, or all that is wrong with them; and ``explain`` with rules."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.cli.main import main
+from tests.rule_texts import rule, write_rules
+
+Capture = pytest.CaptureFixture[str]
+
+_WHEN = "{image_property: os_distro, is: windows}"
+
+
+def test_good_rules_are_a_table(tmp_path: Path, capsys: Capture) -> None:
+    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], "because: the licence"))
+    for argument in (path, tmp_path):
+        assert main(["rules", "check", str(argument), "-f", "json"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out) == [
+            {
+                "Rule": "r",
+                "When": "image property os_distro=windows",
+                "Required": "CUSTOM_A",
+                "Forbidden": "CUSTOM_B",
+                "On": "root",
+                "Because": "the licence",
+                "File": f"{path}:2",
+            }
+        ]
+        assert err == ""
+
+
+def test_all_mistakes_are_shown_and_no_table(tmp_path: Path, capsys: Capture) -> None:
+    path = write_rules(
+        tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), rule("s", "{image_property: x, is: y}", ["CUSTOM_A"]), "name: t"
+    )
+    assert main(["rules", "check", str(path)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert [line.partition(": ")[0] for line in err.splitlines()] == [f"{path}:{line}" for line in (2, 3, 4, 4)]
+
+
+def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) -> None:
+    path = write_rules(tmp_path / "r.yaml", rule("r", "{image_property: x, is: y}", ["CUSTOM_A"]))
+    assert main(["rules", "check", str(path), "-f", "value", "-c", "Rule"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "r\n"
+    assert err.startswith(f"{path}:2: warning: the rule r never applies within Nova")
+    assert len(err.splitlines()) == 1
+
+
+def test_what_is_not_there_and_an_empty_directory(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["rules", "check", str(tmp_path / "none")]) == 1
+    assert capsys.readouterr().err == f"{tmp_path}/none: there is no such file. Check the path.\n"
+    assert main(["rules", "check", str(tmp_path), "-f", "value"]) == 0
+
+
+def test_explain_names_the_rule_and_its_reason(tmp_path: Path, capsys: Capture) -> None:
+    write_rules(tmp_path / "r.yaml", rule("licensed", _WHEN, ["CUSTOM_A"], more="because: the licence"))
+    conf = tmp_path / "p.conf"
+    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
+    asked = ["explain", "--config-file", str(conf), "--property", "os_distro=windows", "-f", "json"]
+    assert main(asked) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert line["By"] == "rules"
+    assert line["Because of"] == "rule licensed: image property os_distro=windows (the licence)"
+
+
+@pytest.mark.parametrize("command", ["explain", "candidates"])
+def test_a_bad_file_stops_other_commands_with_one_line(command: str, tmp_path: Path, capsys: Capture) -> None:
+    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), "name: t")
+    conf = tmp_path / "p.conf"
+    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
+    assert main([command, "--config-file", str(conf), "--property", "os_distro=windows"]) == 1
+    err = capsys.readouterr().err
+    assert len(err.splitlines()) == 1
+    assert f"[prefilter] rules_dirs: {path}:2: a trait of the rule r" in err
+    assert f"There are 2 mistakes more. 'os-prefilter rules check {tmp_path}' shows all." in err
+
+
+def test_candidates_creates_the_traits_that_rules_name(tmp_path: Path, capsys: Capture) -> None:
+    """Exit code 2: no host has them. Forbidden ones take no host away."""
+    write_rules(
+        tmp_path / "r.yaml",
+        rule("r", _WHEN, ["CUSTOM_NEW_A"]),
+        rule("s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_NEW_B"]),
+    )
+    conf = tmp_path / "p.conf"
+    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
+    asked = ["candidates", "--config-file", str(conf), "--property"]
+    assert main([*asked, "os_distro=windows"]) == 2
+    assert "No host of the fleet has CUSTOM_NEW_A; created" in capsys.readouterr().err
+    assert main([*asked, "os_distro=sles"]) == 0
+    assert "No host of the fleet has CUSTOM_NEW_B; created" in capsys.readouterr().err

@@ -1,0 +1,167 @@
+"""rules: an operator's own properties and extra specs, and the traits that he says they need."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter import Pipeline, RequestGroup
+from os_prefilter.errors import ContradictingRequirements, MissingFact
+from os_prefilter.rules import RuleSet
+from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
+from tests.nova_objects import nova_spec
+from tests.rule_texts import rule, rules_of, write_rules
+
+_WINDOWS = "{image_property: os_distro, is: windows}"
+
+
+def _pipeline(rules: RuleSet) -> Pipeline:
+    return Pipeline.from_names("rules", facts={"rules": lambda _context: rules})
+
+
+def _asked(rules: RuleSet, spec: Any) -> list[tuple[str, bool, str]]:
+    return [(item.trait, item.required, item.scope) for item in _pipeline(rules).apply(spec).requirements]
+
+
+def test_traits_are_required_and_forbidden_on_the_root() -> None:
+    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A", "COMPUTE_NODE"], ["CUSTOM_B"]))
+    spec = spec_of({"os_distro": "windows"})
+    assert _asked(rules, spec) == [
+        ("CUSTOM_A", True, "root"),
+        ("COMPUTE_NODE", True, "root"),
+        ("CUSTOM_B", False, "root"),
+    ]
+    assert (spec.root_required, spec.root_forbidden) == ({"CUSTOM_A", "COMPUTE_NODE"}, {"CUSTOM_B"})
+    assert _asked(rules, spec_of({"os_distro": "sles"})) == []
+
+
+def test_novas_request_is_changed_alike() -> None:
+    rules = rules_of(
+        rule("r", _WINDOWS, ["CUSTOM_A"], ["CUSTOM_B"]),
+        rule("s", "{extra_spec: 'tier:class', is: gold}", ["CUSTOM_C"], more="scope: unsuffixed"),
+    )
+    spec = nova_spec({"os_distro": "windows"}, {"tier:class": "gold"})
+    _pipeline(rules).apply(spec)
+    assert (spec.root_required, spec.root_forbidden) == ({"CUSTOM_A"}, {"CUSTOM_B"})
+    assert spec.flavor.extra_specs["trait:CUSTOM_C"] == "required"
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "asked"),
+    [
+        ({"resources_GPU:VGPU": "1"}, True),
+        ({"resources_GPU:VGPU": "0"}, False),
+        ({"trait_GPU:CUSTOM_B": "required"}, False),
+        ({"resources_GPU2:VGPU": "1"}, False),
+        ({}, False),
+    ],
+)
+def test_the_group_of_a_flavor_is_asked_only_if_it_takes_something(extra_specs: dict[str, str], asked: bool) -> None:
+    """Placement refuses a group of traits alone, and the request as a whole with it."""
+    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: _GPU"))
+    decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
+    assert [(item.trait, item.scope) for item in decision.requirements] == [("CUSTOM_A", "_GPU")] * asked
+    assert [str(note) for note in decision.notes] == [
+        "rule r: image property os_distro=windows: the flavor asks for nothing in the group _GPU: not asked for"
+    ] * (not asked)
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "asked"),
+    [
+        ({}, True),
+        ({"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, False),
+        ({"resources1:VCPU": "1", "resources1:MEMORY_MB": "512"}, False),
+        ({"resources1:VCPU": "1"}, True),
+        ({"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:CUSTOM_BAREMETAL": "1"}, True),
+    ],
+)
+def test_the_unsuffixed_group_is_asked_only_if_it_takes_something(extra_specs: dict[str, str], asked: bool) -> None:
+    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: unsuffixed"))
+    decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
+    assert [item.trait for item in decision.requirements] == ["CUSTOM_A"] * asked
+    assert bool(decision.notes) == (not asked)
+
+
+def test_groups_of_ports_and_profiles_are_left_alone() -> None:
+    """Their suffixes are nobody's to choose."""
+    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0"))
+    spec = spec_of({"os_distro": "windows"}, requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})])
+    assert _asked(rules, spec) == []
+
+
+def test_the_source_names_the_rule_its_reason_and_nothing_that_a_tenant_wrote() -> None:
+    rules = rules_of(
+        rule("r", "[{image_property: p, is: true}, {extra_spec: q, in: [a, b]}]", ["CUSTOM_A"], more="because: x y"),
+        rule("s", "{image_property: z, present: true}", ["CUSTOM_B"]),
+    )
+    decision = _pipeline(rules).apply(spec_of({"p": " YES ", "z": "\x1b[31m\n"}, {"q": "b"}))
+    assert [item.source for item in decision.requirements] == [
+        "rule r: image property p=true and flavor extra spec q=b (x y)",
+        "rule s: image property z",
+    ]
+
+
+def test_a_request_that_meets_rules_at_odds_is_rejected_with_both() -> None:
+    rules = rules_of(rule("one", _WINDOWS, ["CUSTOM_A"]), rule("two", "{extra_spec: q, is: x}", forbid=["CUSTOM_A"]))
+    spec = spec_of({"os_distro": "windows"}, {"q": "x"})
+    with pytest.raises(ContradictingRequirements, match="rules: rule one: .* and forbidden .*rules: rule two: "):
+        _pipeline(rules).apply(spec)
+    assert spec.root_required == set()
+
+
+def test_the_rules_of_the_directories_are_used_together(tmp_path: Path) -> None:
+    """Files by name; hidden ones and those of other names are not read."""
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    write_rules(folders[1] / "a.yml", rule("c", _WINDOWS, ["CUSTOM_C"]))
+    write_rules(folders[0] / "b.yaml", rule("b", _WINDOWS, ["CUSTOM_B"]))
+    write_rules(folders[0] / "a.yaml", rule("a", _WINDOWS, ["CUSTOM_A"]))
+    for name in (".hidden.yaml", "notes.txt", "a.yaml~", "yaml"):
+        (folders[0] / name).write_text("{")
+    asked = asked_by("rules", spec_of({"os_distro": "windows"}), rules_dirs=[str(folder) for folder in folders])
+    assert [trait for trait, _, _ in asked] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
+
+
+def test_without_directories_it_asks_for_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert asked_by("rules", spec_of({"os_distro": "windows"})) == []
+    assert caplog.text.count("No rule applies") == 1
+
+
+def test_directories_without_the_filter_are_told_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pipeline_of("noop", rules_dirs=[str(tmp_path)])
+    assert caplog.text.count("No rule applies") == 1
+    caplog.clear()
+    pipeline_of("rules", rules_dirs=[str(tmp_path)])
+    assert not caplog.text
+
+
+def test_a_service_may_have_its_rules_from_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    ours = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"]))
+    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
+    assert [item.trait for item in pipeline.apply(spec_of({"os_distro": "windows"})).requirements] == ["CUSTOM_A"]
+    assert not caplog.text
+
+
+def test_without_configuration_the_rules_are_a_fact() -> None:
+    with pytest.raises(MissingFact, match="'rules' needs the deployment fact 'rules'"):
+        Pipeline.from_names("rules")
+
+
+def test_hosts_are_those_that_the_rules_want(hosts: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
+    """On a real Placement: a trait that all hosts but some have, required and forbidden."""
+    write_rules(
+        tmp_path / "a.yaml",
+        rule("arm", _WINDOWS, ["HW_ARCH_AARCH64"]),
+        rule("not-arm", "{extra_spec: q, is: x}", forbid=["HW_ARCH_AARCH64"]),
+    )
+    dirs = [str(tmp_path)]
+    everywhere = set(hosts(spec_of()))
+    arm = set(hosts(spec_of({"os_distro": "windows"}), "rules", rules_dirs=dirs))
+    others = set(hosts(spec_of(extra_specs={"q": "x"}), "rules", rules_dirs=dirs))
+    assert arm
+    assert others
+    assert arm | others == everywhere
+    assert not arm & others

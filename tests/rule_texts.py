@@ -1,0 +1,41 @@
+"""Rules for tests, in short."""
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from os_prefilter.rule_document import rules_in
+from os_prefilter.rules import RuleSet
+
+
+def rules_text(*rules: str) -> str:
+    """Return a document of these rules, each in YAML's flow style without its braces."""
+    return "rules:\n" + "".join(f"- {{{each}}}\n" for each in rules)
+
+
+def rules_of(*rules: str) -> RuleSet:
+    """Return the set of these rules, which must be well-formed."""
+    found, problems = rules_in(rules_text(*rules).encode(), "test")
+    assert not problems
+    return RuleSet(found)
+
+
+def rule(name: str, when: str, require: Iterable[str] = (), forbid: Iterable[str] = (), more: str = "") -> str:
+    """Return one rule."""
+    asked = [f"{key}: [{', '.join(traits)}]" for key, traits in (("require", require), ("forbid", forbid)) if traits]
+    return ", ".join(filter(None, (f"name: {name}", f"when: {when}", *asked, more)))
+
+
+def write_rules(path: Path, *rules: str, age: float = 60.0) -> Path:
+    """Write a file of rules that was not touched for so many seconds, nor was its directory."""
+    path.write_text(rules_text(*rules), encoding="utf-8")
+    return settle(path, age)
+
+
+def settle(path: Path, age: float = 60.0) -> Path:
+    """Let a file and its directory look as if nobody had touched them for so many seconds."""
+    for each in (path, path.parent):
+        if each.exists():
+            os.utime(each, (time.time() - age,) * 2)
+    return path

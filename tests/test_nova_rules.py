@@ -1,0 +1,126 @@
+"""rules in Nova's scheduler: what its objects let a rule see, its own client of Placement, its own reading of files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nova.conf
+import pytest
+from nova.scheduler.client import report
+from nova.scheduler.client.report import SchedulerReportClient
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.errors import InvalidOption
+from tests.nova_objects import nova_spec
+from tests.nova_start import Start, our_entry, starting, user_context
+from tests.placements import Observed, lone_host
+from tests.rule_texts import rule, write_rules
+
+_WHEN = "{image_property: os_distro, is: windows}"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "rules"
+    path.mkdir()
+    write_rules(
+        path / "a.yaml",
+        rule("licensed", _WHEN, ["CUSTOM_LICENSED"]),
+        rule("dropped", "{image_property: licence, present: true}", ["CUSTOM_DROPPED"]),
+        rule("gold", "{extra_spec: 'tier:class', is: gold}", ["CUSTOM_GOLD"]),
+    )
+    return path
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    with EmbeddedPlacement(lone_host()) as placement:
+        yield Observed(placement)
+
+
+class _Adapter:
+    """What Nova's client of Placement has: openstacksdk's adapter for it."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def get(self, url: str, **options: Any) -> Any:
+        return self._send("GET", url, options)
+
+    def put(self, url: str, **options: Any) -> Any:
+        assert options.pop("json") is None
+        return self._send("PUT", url, options)
+
+    def _send(self, method: str, url: str, options: dict[str, Any]) -> Any:
+        assert options == {"microversion": "1.22", "global_request_id": None}
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, method, headers=headers, raise_exc=False)
+
+
+def _start(start: Start, observed: Observed, folder: Path, *lines: str) -> None:
+    start("rules", f"rules_dirs = {folder}", *lines)
+    # Nova's own class; what it sends goes to the real Placement of the test.
+    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
+
+
+def _schedule(**image: str) -> set[str]:
+    spec = nova_spec(image, {"tier:class": "gold"})
+    our_entry()(user_context(), spec)
+    return set(spec.root_required)
+
+
+def test_rules_apply_to_what_nova_keeps_and_their_traits_are_created(
+    start: Start, observed: Observed, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the first request and not at the start, when Nova has not forked its workers yet."""
+    _start(start, observed, folder)
+    assert observed.sent == []
+    assert "'licence' before a filter sees it" in caplog.text
+    for _ in range(3):
+        assert _schedule(os_distro="windows", licence="x") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
+    assert observed.methods == ["GET", "PUT", "PUT", "PUT"]
+    assert observed.client.traits() >= {"CUSTOM_LICENSED", "CUSTOM_GOLD", "CUSTOM_DROPPED"}
+
+
+def test_when_nova_reads_its_configuration_again_the_rules_are_read_again(
+    start: Start, observed: Observed, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``mutate_config_files``: oslo.service calls it on SIGHUP, since Nova says so (``nova/service.py``)."""
+    _start(start, observed, folder, "facts_interval = 3600")
+    assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
+    write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["CUSTOM_OTHER"]), age=0)
+    nova.conf.CONF.mutate_config_files()
+    assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
+    assert "CUSTOM_OTHER" in observed.client.traits()
+    write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["other"]), age=0)
+    nova.conf.CONF.mutate_config_files()
+    assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
+    assert caplog.text.count("were not read again") == 1
+
+
+def test_while_placement_does_not_create_them_the_rules_of_before_are_used(
+    start: Start, observed: Observed, folder: Path
+) -> None:
+    _start(start, observed, folder, "facts_interval = 0")
+    assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
+    write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["CUSTOM_OTHER"]))
+    observed.hook = lambda method, _url: (503, b"down") if method == "PUT" else None
+    assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
+    observed.hook = lambda _method, _url: None
+    assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
+
+
+def test_a_mistake_stops_the_scheduler_with_one_line(
+    start: Start, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["licensed"]))
+    with pytest.raises(InvalidOption):
+        start("rules", f"rules_dirs = {folder}")
+    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert f"[prefilter] rules_dirs: {path}:2: a trait of the rule licensed" in record.getMessage()

@@ -1,0 +1,101 @@
+"""Contradictions: an error where one value is enough for them, and nowhere else."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter import Pipeline
+from os_prefilter.errors import ContradictingRequirements
+from os_prefilter.request import Request
+from os_prefilter.rule_checks import check_rules
+from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.terms import Trait
+from tests.conftest import spec_of
+
+_VALUES = ["a", "b", "true", "yes", "no", True, False]
+_TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_size=2, unique=True).map(tuple)
+_SCOPES = st.sampled_from(["root", "root", "unsuffixed"])
+
+
+@st.composite
+def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
+    """Return rules that all ask about some of these extra specs."""
+    found = []
+    for number in range(draw(st.integers(0, 4))):
+        keys = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+        when = tuple(
+            Condition(EXTRA_SPEC, key, draw(st.frozensets(st.sampled_from(_VALUES), max_size=3))) for key in keys
+        )
+        require, forbid, scope = draw(_TRAITS), draw(_TRAITS), draw(_SCOPES)
+        found.append(Rule(f"r{number}", when, require, forbid, scope, "", "f", number + 1))
+    return found
+
+
+def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
+    pipeline = Pipeline.from_names("rules", facts={"rules": lambda _context: RuleSet(rules)})
+    try:
+        pipeline.apply(spec_of(extra_specs=extra_specs))
+    except ContradictingRequirements:
+        return True
+    return False
+
+
+@settings(deadline=None)
+@given(_about("p"))
+def test_rules_about_one_thing_are_at_odds_if_and_only_if_a_value_shows_it(rules: list[Rule]) -> None:
+    """Each error is one that some request meets, and a set without errors never refuses a request."""
+    errors = [each for each in check_rules(rules) if not each.warning]
+    shown = any(_is_refused(rules, {"p": value}) for value in (*_VALUES, "other"))
+    assert bool(errors) == shown
+
+
+@settings(deadline=None)
+@given(_about("p", "q", "r"))
+def test_an_error_names_rules_that_some_request_meets_together(rules: list[Rule]) -> None:
+    """About several things, too: then it names the values with which both apply."""
+    by_line = {each.line: each for each in rules}
+    for each in check_rules(rules):
+        if " forbids for " not in each.text:
+            continue
+        one = by_line[each.line]
+        other = by_line[int(each.text.partition("(f:")[2].partition(")")[0])]
+        specs: dict[str, Any] = {}
+        for condition in (*one.when, *other.when):
+            common = [value for value in (*_VALUES, "x") if _meet(one, other, condition.name, value)]
+            assert common
+            specs[condition.name] = common[0]
+        met = RuleSet(rules).matching(Request(spec_of(extra_specs=specs)))
+        assert one in met
+        assert other in met
+
+
+def _meet(one: Rule, other: Rule, name: str, value: object) -> bool:
+    return all(each.holds(value) for each in (*one.when, *other.when) if each.name == name)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.builds(
+            Rule,
+            st.sampled_from(["a", "b"]),
+            st.tuples(
+                st.builds(
+                    Condition,
+                    st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]),
+                    st.sampled_from(["architecture", "hw_vif_model", "hw:sound_model", "hw_time_hpet", "os_type", "x"]),
+                    st.frozensets(
+                        st.text("ab 1-", max_size=3) | st.sampled_from(["e1000", "E1000", "ich9"]) | st.booleans()
+                    ),
+                )
+            ),
+            _TRAITS,
+            _TRAITS,
+        ),
+        max_size=3,
+    )
+)
+def test_the_checks_have_an_answer_for_any_rules(rules: list[Rule]) -> None:
+    for each in check_rules(rules):
+        assert str(each).isprintable()

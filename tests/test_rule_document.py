@@ -1,0 +1,391 @@
+"""Files of rules: what they mean, and all that is wrong with others, each with its file and line."""
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter import rule_files
+from os_prefilter.errors import DocumentError
+from os_prefilter.rule_document import rules_in
+from os_prefilter.rule_files import MAX_FILE_BYTES, read_rules
+from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.terms import Trait
+from os_prefilter.yaml_document import parse_located
+from tests.rule_texts import rule, rules_text
+
+_WHEN = "{image_property: os_distro, is: windows}"
+_GOOD = """\
+# A comment.
+rules:
+  - name: windows
+    when: {image_property: os_distro, is: windows}
+    require: [CUSTOM_A]
+    because: the licence
+
+  - name: gold
+    when:
+      - extra_spec: tier:class
+        in: [gold, true, 1]
+      - {image_property: os_type, present: yes}
+    require: [CUSTOM_B, HW_CPU_X86_AVX2]
+    forbid:
+      - CUSTOM_C
+    scope: _GPU
+"""
+
+
+def _problems(*paths: Path) -> list[str]:
+    return [str(each) for each in read_rules(paths).problems]
+
+
+def _file(folder: Path, text: str, name: str = "r.yaml") -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_means_what_it_says(tmp_path: Path) -> None:
+    path = _file(tmp_path, _GOOD)
+    read = read_rules([path])
+    assert read.problems == ()
+    gold: frozenset[str | bool] = frozenset(("gold", True, "1"))
+    assert read.rules.rules == (
+        Rule("windows", (Condition(IMAGE_PROPERTY, "os_distro", frozenset(("windows",))),), (Trait("CUSTOM_A"),), (),
+             "root", "the licence"),
+        Rule("gold", (Condition(EXTRA_SPEC, "tier:class", gold), Condition(IMAGE_PROPERTY, "os_type")),
+             (Trait("CUSTOM_B"), Trait("HW_CPU_X86_AVX2")), (Trait("CUSTOM_C"),), "_GPU"),
+    )  # fmt: skip
+    assert [(each.file, each.line) for each in read.rules.rules] == [(str(path), 3), (str(path), 8)]
+    assert read.rules.traits == {"CUSTOM_A", "CUSTOM_B", "CUSTOM_C", "HW_CPU_X86_AVX2"}
+
+
+def test_anchors_and_merges_work(tmp_path: Path) -> None:
+    text = rules_text(
+        rule("a", f"&w {_WHEN}", ["CUSTOM_A"]), rule("b", "{<<: *w, image_property: os_type}", ["CUSTOM_A"])
+    )
+    (first, second) = read_rules([_file(tmp_path, text)]).rules.rules
+    assert str(first.when[0]) == "image property os_distro=windows"
+    assert str(second.when[0]) == "image property os_type=windows"
+
+
+_WRONG = [
+    # The document.
+    ("", "FILE:1: the document is empty; expected a mapping of rules."),
+    ("rules: 3", "FILE:1: rules is '3'; expected a list."),
+    ("\n\nrule: []", "FILE:3: the document has 'rule', which nobody knows; did you mean rules?"),
+    ("rules: [\n", "FILE:2: broken YAML: "),
+    ("a: 1\na: 2", "FILE:2: broken YAML: the key 'a' is given twice; keep one."),
+    ("rules: !!python/name:os.system []", "FILE:1: broken YAML: tags are not supported."),
+    ("rules: &a [*a]", "FILE:1: broken YAML: a value contains itself."),
+    ("on: 1", "FILE:1: broken YAML: a key must be text; put it into quotes."),
+    ("? [1]\n: 2", "FILE:1: broken YAML: a key must be text; put it into quotes."),
+    ("rules: []\n---\nrules: []", "FILE:2: broken YAML: "),
+    # A rule.
+    ("rules:\n- 3", "FILE:2: a rule is '3'; expected a mapping of name, when, require, forbid, scope, because."),
+    ("rules:\n- {}", "FILE:2: a rule has no name."),
+    (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule has no name."),
+    (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: a rule has no when."),
+    (rules_text(rule("r", _WHEN)), "FILE:2: the rule r asks for nothing. Give require, forbid, or both."),
+    (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: the name of a rule is true; expected 1 to 64 of"),
+    (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: the name of a rule is 'a\nb'; expected"),
+    (
+        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="scop: root")),
+        "has 'scop', which nobody knows; did you mean scope?",
+    ),
+    (
+        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="scope: 'a b'")),
+        "the rule r: scope is 'a b'; expected root, unsuff",
+    ),
+    (
+        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="because: ''")),
+        "the rule r: because is ''; expected a text of one",
+    ),
+    (rules_text(rule("r", _WHEN, ["CUSTOM_A"], more='because: "\\e[0m"')), r"because is '\x1b[0m'; expected a text"),
+    # A condition.
+    (rules_text(rule("r", "[]", ["CUSTOM_A"])), "the rule r: when is empty; expected a condition, or a list of them"),
+    (rules_text(rule("r", "x", ["CUSTOM_A"])), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
+    (
+        rules_text(rule("r", "{is: 3}", ["CUSTOM_A"])),
+        "the rule r: when names nothing; expected one of image_property and",
+    ),
+    (
+        rules_text(rule("r", "{image_property: a, extra_spec: b, is: 3}", ["CUSTOM_A"])),
+        "when names extra_spec and image",
+    ),
+    (
+        rules_text(rule("r", "{extra_spec: a}", ["CUSTOM_A"])),
+        "when compares by nothing; expected one of is, in and pres",
+    ),
+    (
+        rules_text(rule("r", "{extra_spec: a, is: b, in: [c]}", ["CUSTOM_A"])),
+        "when compares by in and is; expected one",
+    ),
+    (rules_text(rule("r", "{extra_spec: a, in: b}", ["CUSTOM_A"])), "the rule r: when: in is 'b'; expected a list."),
+    (
+        rules_text(rule("r", "{extra_spec: a, in: []}", ["CUSTOM_A"])),
+        "the rule r: when: in is empty; expected at least",
+    ),
+    (rules_text(rule("r", "{extra_spec: a, in: [b, b]}", ["CUSTOM_A"])), "the rule r: when: in has a value twice."),
+    (
+        rules_text(rule("r", "{extra_spec: a, is: [b]}", ["CUSTOM_A"])),
+        "the rule r: when: is is a list; expected a text",
+    ),
+    (
+        rules_text(rule("r", "{extra_spec: a, is: null}", ["CUSTOM_A"])),
+        "the rule r: when: is is empty; expected a text",
+    ),
+    (rules_text(rule("r", "{extra_spec: a, is: ''}", ["CUSTOM_A"])), "the rule r: when: is is ''; expected a text"),
+    (rules_text(rule("r", "{extra_spec: a, present: false}", ["CUSTOM_A"])), "when: present is false; expected true."),
+    (rules_text(rule("r", "{extra_spec: 3.5, is: x, at: y}", ["CUSTOM_A"])), "the rule r: when has 'at', which nobody"),
+    (
+        rules_text(rule("r", "[{extra_spec: a, is: x}, {extra_spec: a, is: y}]", ["CUSTOM_A"])),
+        "the rule r asks twice about the flavor extra spec a. Give one condition.",
+    ),
+    # Traits.
+    (rules_text(rule("r", _WHEN, more="require: CUSTOM_A")), "the rule r: require is 'CUSTOM_A'; expected a list."),
+    (rules_text(rule("r", _WHEN, more="require: []")), "the rule r: require is empty; expected at least one trait."),
+    (
+        rules_text(rule("r", _WHEN, ["lower"])),
+        "a trait of the rule r: require is 'lower'; expected the name of a trait",
+    ),
+    (rules_text(rule("r", _WHEN, ["CUSTOM_" + "A" * 249])), "expected the name of a trait"),
+    (rules_text(rule("r", _WHEN, ["true"])), "a trait of the rule r: require is true; expected the name of a trait"),
+    (rules_text(rule("r", _WHEN, ["{a: b}"])), "a trait of the rule r: require is a mapping; expected the name"),
+    (
+        rules_text(rule("r", _WHEN, ["HW_CPU_X86_AVX3"])),
+        "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_",
+    ),
+    (rules_text(rule("r", _WHEN, ["CUSTOM_A", "CUSTOM_A"])), "the rule r: require has CUSTOM_A twice. Keep one."),
+    # Rules together.
+    (
+        rules_text(rule("r", _WHEN, ["CUSTOM_A"]), rule("r", _WHEN, ["CUSTOM_B"])),
+        "FILE:3: the rule r is there already: FILE:2. Rename or remove one of them.",
+    ),
+    (
+        rules_text(rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_A"])),
+        "FILE:2: the rule r both requires and forbids CUSTOM_A.",
+    ),
+    (
+        rules_text(
+            rule("r", _WHEN, ["CUSTOM_A"]), rule("s", "{image_property: os_distro, in: [a, windows]}", (), ["CUSTOM_A"])
+        ),
+        "FILE:2: the rule r requires CUSTOM_A on root, which the rule s (FILE:3) forbids for image property "
+        "os_distro=windows. Change one of the two.",
+    ),
+    (
+        rules_text(
+            rule("r", "{image_property: os_distro, present: true}", ["CUSTOM_A"]),
+            rule("s", "[{extra_spec: q, is: x}, {image_property: os_distro, is: b}]", (), ["CUSTOM_A"]),
+        ),
+        "forbids for image property os_distro=b",
+    ),
+    # Nova and the vocabulary.
+    (
+        rules_text(rule("r", "{image_property: architecture, is: x}", ["CUSTOM_A"])),
+        "FILE:2: the rule r never applies: architecture is an old name of hw_architecture. Write hw_architecture",
+    ),
+    (
+        rules_text(rule("r", "{image_property: vmware_adaptertype, is: ide}", ["CUSTOM_A"])),
+        "an old name of hw_disk_bus",
+    ),
+    (
+        rules_text(rule("r", "{image_property: hw_pmu, is: 'yes'}", ["CUSTOM_A"])),
+        "never applies: hw_pmu is a boolean, and 'yes' is a text. Write true without quotes.",
+    ),
+    (
+        rules_text(rule("r", "{image_property: os_type, is: Windows}", ["CUSTOM_A"])),
+        "never applies: Nova has 'Windows' as 'windows'. Write that.",
+    ),
+    (
+        rules_text(rule("r", "{image_property: hw_vif_model, is: VirtualE1000}", ["CUSTOM_A"])),
+        "never applies: Nova has 'VirtualE1000' as 'e1000'. Write that.",
+    ),
+    (
+        rules_text(rule("r", "{extra_spec: 'hw:sound_model', is: loud}", ["CUSTOM_A"])),
+        "a value that the vocabulary does not have: requests with it are refused. There are ac97",
+    ),
+    (
+        rules_text(rule("r", "{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"])),
+        "contradicts the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000. Remove",
+    ),
+    (
+        rules_text(rule("r", "{image_property: hw_time_hpet, is: true}", (), ["CUSTOM_COMPUTE_TIME_HPET"])),
+        "contradicts the vocabulary, which requires CUSTOM_COMPUTE_TIME_HPET for hw_time_hpet=true.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), _WRONG, ids=[problem[:70] for _, problem in _WRONG])
+def test_each_mistake_is_an_error_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
+    path = _file(tmp_path, text)
+    read = read_rules([path])
+    problems = [str(each) for each in read.errors]
+    assert any(problem.replace("FILE", str(path)) in each for each in problems), problems
+    for each in problems:
+        assert each.startswith(f"{path}:")
+        assert each.isprintable()
+
+
+_DOUBTFUL = [
+    (
+        rule("r", "{image_property: licence, is: x}", ["CUSTOM_A"]),
+        "never applies within Nova, which drops the image prop",
+    ),
+    (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
+    (
+        rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]),
+        "a value that the vocabulary does not have.",
+    ),
+    (
+        rule("r", "{image_property: hw_vif_model, is: e1000}", ["COMPUTE_NET_VIF_MODEL_E1000"]),
+        "repeats the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000 (by image_metad",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), _DOUBTFUL, ids=[problem[:40] for _, problem in _DOUBTFUL])
+def test_what_is_only_doubtful_is_a_warning(text: str, problem: str, tmp_path: Path) -> None:
+    path = _file(tmp_path, rules_text(text))
+    read = read_rules([path])
+    assert read.errors == []
+    assert [str(each).startswith(f"{path}:2: warning: the rule r ") for each in read.warnings] == [True]
+    assert problem in read.warnings[0].text
+    assert len(read.rules.rules) == 1
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        # Other values, other scopes, other things.
+        (rule("r", _WHEN, ["CUSTOM_A"]), rule("s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_A"])),
+        (rule("r", _WHEN, ["CUSTOM_A"]), rule("s", _WHEN, (), ["CUSTOM_A"], "scope: _GPU")),
+        (rule("r", _WHEN, ["CUSTOM_A"]), rule("s", "{extra_spec: os_distro, is: windows}", (), ["CUSTOM_A"])),
+        (rule("r", _WHEN, ["CUSTOM_A"]), rule("s", _WHEN, ["CUSTOM_A"])),
+        (rule("r", "{image_property: hw_machine_type, is: pc-q35-9.1}", ["CUSTOM_A"]),),
+        (rule("r", "{image_property: hw_vif_model, is: e1000}", ["CUSTOM_A"]),),
+        (rule("r", "{image_property: hw_time_hpet, is: true}", ["CUSTOM_COMPUTE_TIME_HPET"]),),
+        (rule("r", "{extra_spec: 'hw:sound_model', is: ich9}", ["CUSTOM_A"]),),
+    ],
+)
+def test_what_is_right_is_not_complained_about(rules: tuple[str, ...], tmp_path: Path) -> None:
+    assert _problems(_file(tmp_path, rules_text(*rules))) == []
+
+
+def test_all_mistakes_of_all_files_come_at_once_in_order(tmp_path: Path) -> None:
+    a = _file(tmp_path, rules_text("name: 1 2", rule("a", _WHEN, ["x"]), rule("b", _WHEN, ["CUSTOM_A"])), "a.yaml")
+    b = _file(tmp_path, rules_text(rule("b", _WHEN, ["CUSTOM_A"]), rule("c", _WHEN, ["y"])), "b.yml")
+    _file(tmp_path, "{", "c.txt")
+    for paths in ((tmp_path,), (a, b)):
+        places = [each.partition(": ")[0] for each in _problems(*paths)]
+        assert places == [f"{a}:2", f"{a}:2", f"{a}:2", f"{a}:3", f"{b}:2", f"{b}:3"]
+
+
+def test_one_name_in_two_directories_is_an_error(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        _file(tmp_path / name, rules_text(rule("r", _WHEN, ["CUSTOM_A"])))
+    (problem,) = _problems(tmp_path / "one", tmp_path / "two")
+    assert problem == (
+        f"{tmp_path}/two/r.yaml:2: the rule r is there already: {tmp_path}/one/r.yaml:2. Rename or remove one of them."
+    )
+
+
+def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+    folder = tmp_path / "folder.yaml"
+    folder.mkdir()
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "link.yaml").symlink_to("nowhere")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    assert _problems(tmp_path) == [
+        f"{tmp_path}/binary.yaml: byte 0 is not UTF-8; save the file as UTF-8.",
+        f"{folder}: this is a directory; give the path of a file.",
+        f"{tmp_path}/large.yaml: the file is larger than 4 MiB, the most that is read.",
+        f"{tmp_path}/link.yaml: there is no such file. Check the path.",
+        f"{tmp_path}/pipe.yaml: this is not a regular file.",
+    ]
+    assert _problems(tmp_path / "none", Path("a\0b")) == [
+        f"{tmp_path}/none: there is no such file. Check the path.",
+        "a\\x00b: the file cannot be read: embedded null byte.",
+    ]
+
+
+def test_more_rules_than_are_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rule_files, "MAX_RULES", 2)
+    path = _file(tmp_path, rules_text(*(rule(f"r{number}", _WHEN, ["CUSTOM_A"]) for number in range(4))))
+    assert _problems(path) == [f"{path}:4: there are more than 2 rules, the most that are read."]
+
+
+def test_thousands_of_rules_at_odds_are_told_one_by_one(tmp_path: Path) -> None:
+    """And not each with each: that would be millions of lines."""
+    when, trait = "{extra_spec: q, present: true}", ["CUSTOM_A"]
+    rules = [
+        rule(f"r{number}", when, trait if number % 2 else (), () if number % 2 else trait) for number in range(2000)
+    ]
+    assert len(read_rules([_file(tmp_path, rules_text(*rules))]).errors) == 1000
+
+
+def test_an_alias_bomb_is_read_in_no_time() -> None:
+    """Each level names the one before ten times: as text it would have 10 to the power of 30 values."""
+    levels = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 31)]
+    _, problems = rules_in("\n".join(levels).encode(), "f")
+    assert len(problems) == 32
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.text(max_size=8)
+_WORDS = st.sampled_from(
+    [
+        "rules",
+        "name",
+        "when",
+        "require",
+        "forbid",
+        "scope",
+        "because",
+        "image_property",
+        "extra_spec",
+        "is",
+        "in",
+        "present",
+        "os_distro",
+        "CUSTOM_A",
+        "root",
+    ]
+)
+_TREES = st.recursive(
+    _SCALARS | _WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_WORDS | st.text(max_size=3), inner, max_size=5),
+    max_leaves=25,
+)
+_DOCUMENTS = _TREES | st.fixed_dictionaries(
+    {"rules": st.lists(st.dictionaries(_WORDS, _TREES, max_size=6), max_size=4)}
+)
+
+
+@settings(deadline=None)
+@given(_DOCUMENTS)
+def test_any_yaml_is_rules_or_problems_with_places(document: object) -> None:
+    rules, problems = rules_in(yaml.safe_dump(document, allow_unicode=True).encode(), "f")
+    assert all(str(each).startswith("f:") and str(each).isprintable() for each in problems)
+    assert problems or isinstance(document, dict)
+    for each in rules:
+        assert each.when
+        assert each.require or each.forbid
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60) | st.text("[]{}&*:-?!<>|'\"#%@`\n a1", max_size=60).map(str.encode))
+def test_any_bytes_are_located_values_or_a_document_error(data: bytes) -> None:
+    try:
+        parse_located(data, "f")
+    except DocumentError as error:
+        assert str(error).startswith("f")
+    rules, problems = rules_in(data, "f")
+    assert problems or not rules

@@ -1,0 +1,393 @@
+"""Rules of a running service: read again when files change, whole or not at all, never before Placement is ready."""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter import Pipeline
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.conf import register_opts
+from os_prefilter.errors import DocumentError, InvalidOption
+from os_prefilter.rule_folders import RuleFolders
+from tests.conftest import conf_with, spec_of
+from tests.placements import Observed, lone_host
+from tests.rule_texts import rule, rules_text, settle, write_rules
+
+_WHEN = "{image_property: os_distro, is: windows}"
+
+
+def _a(*traits: str) -> str:
+    return rule("a", _WHEN, traits)
+
+
+def _traits(rules: Any) -> list[str]:
+    return sorted(rules.traits)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a directory with one file, which asks for CUSTOM_1."""
+    path = tmp_path / "rules"
+    path.mkdir()
+    write_rules(path / "a.yaml", _a("CUSTOM_1"))
+    return path
+
+
+# -- reading again -----------------------------------------------------------------------------------------------------
+
+
+def _renamed_into_place(folder: Path) -> None:
+    write_rules(folder / ".new", _a("CUSTOM_2")).rename(folder / "a.yaml")
+
+
+def _replaced_directory(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+
+
+def _behind_a_link(folder: Path) -> None:
+    """As Kubernetes mounts a ConfigMap."""
+    other = folder.with_name("other")
+    other.mkdir()
+    write_rules(other / "a.yaml", _a("CUSTOM_2"))
+    (folder / "a.yaml").unlink()
+    (folder / "a.yaml").symlink_to(other / "a.yaml")
+
+
+_CHANGES: list[tuple[Callable[[Path], object], list[str]]] = [
+    (lambda folder: write_rules(folder / "a.yaml", _a("CUSTOM_2")), ["CUSTOM_2"]),
+    (lambda folder: write_rules(folder / "b.yml", rule("b", _WHEN, ["CUSTOM_2"])), ["CUSTOM_1", "CUSTOM_2"]),
+    (lambda folder: (folder / "a.yaml").unlink(), []),
+    (lambda folder: (folder / "a.yaml").rename(folder / "a.yaml.off"), []),
+    (_renamed_into_place, ["CUSTOM_2"]),
+    (_replaced_directory, ["CUSTOM_2"]),
+    (_behind_a_link, ["CUSTOM_2"]),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), _CHANGES)
+def test_changed_files_are_read_again(change: Callable[[Path], object], expected: list[str], folder: Path) -> None:
+    rules = RuleFolders([str(folder)])
+    assert _traits(rules()) == ["CUSTOM_1"]
+    change(folder)
+    settle(folder / "a.yaml")
+    assert _traits(rules()) == expected
+
+
+def test_files_that_did_not_change_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = RuleFolders([str(folder)])
+    first = rules()
+    monkeypatch.setattr(RuleFolders, "_read", None)
+    assert rules() is first
+
+
+def _unreadable(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("")
+
+
+_BROKEN: list[tuple[str, Callable[[Path], object]]] = [
+    ("a.yaml:2: a trait of the rule a", lambda folder: write_rules(folder / "a.yaml", _a("lower"))),
+    ("broken YAML", lambda folder: settle_text(folder / "a.yaml", rules_text(_a("CUSTOM_2"))[:40])),
+    ("a.yaml:1: the document is empty", lambda folder: settle_text(folder / "a.yaml", "")),
+    ("the rule a is there already", lambda folder: write_rules(folder / "b.yaml", _a("CUSTOM_2"))),
+    ("b.yaml: it cannot be looked at: No such file", lambda folder: (folder / "b.yaml").symlink_to("nowhere")),
+    ("the directory of rules cannot be read: No such file", shutil.rmtree),
+    ("the directory of rules cannot be read: Not a directory", _unreadable),
+]
+
+
+def settle_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    settle(path)
+
+
+@pytest.mark.parametrize(("problem", "break_it"), _BROKEN, ids=[problem for problem, _ in _BROKEN])
+def test_what_cannot_be_read_leaves_the_rules_of_before_and_is_said_once(
+    problem: str, break_it: Callable[[Path], object], folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rules = RuleFolders([str(folder)])
+    before = rules()
+    break_it(folder)
+    settle(folder / "b.yaml")
+    for _ in range(3):
+        assert rules() is before
+    (record,) = caplog.records
+    assert record.levelname == "ERROR"
+    assert "were not read again, and those of before stay in use" in record.getMessage()
+    assert problem in record.getMessage()
+    assert "\n" not in record.getMessage()
+    # Repaired, it is over.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.unlink(missing_ok=True)
+    folder.mkdir()
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    assert _traits(rules()) == ["CUSTOM_2"]
+    assert [each.levelname for each in caplog.records] == ["ERROR", "INFO", "INFO"]
+
+
+def test_a_directory_that_may_not_be_read_is_one_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may read everything, so the refusal is the test's."""
+    rules = RuleFolders([str(folder)])
+    before = rules()
+
+    def refuse(_self: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert rules() is before
+    with pytest.raises(DocumentError, match="the directory of rules cannot be read: Permission denied"):
+        RuleFolders([str(folder)])
+
+
+def test_what_somebody_may_be_writing_waits(folder: Path) -> None:
+    """Half a file can be a whole document: rules that are not there yet would be taken for removed."""
+    rules = RuleFolders([str(folder)])
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
+    assert _traits(rules()) == ["CUSTOM_1"]
+    settle(folder / "a.yaml")
+    assert _traits(rules()) == ["CUSTOM_2"]
+
+
+def test_who_says_read_again_need_not_wait(folder: Path) -> None:
+    rules = RuleFolders([str(folder)])
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
+    rules.read_again()
+    assert _traits(rules()) == ["CUSTOM_2"]
+
+
+def test_a_clock_that_was_wrong_holds_nothing_up(folder: Path) -> None:
+    rules = RuleFolders([str(folder)])
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=-3600)
+    assert _traits(rules()) == ["CUSTOM_2"]
+
+
+def test_files_that_change_while_they_are_read_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = RuleFolders([str(folder)])
+    read = RuleFolders._read
+
+    def slowly(self: RuleFolders) -> Any:
+        found = read(self)
+        write_rules(folder / "b.yaml", rule("b", _WHEN, ["CUSTOM_3"]))
+        return found
+
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    with monkeypatch.context() as patched:
+        patched.setattr(RuleFolders, "_read", slowly)
+        assert _traits(rules()) == ["CUSTOM_1"]
+    assert _traits(rules()) == ["CUSTOM_2", "CUSTOM_3"]
+
+
+def test_what_was_read_last_outlives_a_new_worker(folder: Path) -> None:
+    """A service that reads its configuration again may fork its workers anew, of the process that never asks."""
+    rules = RuleFolders([str(folder)])
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    rules.read_again()
+    write_rules(folder / "a.yaml", _a("lower"))
+    rules.read_again()
+    assert _traits(rules()) == ["CUSTOM_2"]
+
+
+# -- the traits in Placement -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    with EmbeddedPlacement(lone_host()) as placement:
+        yield Observed(placement)
+
+
+def test_placement_has_the_traits_before_the_rules_are_used(folder: Path, observed: Observed) -> None:
+    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
+    assert observed.sent == []
+    for _ in range(3):
+        assert _traits(rules()) == ["CUSTOM_1"]
+    assert observed.sent == ["GET /traits?name=in:CUSTOM_1", "PUT /traits/CUSTOM_1"]
+    write_rules(folder / "a.yaml", _a("CUSTOM_1", "CUSTOM_2"))
+    for _ in range(3):
+        assert _traits(rules()) == ["CUSTOM_1", "CUSTOM_2"]
+    assert observed.sent[2:] == ["GET /traits?name=in:CUSTOM_2", "PUT /traits/CUSTOM_2"]
+    assert observed.client.traits() >= {"CUSTOM_1", "CUSTOM_2"}
+
+
+@pytest.mark.parametrize("answer", [(503, b"down"), (403, b"policy")], ids=str)
+def test_new_rules_wait_until_placement_has_their_traits(
+    answer: tuple[int, object], folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
+    before = rules()
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    observed.hook = lambda method, _url: answer if method == "PUT" else None
+    for _ in range(3):
+        assert rules() is before
+    assert caplog.text.count("Placement does not have the traits of new request rules yet") == 1
+    observed.hook = lambda _method, _url: None
+    assert _traits(rules()) == ["CUSTOM_2"]
+
+
+def test_a_standard_trait_that_this_placement_is_too_old_for_is_told(
+    folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its os-traits may be older than ours. The other traits are created, so that no other rule suffers from it."""
+    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
+    before = rules()
+    write_rules(folder / "a.yaml", _a("CUSTOM_2", "HW_CPU_X86_AVX2"))
+    observed.hook = lambda _method, url: (200, {"traits": []}) if "HW_CPU" in url else None
+    for _ in range(3):
+        assert rules() is before
+    assert caplog.text.count("UnknownTraits: Placement does not know: HW_CPU_X86_AVX2") == 1
+    assert "CUSTOM_2" in observed.client.traits()
+
+
+def test_at_the_start_there_is_nothing_to_fall_back_on(
+    folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request that a rule applies to must not go to any host; Placement refuses it while it lacks the trait."""
+    observed.hook = lambda _method, _url: (503, b"down")
+    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
+    for _ in range(3):
+        assert _traits(rules()) == ["CUSTOM_1"]
+    assert caplog.text.count("Placement does not have the traits") == 1
+    observed.hook = lambda _method, _url: None
+    assert _traits(rules()) == ["CUSTOM_1"]
+    assert "CUSTOM_1" in observed.client.traits()
+
+
+# -- in a service ------------------------------------------------------------------------------------------------------
+
+
+def _conf_file(folder: Path, interval: float = 3600) -> Path:
+    path = folder.with_name("service.conf")
+    path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {folder}\nfacts_interval = {interval}\n")
+    return path
+
+
+def _service(folder: Path, interval: float = 3600) -> tuple[cfg.ConfigOpts, Pipeline]:
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[str(_conf_file(folder, interval))])
+    register_opts(conf)
+    return conf, Pipeline.from_conf(conf)
+
+
+def _required(pipeline: Pipeline) -> set[str]:
+    spec = spec_of({"os_distro": "windows"})
+    pipeline.apply(spec)
+    return spec.root_required
+
+
+def test_a_service_looks_at_the_files_once_in_an_interval(folder: Path) -> None:
+    _, pipeline = _service(folder)
+    assert _required(pipeline) == {"CUSTOM_1"}
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    assert _required(pipeline) == {"CUSTOM_1"}
+    _, pipeline = _service(folder, interval=0)
+    assert _required(pipeline) == {"CUSTOM_2"}
+    write_rules(folder / "a.yaml", _a("CUSTOM_3"))
+    assert _required(pipeline) == {"CUSTOM_3"}
+
+
+def test_a_service_that_reads_its_configuration_again_reads_the_rules_again(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What oslo.service does on SIGHUP; a mistake then changes nothing, and stops nothing."""
+    caplog.set_level("INFO")
+    conf, pipeline = _service(folder)
+    assert _required(pipeline) == {"CUSTOM_1"}
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
+    conf.mutate_config_files()
+    assert _required(pipeline) == {"CUSTOM_2"}
+    assert "Request rules were read again: 1 in all; new: none; changed: a; gone: none." in caplog.text
+    write_rules(folder / "a.yaml", _a("lower"), age=0)
+    conf.mutate_config_files()
+    assert _required(pipeline) == {"CUSTOM_2"}
+    assert caplog.text.count("were not read again") == 1
+
+
+def test_requests_under_way_keep_the_rules_that_they_began_with(folder: Path) -> None:
+    """Each request sees one whole set, whichever; none sees a mixture, and none waits for another one's reading."""
+    names = [f"r{number}" for number in range(20)]
+    versions = {
+        trait: [rule(name, _WHEN, [f"{trait}_{name.upper()}"]) for name in names] for trait in ("CUSTOM_X", "CUSTOM_Y")
+    }
+    write_rules(folder / "a.yaml", *versions["CUSTOM_X"])
+    _, pipeline = _service(folder, interval=0)
+    done, seen, wrong = threading.Event(), set(), []
+
+    def ask() -> None:
+        while not done.is_set():
+            required = _required(pipeline)
+            kinds = {trait.rpartition("_")[0] for trait in required}
+            seen.update(kinds)
+            if len(kinds) != 1 or len(required) != len(names):
+                wrong.append(required)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for kind in ("CUSTOM_Y", "CUSTOM_X", "CUSTOM_Y"):
+            write_rules(folder / ".new", *versions[kind]).rename(folder / "a.yaml")
+            settle(folder / "a.yaml")
+            assert {each.rpartition("_")[0] for each in _required(pipeline)} <= {"CUSTOM_X", "CUSTOM_Y"}
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join(60)
+    assert not wrong
+    settle(folder / "a.yaml")
+    assert {each.rpartition("_")[0] for each in _required(pipeline)} == {"CUSTOM_Y"}
+
+
+_AT_START: list[tuple[str, str]] = [
+    ("a.yaml:2: a trait of the rule a: require is 'lower'; expected the name of a trait", rules_text(_a("lower"))),
+    ("a.yaml:2: broken YAML", "rules: [\n"),
+]
+
+
+@pytest.mark.parametrize(("problem", "text"), _AT_START)
+def test_a_mistake_at_the_start_stops_the_service(problem: str, text: str, folder: Path) -> None:
+    settle_text(folder / "a.yaml", text)
+    with pytest.raises(InvalidOption) as raised:
+        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
+    assert str(raised.value).startswith(f"[prefilter] rules_dirs: {folder}/{problem}")
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("dirs", "problem"),
+    [
+        (
+            ["/no/such/directory"],
+            "/no/such/directory: the directory of rules cannot be read: No such file or directory.",
+        ),
+        (["/dev/null"], "/dev/null: the directory of rules cannot be read: Not a directory."),
+        ([""], "a directory in it is empty. Remove a comma."),
+        (["a\0b"], r"a\x00b"),
+    ],
+)
+def test_a_directory_that_is_none_stops_the_service(dirs: list[str], problem: str) -> None:
+    with pytest.raises(InvalidOption) as raised:
+        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs))
+    assert problem in str(raised.value)
+
+
+def test_the_same_directory_twice_is_a_mistake(folder: Path) -> None:
+    with pytest.raises(InvalidOption, match="the rule a is there already"):
+        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder), str(folder)]))
+
+
+def test_warnings_are_logged_at_the_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
+    Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
+    assert len(caplog.records) == 11
+    assert caplog.records[0].getMessage().startswith(f"Request rules: {folder}/a.yaml:2: warning: the rule r0 never")
+    assert caplog.records[-1].getMessage() == (
+        f"Request rules: 2 warnings more. 'os-prefilter rules check {folder}' shows all."
+    )

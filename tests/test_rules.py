@@ -1,0 +1,194 @@
+"""A rule set: which rules a request meets, found without a look at the others."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from os_prefilter.request import Request
+from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet, value_of
+from os_prefilter.terms import Trait
+from tests.conftest import spec_of
+from tests.nova_objects import nova_spec
+from tests.rule_texts import rule, rules_of
+
+_WINDOWS = "{image_property: os_distro, is: windows}"
+
+
+def _matching(rules: RuleSet, properties: Mapping[str, Any], extra_specs: Mapping[str, Any] | None = None) -> list[str]:
+    return [each.name for each in rules.matching(Request(spec_of(properties, extra_specs)))]
+
+
+@pytest.mark.parametrize(
+    ("when", "properties", "extra_specs", "matches"),
+    [
+        (_WINDOWS, {"os_distro": "windows"}, {}, True),
+        (_WINDOWS, {}, {}, False),
+        (_WINDOWS, {"os_distro": None}, {}, False),
+        # A text exactly: not in other letters, not as a part.
+        (_WINDOWS, {"os_distro": "Windows"}, {}, False),
+        (_WINDOWS, {"os_distro": "windows "}, {}, False),
+        (_WINDOWS, {"os_distro": ["windows"]}, {}, False),
+        (_WINDOWS, {}, {"os_distro": "windows"}, False),
+        # Old names of Nova's.
+        (_WINDOWS, {"vmware_ostype": "windows"}, {}, True),
+        (_WINDOWS, {"vmware_ostype": "windows", "os_distro": "sles"}, {}, False),
+        ("{extra_spec: 'a:b', is: windows}", {}, {"a:b": "windows"}, True),
+        ("{extra_spec: 'a:b', is: windows}", {"a:b": "windows"}, {}, False),
+        ("{image_property: p, in: [a, b]}", {"p": "b"}, {}, True),
+        ("{image_property: p, in: [a, b]}", {"p": "c"}, {}, False),
+        # A boolean in all its spellings, and in no other.
+        *(("{image_property: p, is: true}", {"p": each}, {}, True) for each in (True, "True", "yes", "1", 1, " on ")),
+        *(("{image_property: p, is: true}", {"p": each}, {}, False) for each in (False, "no", 0, 2, "maybe", None)),
+        ("{image_property: p, is: off}", {"p": "False"}, {}, True),
+        ("{image_property: p, in: [true, maybe]}", {"p": "maybe"}, {}, True),
+        ("{image_property: p, in: [true, maybe]}", {"p": "t"}, {}, True),
+        # In quotes it is a text.
+        ("{image_property: p, is: 'true'}", {"p": "yes"}, {}, False),
+        ("{image_property: p, is: 'yes'}", {"p": "yes"}, {}, True),
+        # A number is the text that is written, as Glance and Nova's flavors have it; Nova makes some of them numbers.
+        ("{image_property: p, is: 4}", {"p": "4"}, {}, True),
+        ("{image_property: p, is: 4}", {"p": 4}, {}, True),
+        ("{image_property: p, is: 2.10}", {"p": "2.10"}, {}, True),
+        ("{image_property: p, is: 010}", {"p": "010"}, {}, True),
+        ("{image_property: p, is: 010}", {"p": "8"}, {}, False),
+        ("{image_property: p, is: 2026-13-45}", {"p": "2026-13-45"}, {}, True),
+        ("{image_property: p, is: 1}", {"p": True}, {}, False),
+        ("{image_property: p, is: 1}", {"p": 10**5000}, {}, False),
+        # Anything but nothing.
+        *(("{image_property: p, present: true}", {"p": each}, {}, True) for each in ("x", False, 0, [1])),
+        *(("{image_property: p, present: true}", {"p": each}, {}, False) for each in ("", None)),
+        # All of several.
+        ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {"q": "b"}, True),
+        ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {"q": "c"}, False),
+        ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {}, False),
+        ("[{image_property: p, present: true}, {image_property: q, is: b}]", {"p": "a", "q": "b"}, {}, True),
+        # What Nova spells otherwise.
+        ("{image_property: hw_vif_model, is: e1000}", {"hw_vif_model": "VirtualE1000"}, {}, True),
+        ("{image_property: os_type, is: windows}", {"os_type": "WINDOWS"}, {}, True),
+        ("{image_property: hw_machine_type, is: q35}", {"hw_machine_type": "pc-q35-9.1"}, {}, False),
+    ],
+)
+def test_what_a_request_must_say(
+    when: str, properties: dict[str, object], extra_specs: dict[str, Any], matches: bool
+) -> None:
+    rules = rules_of(rule("r", when, ["CUSTOM_A"]))
+    assert _matching(rules, properties, extra_specs) == ["r"] * matches
+
+
+@pytest.mark.parametrize("value", ["windows", "Windows", "VirtualE1000", "yes", "4", ""])
+@pytest.mark.parametrize("name", ["os_distro", "vmware_ostype", "os_admin_user", "hw_machine_type"])
+def test_novas_objects_meet_the_same_rules(name: str, value: str) -> None:
+    rules = rules_of(
+        *(
+            rule(f"{kept}-{number}", f"{{image_property: {kept}, {comparison}}}", ["CUSTOM_A"])
+            for kept in ("os_distro", "os_admin_user", "hw_machine_type")
+            for number, comparison in enumerate(("is: windows", "is: 4", "is: true", "present: true"))
+        )
+    )
+    inside = [each.name for each in rules.matching(Request(nova_spec({name: value})))]
+    assert inside == _matching(rules, {name: value})
+
+
+def test_rules_come_in_the_order_of_the_files() -> None:
+    rules = rules_of(
+        rule("b", "{image_property: p, present: true}", ["CUSTOM_A"]),
+        rule("a", "{extra_spec: q, is: x}", ["CUSTOM_A"]),
+        rule("c", "{image_property: p, is: x}", ["CUSTOM_A"]),
+    )
+    assert _matching(rules, {"p": "x"}, {"q": "x"}) == ["b", "a", "c"]
+
+
+def test_a_value_that_is_a_text_and_a_boolean_meets_a_rule_once() -> None:
+    rules = rules_of(rule("r", "{image_property: p, in: [true, 'yes', 'no']}", ["CUSTOM_A"]))
+    assert _matching(rules, {"p": "yes"}) == ["r"]
+
+
+def test_a_log_line_tells_sets_apart_and_shows_where_they_are_the_same() -> None:
+    """With the checksum, as of the files on two machines: that of the values does not hang on how Python hashes."""
+    one = rules_of(*(rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"]) for n in range(7)))
+    assert repr(one) == "<7 rules, 68c0a1bd: r0, r1, r2, r3, r4, and 2 more>"
+    assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
+    texts = [rule("r", f"{{image_property: p, is: {value}}}", ["CUSTOM_A"]) for value in ("true", "'true'", "x")]
+    assert len({repr(rules_of(text)) for text in texts}) == 3
+
+
+class _Observed(Request):
+    """A request that remembers what is read of it."""
+
+    def __init__(self, request_spec: Any) -> None:
+        super().__init__(request_spec)
+        self.read: list[tuple[str, str]] = []
+
+    def image_property(self, name: str) -> object:
+        self.read.append((IMAGE_PROPERTY, name))
+        return super().image_property(name)
+
+    def extra_spec(self, name: str) -> object:
+        self.read.append((EXTRA_SPEC, name))
+        return super().extra_spec(name)
+
+
+def test_the_work_grows_with_what_can_match_and_not_with_all_rules() -> None:
+    """Of 10,000 rules about other names or values, none costs a look at the request."""
+    others = [rule(f"n{number}", f"{{image_property: p{number}, is: x}}", ["CUSTOM_A"]) for number in range(5000)]
+    others += [rule(f"v{number}", f"{{image_property: p, is: x{number}}}", ["CUSTOM_A"]) for number in range(5000)]
+    rules = rules_of(*others, rule("r", "[{image_property: p, is: x}, {extra_spec: q, is: x}]", ["CUSTOM_A"]))
+    request = _Observed(spec_of({"p": "x", "o": "x"}, {"q": "x", "z": "x"}))
+    assert [each.name for each in rules.matching(request)] == ["r"]
+    assert len(request.read) <= 4
+
+
+# -- laws --------------------------------------------------------------------------------------------------------------
+
+_NAMES = st.sampled_from(["os_distro", "p", "q", "hw_vif_model", "os_require_quiesce"])
+_TEXTS = st.sampled_from(["a", "b", "e1000", "E1000", "true", "yes", "1", "windows"])
+_VALUES = _TEXTS | st.booleans()
+_RAW = _VALUES | st.none() | st.integers(-1, 2) | st.just("") | st.lists(_TEXTS, max_size=1)
+
+
+@st.composite
+def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
+    places = st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC])
+    found = []
+    for number in range(draw(st.integers(0, 8))):
+        keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
+        conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3))) for key in keys)
+        found.append(Rule(f"r{number}", conditions, (Trait(f"CUSTOM_{number}"),)))
+    return tuple(found)
+
+
+_requests = st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_NAMES, _RAW))
+
+
+def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
+    for each in rules:
+        if all(condition.holds(value_of(request, condition.place, condition.name)) for condition in each.when):
+            yield each
+
+
+@settings(deadline=None)
+@given(_rules(), _requests)
+def test_matching_is_what_a_loop_over_all_rules_finds(rules: tuple[Rule, ...], spec: Any) -> None:
+    request = Request(spec)
+    assert RuleSet(rules).matching(request) == list(_naive(rules, request))
+
+
+@settings(deadline=None)
+@given(_rules(), _requests)
+def test_nothing_is_read_that_no_rule_names(rules: tuple[Rule, ...], spec: Any) -> None:
+    request = _Observed(spec)
+    for each in RuleSet(rules).matching(request):
+        each.source(request)
+    assert set(request.read) <= {(each.place, each.name) for one in rules for each in one.when}
+
+
+@settings(deadline=None)
+@given(_rules(), _requests)
+def test_what_names_do_not_change_is_not_changed(rules: tuple[Rule, ...], spec: Any) -> None:
+    """Values under names that no rule has change nothing."""
+    found = RuleSet(rules).matching(Request(spec))
+    more = spec_of({**spec.image.properties, "other": "a"}, {**spec.flavor.extra_specs, "other": "a"})
+    assert RuleSet(rules).matching(Request(more)) == found

@@ -84,6 +84,17 @@ how Ironic applies it. Its templates replace the bundled ones of the same type a
 cannot be read, or is no such document, stops the service. Empty, the default: the bundled templates. Since 0.1.0.
 """,
     ),
+    cfg.ListOpt(
+        "rules_dirs",
+        default=[],
+        help="""
+Directories whose ``*.yaml`` and ``*.yml`` files hold rules for the filter ``rules``: which traits a host must have, or
+must not have, for image properties and extra specs of the operator's own. A file with a mistake stops the service at
+its start. Files that change are read again after ``facts_interval`` seconds at most, and on SIGHUP; if there is a
+mistake then, the rules of before stay in use and the log says so. ``os-prefilter rules check`` finds mistakes before.
+Empty, the default: no rules. Since 0.1.0.
+""",
+    ),
     cfg.FloatOpt(
         "facts_interval",
         default=60.0,
@@ -91,6 +102,24 @@ cannot be read, or is no such document, stops the service. Empty, the default: t
         help="""
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
 asked for again. Since 0.1.0.
+""",
+    ),
+    cfg.ListOpt(
+        "wait_for_answers",
+        default=[],
+        help="""
+Filters, by name or ``*`` for all that can wait, which ask for a trait only once every compute node says in Placement
+whether it has it, so that enabling one excludes no host that can. ``os-prefilter readiness`` shows what is waited for.
+Placement is asked again each ``facts_interval`` seconds. Needs the fact ``answers``, which the service that embeds the
+pipeline provides; in Nova it is there. Empty, the default: enforce at once. Since 0.1.0.
+""",
+    ),
+    cfg.BoolOpt(
+        "metrics",
+        default=False,
+        help="""
+Count what each filter does, and how long it takes, in the default registry of prometheus_client (extra ``metrics``).
+The service that embeds the pipeline serves them. Since 0.1.0.
 """,
     ),
     cfg.StrOpt(
@@ -170,6 +199,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),
         owned_resource_classes=tuple(group.owned_resource_classes),
+        wait_for_answers=tuple(group.wait_for_answers),
     )
     _check(options)
     if group.owner_gate == "coverage" and not options.owns_hosts:

@@ -17,6 +17,7 @@ from nova.objects import service
 from nova.scheduler import request_filter
 from nova.scheduler.client import report
 
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, register_opts
@@ -100,13 +101,14 @@ def _pipeline() -> Pipeline:
     conf = nova.conf.CONF
     register_opts(conf)
     adapter: Any = _Placement()
-    coverage = OwnerCoverage(PlacementClient(adapter, microversion="1.22"), conf[GROUP].owner_trait)
+    client = PlacementClient(adapter, microversion="1.22")
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": _minimum_compute_version,
-        "owner_coverage": coverage,
+        "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
+        "answers": AnswerCoverage(client),
     }
     try:
-        return Pipeline.from_conf(conf, facts)
+        return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits)
     except ConfigurationError as error:
         problem = error
     # What Nova logs of an error at start is a traceback; this is the line to read. It is logged here because oslo.log
@@ -155,9 +157,15 @@ def _without_ours(entries: Iterable[_NovaFilter]) -> list[_NovaFilter]:
 class _Placement:
     """Nova's own client of Placement, in the place of a ``keystoneauth1.adapter.Adapter``."""
 
-    def request(self, url: str, _method: str, *, microversion: str, **_options: object) -> Any:
-        """Get a URL: nothing else is asked of it. Errors are answers, too; the time to wait for one is Nova's."""
-        return report.report_client_singleton().get(url, version=microversion)
+    def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
+        """Get a URL, or create a trait: nothing else is asked of it.
+
+        Errors are answers, too; the time to wait for one is Nova's.
+        """
+        client = report.report_client_singleton()
+        if method == "PUT":
+            return client.put(url, None, version=microversion)
+        return client.get(url, version=microversion)
 
 
 def _minimum_compute_version(context: Any) -> int:

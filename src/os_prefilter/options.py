@@ -33,6 +33,9 @@ class Options:
         "CUSTOM_PCI_*",
     )
 
+    wait_for_answers: tuple[str, ...] = ()
+    """Names of the filters that wait until every compute node says whether it can (:mod:`os_prefilter.waiting`)."""
+
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports by itself, so that it may be asked for."""
         return matches_any(trait, self.reported_traits)

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
@@ -12,13 +11,17 @@ from oslo_config import cfg
 
 from os_prefilter import application, nova_style
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
-from os_prefilter.errors import FilterFailed, PrefilterError
+from os_prefilter.deployment import facts_from
+from os_prefilter.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.facts import Ask, Fact
+from os_prefilter.metrics import Measuring
 from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import LoadedFilter, load_filters
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
 from os_prefilter.stated import unsuffixed_resources
+from os_prefilter.texts import first_of
+from os_prefilter.waiting import FACT, names_that_wait, waiting
 
 LOG = logging.getLogger(__name__)
 
@@ -84,30 +87,50 @@ class Pipeline:
         filters: Iterable[LoadedFilter],
         options: Options | None = None,
         facts: Mapping[str, Fact] | None = None,
+        measuring: Measuring | None = None,
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
         self._facts = dict(facts or {})
-        self._calls = [self._bound(each) for each in self.filters]
+        waits = names_that_wait(self.filters, self.options.wait_for_answers, self._facts)
+        self._calls = [self._bound(each, waits=each.name in waits) for each in self.filters]
+        if measuring:
+            pairs = zip(self.filters, self._calls, strict=True)
+            self._calls = [measuring.measured(each.name, call) for each, call in pairs]
         self._changes_in_place = any(each.nova_style for each in self.filters)
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts, facts: Mapping[str, Ask] | None = None) -> Self:
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        facts: Mapping[str, Ask] | None = None,
+        *,
+        ensure_traits: Callable[[Iterable[str]], object] | None = None,
+    ) -> Self:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
             ``minimum_compute_version`` gives the lowest service version of all compute services, ``owner_coverage``
-            whether every compute node has the owner trait in Placement; ``owner`` needs one of the two.
+            whether every compute node has the owner trait in Placement; ``owner`` needs one of the two. ``answers``
+            gives an :class:`os_prefilter.answers.Coverage`; filters that wait for answers need it. ``rules`` is made
+            from ``rules_dirs`` unless it is among them.
+        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
+            lacks another one; called with those of the operator's rules before new rules are used.
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         register_opts(conf)
         try:
             options = options_from(conf)
-            known = facts_from(conf, facts or {})
+            measuring = Measuring() if conf[GROUP].metrics else None
+            known = facts_from(conf, facts or {}, measuring, ensure_traits)
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
             raise refused(error) from error
-        pipeline = cls(load_filters(names, _NEEDS | known.keys()), options, known)
+        pipeline = cls(load_filters(names, _NEEDS | known.keys()), options, known, measuring)
+        if ("rules" in names) != ("rules" in (facts or {}) or bool(conf[GROUP].rules_dirs)):
+            LOG.warning(
+                "No rule applies: that takes rules in [prefilter] enabled_filters, and directories in rules_dirs."
+            )
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -167,8 +190,12 @@ class Pipeline:
         self._write(pending, request_spec, request)
         return Decision(tuple(runs))
 
-    def _bound(self, each: LoadedFilter) -> _Call:
+    def _bound(self, each: LoadedFilter, *, waits: bool) -> _Call:
         """Return the filter as something to call with the request alone, so that no request pays for its needs."""
+        call = self._with_needs(each)
+        return waiting(call, self._facts[FACT], self.options) if waits else call
+
+    def _with_needs(self, each: LoadedFilter) -> _Call:
         if each.nova_style:
             return lambda _request, request_spec, context, _pending: nova_style.run(
                 each.name, each.function, context, request_spec
@@ -205,6 +232,9 @@ class Pipeline:
 def _answer(name: str, call: Callable[..., object], *given: Any) -> Requirements:
     try:
         answer = call(*given)
+    except RequestRejected as error:
+        error.filter = name
+        raise
     except PrefilterError:
         raise
     except Exception as error:
@@ -218,32 +248,9 @@ def _is_requirement(item: object) -> bool:
     return isinstance(item, Requirement) and isinstance(item.required, bool)
 
 
-def facts_from(conf: cfg.ConfigOpts, provided: Mapping[str, Ask]) -> dict[str, Fact]:
-    """Return the facts that filters may declare as needs: those provided, and those derived from them."""
-    group = conf[GROUP]
-    facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
-    gate = _owner_gate(group, provided)
-    if gate:
-        always = group.owner_gate == "always"
-        interval = inf if always else group.facts_interval
-        facts["owner_is_reported"] = Fact("owner_is_reported", gate, interval, unknown=always)
-    return facts
-
-
-def _owner_gate(group: Any, provided: Mapping[str, Ask]) -> Ask | None:
-    """Return how to ask whether the owner trait is reported; None if nobody provides what that needs."""
-    if group.owner_gate == "always":
-        return lambda _context: True
-    if group.owner_gate == "coverage":
-        return provided.get("owner_coverage")
-    minimum, needed = provided.get("minimum_compute_version"), group.owner_compute_version
-    return minimum and (lambda context: minimum(context) >= needed)
-
-
 def _log(decision: Decision) -> None:
     warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
     if warnings:
-        more = [f"and {len(warnings) - _MOST_WARNINGS} more"] * (len(warnings) > _MOST_WARNINGS)
-        LOG.warning("Part of a request was not asked for: %s", "; ".join(warnings[:_MOST_WARNINGS] + more))
+        LOG.warning("Part of a request was not asked for: %s", "; ".join(first_of(warnings, _MOST_WARNINGS)))
     if LOG.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, decision.requirements)) or "nothing")

@@ -20,13 +20,17 @@ from os_prefilter.operators.provider_plan import (
     is_uuid,
     managed,
     traits_to_know,
+    with_custom_marker,
+    with_marker,
     with_traits,
+    withdrawn,
 )
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.vmware import VmwareFacts
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, opt_in_traits
-from tests.hosts import few_libvirt_hosts
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
+from tests.hosts import few_libvirt_hosts, libvirt_hosts
 
 NAMES = st.sampled_from([f"CUSTOM_{letter}" for letter in "ABCDEFGH"])
 OWNER = Options()
@@ -172,3 +176,39 @@ def test_on_a_node_nova_adds_nothing_but_what_its_driver_says_of_images() -> Non
     facts = IronicFacts(architecture="x86_64", bios={"LogicalProc": BiosSetting()})
     traits = capability_traits(facts)
     assert traits.keys() - managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits
+
+
+@pytest.mark.parametrize(
+    ("facts", "known"),
+    [
+        (FakeFacts(), True),
+        (next(libvirt_hosts()), True),
+        (VmwareFacts(), True),
+        (IronicFacts(), False),
+        (IronicFacts(bios_interface="no-bios"), True),
+        (IronicFacts(bios={"LogicalProc": BiosSetting()}), True),
+    ],
+)
+def test_a_host_says_that_it_was_asked_for_all_where_it_was(facts: HostFacts, known: bool) -> None:
+    """Where Ironic has not read the BIOS settings, it stays as it was: neither said nor taken back."""
+    traits = capability_traits(facts)
+    for found, marker in ((with_marker(traits, facts), REPORTED), (with_custom_marker(traits, facts), REPORTED_CUSTOM)):
+        assert found == (traits | {marker: True} if known else traits)
+
+
+def test_what_is_withdrawn_was_not_asked_for() -> None:
+    assert withdrawn(["A", "B"]) == {"A": False, "B": False, REPORTED: False, REPORTED_CUSTOM: False}
+
+
+@pytest.mark.parametrize(
+    ("present", "traits", "expected"),
+    [
+        ({"CUSTOM_PREFILTER_REPORTED_7", "X"}, {REPORTED: True}, {REPORTED, "X"}),
+        ({"CUSTOM_PREFILTER_REPORTED_7", REPORTED, "X"}, {REPORTED: False}, {"X"}),
+        ({"CUSTOM_PREFILTER_REPORTED_7", REPORTED, REPORTED_CUSTOM}, {}, None),
+    ],
+)
+def test_what_another_release_said_goes_where_this_one_speaks(
+    present: set[str], traits: dict[str, bool], expected: set[str] | None
+) -> None:
+    assert with_traits(frozenset(present), traits) == (present if expected is None else expected)

@@ -15,6 +15,7 @@ from os_prefilter.adapters.ironic_errors import IronicRefused, NodeNotReady
 from os_prefilter.operators.provider_plan import Change
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
+from os_prefilter.vocabulary import REPORTED
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
@@ -116,14 +117,27 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     if plan.noted_before != before:
         _note(baremetal, node, plan.noted_before)
         before = plan.noted_before
-    for trait in sorted(plan.removed):
+    # That the node was asked for all is the first to go and the last to come.
+    for trait in sorted(plan.removed, key=lambda trait: (trait != REPORTED, trait)):
         _remove(baremetal, node, trait)
-    refused = {trait: error for trait in sorted(plan.added) if (error := _add(baremetal, node, trait))}
+    refused = {trait: error for trait in sorted(plan.added - {REPORTED}) if (error := _add(baremetal, node, trait))}
     after = plan.noted_after - refused.keys()
+    if refused and plan.traits.get(REPORTED):
+        after = _without_marker(baremetal, node, plan, after)
+    elif REPORTED in plan.added and (error := _add(baremetal, node, REPORTED)):
+        refused[REPORTED] = error
+        after -= {REPORTED}
     if after != before:
         _note(baremetal, node, after)
     for error in refused.values():
         raise error
+
+
+def _without_marker(baremetal: Any, node: Node, plan: TraitPlan, after: frozenset[str]) -> frozenset[str]:
+    """Do not say that the node was asked for all while it lacks some; an operator who says so knows better."""
+    if REPORTED in plan.present & plan.noted:
+        _remove(baremetal, node, REPORTED)
+    return after - {REPORTED}
 
 
 def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:

@@ -16,7 +16,8 @@ from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.templates import effective
 from os_prefilter.terms import CUSTOM_PREFIX, trait_named
-from os_prefilter.vocabulary import BY_NAME, opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits
+from os_prefilter.vocabulary.reported import is_reported_marker
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
@@ -104,10 +105,33 @@ def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[st
 def _managed_on_node(traits: Mapping[str, bool], facts: IronicFacts) -> dict[str, bool]:
     # Nova takes the traits of the node, and adds to them what its driver says of images.
     others: set[str] = set(BY_NAME["image_type"].traits)
-    if not facts.bios and facts.bios_interface != "no-bios":
-        # Ironic has not read them, or not now: what was found in them before stays.
+    if not knows_all(facts):
+        # What was found in the BIOS settings before stays.
         others |= effective(facts.templates).found_traits
     return {trait: has for trait, has in traits.items() if trait not in others}
+
+
+def knows_all(facts: HostFacts) -> bool:
+    """Whether the host's reporter could answer for all: Ironic may not have read a node's BIOS settings, or not now."""
+    return not isinstance(facts, IronicFacts) or bool(facts.bios) or facts.bios_interface == "no-bios"
+
+
+def with_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:
+    """Return all managed traits of a host with the one that says so: a host that has it was asked for each.
+
+    Where a part of the answers is not known now, that one is left out: it stays as it is.
+    """
+    return {**traits, REPORTED: True} if knows_all(facts) else dict(traits)
+
+
+def with_custom_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:
+    """Return the same where only ``CUSTOM_`` traits are written."""
+    return {**traits, REPORTED_CUSTOM: True} if knows_all(facts) else dict(traits)
+
+
+def withdrawn(traits: Iterable[str]) -> dict[str, bool]:
+    """Return that a host has none of the managed traits, and was not asked for any."""
+    return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
 
 
 def traits_to_know() -> frozenset[str]:
@@ -116,9 +140,13 @@ def traits_to_know() -> frozenset[str]:
 
 
 def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:
-    """Return what a provider with the traits ``present`` has once each of ``traits`` is as told."""
+    """Return what a provider with the traits ``present`` has once each of ``traits`` is as told.
+
+    Who says that a host was asked takes back what another release of this library said of that.
+    """
     has = {trait for trait, wanted in traits.items() if wanted}
-    return (present - traits.keys()) | has
+    outdated = filter(is_reported_marker, present) if REPORTED in traits else ()
+    return (present - traits.keys()).difference(outdated) | has
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:

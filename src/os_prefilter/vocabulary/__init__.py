@@ -14,9 +14,20 @@ from types import MappingProxyType
 from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES
 from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
 from os_prefilter.vocabulary.filtered import FILTERED, HPET, HYPERTHREADING
+from os_prefilter.vocabulary.reported import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.stated import STATED
 
-__all__ = ["BY_NAME", "HPET", "HYPERTHREADING", "QUALIFIED", "ROWS", "opt_in_traits", "rows_asked_by"]
+__all__ = [
+    "BY_NAME",
+    "HPET",
+    "HYPERTHREADING",
+    "QUALIFIED",
+    "REPORTED",
+    "REPORTED_CUSTOM",
+    "ROWS",
+    "opt_in_traits",
+    "rows_asked_by",
+]
 
 ROWS: tuple[Row, ...] = (*FILTERED, *STATED)
 """The whole table."""

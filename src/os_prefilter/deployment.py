@@ -1,0 +1,53 @@
+"""The facts about a deployment that filters may declare as needs, from the configuration and what is provided."""
+
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
+from typing import Any
+
+from oslo_config import cfg
+
+from os_prefilter.conf import GROUP
+from os_prefilter.facts import Ask, Fact
+from os_prefilter.metrics import Measuring
+from os_prefilter.waiting import FACT
+
+
+def facts_from(
+    conf: cfg.ConfigOpts,
+    provided: Mapping[str, Ask],
+    measuring: Measuring | None = None,
+    ensure_traits: Callable[[Iterable[str]], object] | None = None,
+) -> dict[str, Fact]:
+    """Return the facts that filters may declare as needs: those provided, and those derived from them.
+
+    :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    """
+    group = conf[GROUP]
+    if measuring and FACT in provided:
+        provided = {**provided, FACT: measuring.counted(provided[FACT])}
+    facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
+    gate = _owner_gate(group, provided)
+    if gate:
+        always = group.owner_gate == "always"
+        interval = inf if always else group.facts_interval
+        facts["owner_is_reported"] = Fact("owner_is_reported", gate, interval, unknown=always)
+    if "rules" not in facts:
+        facts["rules"] = _rules(conf, ensure_traits)
+    return facts
+
+
+def _rules(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None) -> Fact:
+    # Late: it reads YAML, which `import os_prefilter` does not need.
+    from os_prefilter.rule_folders import rules_fact  # noqa: PLC0415
+
+    return rules_fact(conf, ensure_traits)
+
+
+def _owner_gate(group: Any, provided: Mapping[str, Ask]) -> Ask | None:
+    """Return how to ask whether the owner trait is reported; None if nobody provides what that needs."""
+    if group.owner_gate == "always":
+        return lambda _context: True
+    if group.owner_gate == "coverage":
+        return provided.get("owner_coverage")
+    minimum, needed = provided.get("minimum_compute_version"), group.owner_compute_version
+    return minimum and (lambda context: minimum(context) >= needed)

@@ -1,0 +1,78 @@
+"""Which filters may be enforced without excluding a host that can, and which hosts hold the others back."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import os_traits
+
+from os_prefilter.answers import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
+from os_prefilter.operators.fleet import Fleet, Provider
+from os_prefilter.options import Options
+from os_prefilter.templates import effective
+from os_prefilter.terms import Trait
+from os_prefilter.vocabulary import REPORTED, rows_asked_by
+
+OPEN = "open"
+"""The state of what can be asked for without excluding a host that can."""
+CLOSED = "closed"
+"""The state of what some compute node says nothing about, or where there is no compute node."""
+
+_ASKS_WITHOUT_OPTION = frozenset(("hpet",))
+
+
+class Line(NamedTuple):
+    """What one filter waits for at one row."""
+
+    filter: str
+    row: str
+    """Of the vocabulary, or ``deploy-config``."""
+    kind: str
+    """Which traits of the row: ``always`` or ``if reported``, as ``os-prefilter vocabulary list`` says "when"."""
+    state: str
+    """:data:`OPEN` or :data:`CLOSED`."""
+    silent: tuple[str, ...]
+    """The names of the compute nodes that do not answer, sorted."""
+
+
+def coverage_of(fleet: Fleet) -> Coverage:
+    """Return what filters that wait would be told of a fleet."""
+    every = {gate.answers for gate in GATES} | {frozenset((REPORTED,))}
+    silent = {answers: Silent.of(each.name for each in silent_in(fleet, answers)) for answers in every}
+    return Coverage(silent, any(_compute_nodes(fleet)), fleet.traits)
+
+
+def silent_in(fleet: Fleet, answers: frozenset[Trait]) -> Iterator[Provider]:
+    """Yield the compute nodes of a fleet that have none of ``answers``."""
+    return (each for each in _compute_nodes(fleet) if answers.isdisjoint(each.traits))
+
+
+def readiness(fleet: Fleet, filters: Iterable[str], options: Options) -> list[Line]:
+    """Return what each filter would wait for, in the order of the filters and of the vocabulary.
+
+    What is not asked for, because it is not in ``reported_traits``, is not listed. Nor is what a filter asks for beyond
+    the vocabulary: hosts are not asked for it.
+    """
+    some = any(_compute_nodes(fleet))
+    lines = []
+    for name in filters:
+        for gate in _gates(name, options):
+            silent = tuple(sorted(each.name for each in silent_in(fleet, gate.answers)))
+            lines.append(Line(name, gate.row, gate.kind, OPEN if some and not silent else CLOSED, silent))
+    return lines
+
+
+def _gates(name: str, options: Options) -> list[Gate]:
+    if name == "deploy_config":
+        templates = effective(options.templates)
+        by_trait = gates_by_trait(templates)
+        return sorted({by_trait[trait] for trait in templates.traits if trait in by_trait})
+    return [
+        gate
+        for row in rows_asked_by(name)
+        for gate in gates_of(row)
+        if gate.kind == ALWAYS or name in _ASKS_WITHOUT_OPTION or any(map(options.reports, gate.traits))
+    ]
+
+
+def _compute_nodes(fleet: Fleet) -> Iterator[Provider]:
+    return (each for each in fleet.walk() if os_traits.COMPUTE_NODE in each.traits)

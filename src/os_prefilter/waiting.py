@@ -1,0 +1,88 @@
+"""Filters that wait: what they ask for is enforced once every compute node says whether it can (ADR 0014)."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from os_prefilter.answers import Coverage, Gate, gates_by_trait, held_back
+from os_prefilter.errors import InvalidOption, MissingFact
+from os_prefilter.facts import Fact
+from os_prefilter.options import Options
+from os_prefilter.plugins import LoadedFilter
+from os_prefilter.requirements import Note, Requirement, Requirements
+from os_prefilter.templates import effective
+from os_prefilter.texts import listed, shown
+
+FACT = "answers"
+"""The name of the fact; its value is a :class:`os_prefilter.answers.Coverage`."""
+
+EVERY = "*"
+"""In the option: each enabled filter that can wait."""
+
+_OWN_GATE = "owner"
+_ADVICE = (
+    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts={'answers': "
+    "os_prefilter.adapters.answer_coverage.AnswerCoverage(client)}), or empty the option."
+)
+
+_Call = Callable[..., Any]
+
+
+def names_that_wait(filters: Sequence[LoadedFilter], names: Sequence[str], provided: Collection[str]) -> frozenset[str]:
+    """Return the names of the filters that wait.
+
+    :param names: the option ``wait_for_answers``
+    :param provided: the names of the facts that there are
+    :raises InvalidOption: if a name is not that of an enabled filter that can wait
+    :raises MissingFact: if a filter waits, and nobody says for what
+    """
+    by_name = {each.name: each for each in filters}
+    for name in names:
+        if name != EVERY:
+            _check(name, by_name)
+    every = {name for name, each in by_name.items() if name != _OWN_GATE and not each.nova_style}
+    waiting = frozenset(every if EVERY in names else names)
+    if waiting and FACT not in provided:
+        raise MissingFact(min(waiting), FACT, _ADVICE)
+    return waiting
+
+
+def _check(name: str, by_name: dict[str, LoadedFilter]) -> None:
+    if name not in by_name:
+        problem = f"{shown(name)} is not in enabled_filters, which has {listed(by_name)}. Enable it, or remove it here."
+    elif name == _OWN_GATE:
+        problem = "the filter owner waits by itself, see the option owner_gate. Remove it here."
+    elif by_name[name].nova_style:
+        problem = (
+            f"the filter {shown(name)} is written the Nova way and changes the request itself, so that nothing can be "
+            "held back. Remove it here."
+        )
+    else:
+        return
+    raise InvalidOption("wait_for_answers", problem)
+
+
+def waiting(call: _Call, fact: Fact, options: Options) -> _Call:
+    """Return a filter, as the pipeline calls it, that asks only for what excludes no host that can.
+
+    :param call: ``(request, request_spec, context, pending) -> Requirements``
+    """
+    return partial(_answer, call, fact, gates_by_trait(effective(options.templates)))
+
+
+def _answer(call: _Call, fact: Fact, gates: dict[str, Gate], *given: Any) -> Any:
+    answer = call(*given)
+    if not isinstance(answer, Requirements) or not answer.asked:
+        return answer
+    _request, _request_spec, context, _pending = given
+    coverage: Coverage | None = fact.value(context)
+    asked: list[Requirement] = []
+    notes = list(answer.notes)
+    for item in answer.asked:
+        reason = held_back(item, coverage, gates)
+        if reason:
+            notes.append(Note(item.source, reason, waits=item.required or coverage is None))
+        else:
+            asked.append(item)
+    return replace(answer, asked=tuple(asked), notes=tuple(notes))

@@ -1,0 +1,114 @@
+"""Who has answered, asked of a real Placement: the same as by looking at each host, in few requests."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.answers import GATES
+from os_prefilter.errors import PlacementError, PlacementUnavailable
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from tests.placements import Answer, Observed, provider
+from tests.reporting_fleets import fleet_of
+
+_TRAITS = sorted({trait for gate in GATES for trait in gate.traits if not trait.startswith("CUSTOM_")})
+_IN_USE = "GET /traits?associated=true"
+_UNREPORTED = f"GET /resource_providers?required=COMPUTE_NODE%2C%21{REPORTED}"
+
+
+def _random_fleet(seed: int) -> Fleet:
+    random = Random(seed)  # noqa: S311 - the same each time
+    nodes = []
+    for _ in range(random.randint(1, 6)):
+        share = random.choice((0.0, 0.05, 0.3))
+        traits = {trait for trait in _TRAITS if random.random() < share}
+        traits |= {marker for marker in (REPORTED, REPORTED_CUSTOM) if random.random() < 0.4}
+        nodes.append(traits)
+    others = provider("neutron", "", "", (provider("br0", "NET_BW_EGR_KILOBIT_PER_SEC", "CUSTOM_VNIC_TYPE_NORMAL"),))
+    return Fleet((*fleet_of(nodes).hosts, others))
+
+
+def _is_open(fleet: Fleet, answers: frozenset[str]) -> bool:
+    """Look at each host: there are compute nodes, and each has an answer."""
+    nodes = [host.traits for host in fleet.hosts if "COMPUTE_NODE" in host.traits]
+    return bool(nodes) and all(traits & answers for traits in nodes)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_gate_is_open_if_and_only_if_each_compute_node_answers(seed: int) -> None:
+    """By Placement, by the fleet, and by looking at each host."""
+    fleet = _random_fleet(seed)
+    with EmbeddedPlacement(fleet) as placement:
+        asked = AnswerCoverage(placement.client)()
+    told = coverage_of(fleet)
+    assert (asked, asked.in_use) == (told, told.in_use)
+    for gate in GATES:
+        assert asked.is_open(gate) is told.is_open(gate) is _is_open(fleet, frozenset(gate.answers)), gate.row
+
+
+def test_the_random_fleets_have_both_open_and_closed_gates() -> None:
+    states = [_is_open(_random_fleet(seed), frozenset(gate.answers)) for seed in range(30) for gate in GATES]
+    assert min(states.count(True), states.count(False)) > 100
+
+
+_SENT = [
+    # (the traits of the compute nodes, the requests)
+    ([{REPORTED}, {REPORTED}], [_IN_USE, _UNREPORTED]),
+    ([], [_IN_USE, "GET /resource_providers?required=COMPUTE_NODE"]),
+    ([set()] * 3, [_IN_USE, "GET /resource_providers?required=COMPUTE_NODE"]),
+    (
+        [{REPORTED}, {REPORTED_CUSTOM}],
+        [_IN_USE, _UNREPORTED, f"GET /resource_providers?required=COMPUTE_NODE%2C%21{REPORTED}%2C%21{REPORTED_CUSTOM}"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("nodes", "sent"), _SENT)
+def test_what_is_asked(nodes: Sequence[set[str]], sent: list[str]) -> None:
+    """Traits that nobody has are left out: Placement refuses a query with one that it does not know."""
+    with EmbeddedPlacement(fleet_of(nodes)) as placement:
+        observed = Observed(placement)
+        AnswerCoverage(observed.client)()
+    assert observed.sent[:2] == sent[:2]
+    assert sorted(observed.sent) == sorted(sent)
+
+
+def test_at_most_one_request_for_each_row_and_two_more() -> None:
+    """However many hosts there are, and each is short enough for any web server."""
+    nodes = [set(_TRAITS), set(), {REPORTED}]
+    with EmbeddedPlacement(fleet_of(nodes * 5)) as placement:
+        observed = Observed(placement)
+        AnswerCoverage(observed.client)()
+    assert 10 < len(observed.sent) <= len({gate.row for gate in GATES}) + 2
+    assert max(map(len, observed.sent)) < 2500
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (503, b"down"),
+        (401, {}),
+        (200, {}),
+        (200, {"traits": {}}),
+        (200, b"<html>"),
+        (200, {"traits": ["COMPUTE_NODE"]}),
+    ],
+    ids=str,
+)
+def test_what_placement_does_not_say_is_an_error(answer: Answer) -> None:
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        observed = Observed(placement, lambda _method, _url: answer)
+        with pytest.raises(PlacementError):
+            AnswerCoverage(observed.client)()
+
+
+def test_a_provider_without_a_name_is_no_answer_of_a_placement() -> None:
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        answer = {"traits": ["COMPUTE_NODE"], "resource_providers": [{"uuid": "x"}]}
+        observed = Observed(placement, lambda _method, _url: (200, answer))
+        with pytest.raises(PlacementUnavailable, match="is not that of a Placement"):
+            AnswerCoverage(observed.client)()

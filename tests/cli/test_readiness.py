@@ -1,0 +1,121 @@
+"""``readiness``: the table for people, all names for machines, and exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from os_prefilter.cli.main import main
+from os_prefilter.vocabulary import REPORTED
+
+Capture = pytest.CaptureFixture[str]
+
+
+def _fleet(path: Path, **hosts: list[str]) -> str:
+    file = path / "fleet.yaml"
+    body = {
+        name: {"resources": {"VCPU": 8, "MEMORY_MB": 4096}, "traits": ["COMPUTE_NODE", *traits]}
+        for name, traits in hosts.items()
+    }
+    file.write_text(yaml.safe_dump({"hosts": body}))
+    return str(file)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> str:
+    silent = {f"old{number}": ["COMPUTE_IMAGE_TYPE_RAW"] for number in range(5)}
+    return _fleet(tmp_path, new=[REPORTED], **silent)
+
+
+def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
+    assert main(["readiness", *argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def test_machines_get_every_name(fleet: str, capsys: Capture) -> None:
+    (line,) = _json(capsys, "--hosts", fleet, "--filter", "hpet")
+    assert line == {
+        "Filter": "hpet",
+        "Row": "time_hpet",
+        "Traits": "if reported",
+        "State": "closed",
+        "Without an answer": 5,
+        "Compute nodes": [f"old{number}" for number in range(5)],
+    }
+
+
+def test_people_get_the_first_names_and_the_count(fleet: str, capsys: Capture) -> None:
+    assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,owner"]) == 0
+    out, err = capsys.readouterr()
+    assert "old0, old1, old2 and 2 more" in out
+    assert err == "1 open, 1 closed.\nHosts are not asked for what these filters need: owner.\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "argv", "code"),
+    [("hpet", [], 0), ("hpet", ["--check"], 2), ("image_type", ["--check"], 0), ("owner", ["--check"], 0)],
+)
+def test_exit_codes(names: str, argv: list[str], code: int, fleet: str) -> None:
+    assert main(["readiness", "--hosts", fleet, "--filter", names, *argv]) == code
+
+
+def test_csv_has_one_line_for_each_row(fleet: str, capsys: Capture) -> None:
+    assert main(["readiness", "--hosts", fleet, "--filter", "hpet", "-f", "value"]) == 0
+    assert capsys.readouterr().out == "hpet time_hpet if reported closed 5 old0 old1 old2 old3 old4\n"
+
+
+def test_the_configuration_says_what_is_asked_for(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+    """Without one it is the question what could be."""
+    conf = tmp_path / "nova.conf"
+    conf.write_text(
+        "[prefilter]\nenabled_filters = image_metadata\nreported_traits = CUSTOM_VM_MODE_*\nmetrics = true\n"
+    )
+    lines = _json(capsys, "--hosts", fleet, "--config-file", str(conf))
+    assert {line["Row"] for line in lines if line["Traits"] == "if reported"} == {"vm_mode"}
+    every = _json(capsys, "--hosts", fleet, "--filter", "image_metadata")
+    assert len(every) > len(lines)
+
+
+@pytest.mark.parametrize("command", ["explain", "readiness"])
+def test_other_filters_may_be_looked_at_than_those_that_wait(
+    command: str, fleet: str, tmp_path: Path, capsys: Capture
+) -> None:
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpet\n")
+    request = ["--example", "intel-nic"] if command == "explain" else []
+    assert main([command, *request, "--config-file", str(conf), "--filter", "image_type", "--hosts", fleet]) == 0
+
+
+def test_explain_tells_what_waits(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = *\n")
+    argv = ["--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet, "-f", "json"]
+    assert main(["explain", *argv]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    (line,) = (each for each in lines if each["By"] == "hpet")
+    assert "5 compute nodes (among them old0, old1, old2) do not say yet" in str(line)
+
+
+def test_a_wrong_option_is_one_sentence(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpett\n")
+    assert main(["readiness", "--config-file", str(conf), "--hosts", fleet]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not in enabled_filters")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_fleet_without_compute_nodes_is_told(tmp_path: Path, capsys: Capture) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text("hosts: {a: {resources: {VCPU: 1}}}")
+    assert main(["readiness", "--hosts", str(file), "--filter", "hpet", "--check"]) == 2
+    assert "There is no compute node: no host has the trait COMPUTE_NODE.\n" in capsys.readouterr().err
+
+
+def test_names_of_hosts_break_no_terminal(tmp_path: Path, capsys: Capture) -> None:
+    fleet = _fleet(tmp_path, **{"höst-東": []})
+    assert main(["readiness", "--hosts", fleet, "--filter", "hpet"]) == 0
+    assert "höst-東" in capsys.readouterr().out

@@ -1,0 +1,64 @@
+"""Readiness of a fleet: which filter and row is open, and who holds it back."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import pytest
+
+from os_prefilter import Options
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
+from os_prefilter.plugins import installed_filters
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_asked_by
+from tests.placements import provider
+from tests.reporting_fleets import fleet_of
+
+_EVERY = Options(reported_traits=("*",))
+
+_LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tuple[str, ...]]]]] = [
+    ([set()], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
+    ([{REPORTED}, {REPORTED_CUSTOM}], "hpet", [("time_hpet", "if reported", OPEN, ())]),
+    ([{"CUSTOM_COMPUTE_TIME_HPET"}], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
+    ([], "hpet", [("time_hpet", "if reported", CLOSED, ())]),
+    (
+        [{"COMPUTE_IMAGE_TYPE_RAW"}, {REPORTED}, set(), {REPORTED_CUSTOM}],
+        "image_type",
+        [("image_type", "always", CLOSED, ("host-2", "host-3"))],
+    ),
+    ([{"COMPUTE_IMAGE_TYPE_RAW"}], "image_type", [("image_type", "always", OPEN, ())]),
+    ([{"HW_CPU_HYPERTHREADING"}], "deploy_config", [("cpu_thread_policy", "always", OPEN, ())]),
+    ([set()], "noop", []),
+    ([set()], "owner", []),
+    ([set()], "compute_status", []),
+    ([set()], "of_somebody_else", []),
+]
+
+
+@pytest.mark.parametrize(("nodes", "name", "lines"), _LINES)
+def test_lines_of_a_filter(
+    nodes: Sequence[AbstractSet[str]], name: str, lines: list[tuple[str, str, str, tuple[str, ...]]]
+) -> None:
+    assert readiness(fleet_of(nodes), [name], _EVERY) == [Line(name, *each) for each in lines]
+
+
+def test_each_row_with_a_trait_that_a_filter_asks_for_is_listed() -> None:
+    for name in installed_filters():
+        rows = {row.name for row in rows_asked_by(name) if row.traits}
+        listed = {line.row for line in readiness(fleet_of([set()]), [name], _EVERY)}
+        assert listed == rows or name == "deploy_config"
+
+
+def test_what_is_not_asked_for_is_not_listed() -> None:
+    """Traits that are not in reported_traits; the filter hpet asks without."""
+    fleet = fleet_of([set()])
+    assert {line.kind for line in readiness(fleet, ["image_metadata"], Options())} == {"always"}
+    some = readiness(fleet, ["image_metadata"], Options(reported_traits=("CUSTOM_VM_MODE_*",)))
+    assert [line.row for line in some if line.kind == "if reported"] == ["vm_mode"]
+    assert readiness(fleet, ["hpet"], Options())
+
+
+def test_only_compute_nodes_are_waited_for() -> None:
+    """Not their children, not providers of others."""
+    child = provider("gpu", "VGPU")
+    fleet = Fleet((provider("a", traits=f"COMPUTE_NODE {REPORTED}", children=(child,)), provider("disk", "DISK_GB")))
+    assert {line.state for line in readiness(fleet, installed_filters(), _EVERY)} == {OPEN}

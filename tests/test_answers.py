@@ -1,0 +1,134 @@
+"""Gates: which traits a compute node answers for together, what an answer is, and what is held back meanwhile."""
+
+from hashlib import sha256
+
+import pytest
+
+from os_prefilter.answers import ALWAYS, GATES, IF_REPORTED, Coverage, Silent, gates_by_trait, held_back
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.operators.provider_plan import Mode, managed
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.requirements import ROOT, Requirement
+from os_prefilter.templates import effective
+from os_prefilter.terms import Trait
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
+from os_prefilter.vocabulary.reported import REVISION, is_reported_marker
+from tests.hosts import libvirt_hosts, other_hosts
+from tests.reporting_fleets import fleet_of
+
+_BY_TRAIT = gates_by_trait(effective(None))
+
+
+def test_each_trait_of_the_vocabulary_has_a_gate_and_rows_that_share_it_wait_for_the_same() -> None:
+    answers: dict[str, set[frozenset[str]]] = {}
+    for gate in GATES:
+        for trait in gate.traits:
+            answers.setdefault(trait, set()).add(frozenset(gate.answers))
+    assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
+    assert {trait for trait, each in answers.items() if len(each) > 1} == set()
+    assert answers.keys() | effective(None).found_traits == _BY_TRAIT.keys()
+
+
+def test_a_report_answers_everywhere_and_a_trait_of_a_driver_for_its_row() -> None:
+    for gate in GATES:
+        assert REPORTED in gate.answers
+        if gate.kind == ALWAYS and gate.row != "emulation_architecture":
+            assert gate.answers == gate.traits | {REPORTED}
+        else:
+            assert gate.answers <= {REPORTED, REPORTED_CUSTOM}
+        assert (REPORTED_CUSTOM in gate.answers) == (
+            gate.kind == IF_REPORTED and all(trait.startswith("CUSTOM_") for trait in gate.traits)
+        )
+
+
+def test_no_driver_of_novas_reports_a_part_of_a_row() -> None:
+    """Where it reports one trait of a gate, our agent beside it manages none: so the driver's trait is an answer."""
+    compared = 0
+    for facts in (*libvirt_hosts(), *other_hosts()):
+        ours = managed(capability_traits(facts), Mode.BESIDE, facts)
+        if facts.driver == "ironic":
+            # What is on a node of these rows is its operator's.
+            continue
+        for gate in GATES:
+            if not gate.traits <= gate.answers:
+                continue
+            assert gate.traits <= ours.keys() or not gate.traits & ours.keys(), (gate.row, facts)
+            compared += 1
+    assert compared > 1000
+
+
+def test_the_revision_is_raised_with_the_table() -> None:
+    """An older report has no answer for a new trait. After a release, raise REVISION with what makes this fail."""
+    traits = sorted({trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values()))
+    assert (REVISION, sha256(" ".join(traits).encode()).hexdigest()[:16]) == (1, "fff53eceabe90896")
+
+
+@pytest.mark.parametrize(
+    ("trait", "expected"),
+    [
+        (REPORTED, True),
+        ("CUSTOM_PREFILTER_REPORTED_7", True),
+        ("CUSTOM_PREFILTER_REPORTED_", False),
+        ("CUSTOM_PREFILTER_REPORTED_1_OF_MINE", False),
+        (REPORTED_CUSTOM, False),
+    ],
+)
+def test_reports_of_other_releases_are_recognized(trait: str, expected: bool) -> None:
+    assert is_reported_marker(trait) is expected
+
+
+_E1000 = BY_NAME["vif_model"].values["e1000"].trait
+_HPET = BY_NAME["time_hpet"].values["true"].trait
+_SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
+
+_HELD_BACK = [
+    # (the traits of the compute nodes, the trait, required, a part of the reason)
+    ([_SOME], _E1000, True, ""),
+    ([{REPORTED}], _E1000, True, ""),
+    ([{REPORTED_CUSTOM}], _E1000, True, "1 compute node (host-0) does not say yet"),
+    ([_SOME, set()], _E1000, True, "1 compute node (host-1) does not say yet"),
+    ([_SOME, set(), set()], _E1000, True, "2 compute nodes (host-1, host-2) do not say yet"),
+    ([set()] * 4, _E1000, True, "4 compute nodes (among them host-0, host-1, host-2) do not say yet"),
+    ([{_HPET}], _HPET, True, "1 compute node (host-0)"),
+    ([{_HPET, REPORTED_CUSTOM}, {REPORTED}], _HPET, True, ""),
+    ([{"HW_CPU_HYPERTHREADING"}, {REPORTED}], "HW_CPU_HYPERTHREADING", True, ""),
+    ([], _E1000, True, "there is no compute node yet"),
+    ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
+    ([set()], "CUSTOM_LICENSED", True, "CUSTOM_LICENSED is not asked for: nothing has it yet"),
+    ([set()], "CUSTOM_LICENSED", False, "no host has CUSTOM_LICENSED"),
+    ([{"CUSTOM_LICENSED"}], "CUSTOM_LICENSED", False, ""),
+    ([set()], "COMPUTE_STATUS_DISABLED", False, ""),
+]
+
+
+@pytest.mark.parametrize(("nodes", "trait", "required", "reason"), _HELD_BACK)
+def test_what_is_held_back(nodes: list[set[str]], trait: str, required: bool, reason: str) -> None:
+    found = held_back(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
+@pytest.mark.parametrize(
+    ("trait", "required", "expected"),
+    [(_E1000, True, True), ("CUSTOM_X", True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)],
+)
+def test_while_nothing_is_known_nothing_is_required(trait: str, required: bool, expected: bool) -> None:
+    """And nothing forbidden that Placement may not know; what it knows for sure is forbidden as ever."""
+    assert bool(held_back(Requirement(Trait(trait), required, ROOT, "x"), None, _BY_TRAIT)) is expected
+
+
+def test_names_of_hosts_cannot_break_a_line() -> None:
+    silent = {gate.answers: Silent(1, ("a\nb\x1b",)) for gate in GATES}
+    coverage = Coverage(silent)
+    assert repr(coverage).isprintable()
+    assert held_back(
+        Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT
+    ).isprintable()
+
+
+def test_a_log_line_says_how_many_do_not_answer_for_which_row() -> None:
+    traits = {next(iter(gate.traits)) for gate in GATES if gate.kind == ALWAYS} | {REPORTED_CUSTOM}
+    rows = "architecture, emulation_architecture, usb_model, firmware_type"
+    assert repr(coverage_of(fleet_of([traits]))) == f"<without an answer: {rows}: 1 compute node (host-0)>"
+    assert repr(coverage_of(fleet_of([{REPORTED}]))) == "<without an answer: no compute node>"
+    assert repr(coverage_of(fleet_of([]))) == "<no compute node>"

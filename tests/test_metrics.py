@@ -1,0 +1,238 @@
+"""Metrics, with the real prometheus_client: what is counted, in one process and in two, and that nothing is without."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from os_prefilter import Options, Pipeline
+from os_prefilter.errors import FilterFailed, RequestRejected
+from os_prefilter.facts import Fact
+from os_prefilter.metrics import Measuring
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.plugins import LoadedFilter
+from os_prefilter.requirements import Requirements, require
+from os_prefilter.vocabulary import REPORTED
+from tests.conftest import conf_with, spec_of
+from tests.reporting_fleets import fleet_of
+
+_PREFIX = "os_prefilter_"
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def _read(text: str) -> Samples:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith(_PREFIX) and not sample.name.endswith("_created")
+    }
+
+
+def _exposed() -> Samples:
+    return _read(prometheus_client.generate_latest().decode())
+
+
+@pytest.fixture
+def counted() -> Callable[[str, str], float]:
+    """Return a function: by how much a metric of a filter has grown since the test began."""
+    before = _exposed()
+
+    def grown(metric: str, name: str) -> float:
+        key = (f"{_PREFIX}filter_{metric}", (("filter", name),))
+        return _exposed()[key] - before.get(key, 0.0)
+
+    return grown
+
+
+_KINDS = ("runs_total", "rejections_total", "failures_total", "requirements_total", "held_back_total", "seconds_count")
+_REQUESTS: list[tuple[str, dict[str, Any], dict[str, str], tuple[int, ...]]] = [
+    ("hpet", {"hw_time_hpet": "yes"}, {}, (1, 0, 0, 1, 0, 1)),
+    ("hpet", {}, {}, (1, 0, 0, 0, 0, 1)),
+    ("noop", {"hw_time_hpet": "yes"}, {}, (1, 0, 0, 0, 0, 1)),
+    ("image_metadata", {"hw_vif_model": "e1000", "hw_video_model": "vga"}, {}, (1, 0, 0, 2, 0, 1)),
+    ("image_metadata", {"hw_vif_model": "nosuch"}, {}, (1, 1, 0, 0, 0, 1)),
+]
+
+
+@pytest.mark.parametrize(("name", "properties", "extra_specs", "expected"), _REQUESTS)
+def test_what_a_filter_does_is_counted(
+    name: str,
+    properties: dict[str, Any],
+    extra_specs: dict[str, str],
+    expected: tuple[int, ...],
+    counted: Callable[[str, str], float],
+) -> None:
+    conf = conf_with(enabled_filters=[name], metrics=True, unknown_values="reject")
+    pipeline = Pipeline.from_conf(conf)
+    try:
+        pipeline.apply(spec_of(properties, extra_specs))
+    except RequestRejected:
+        assert expected[1]
+    assert tuple(counted(kind, name) for kind in _KINDS) == expected
+    assert 0 < counted("seconds_sum", name) < 60
+
+
+def test_errors_of_a_filter_are_failures(counted: Callable[[str, str], float]) -> None:
+    def broken(_request: Any) -> Requirements:
+        raise ValueError("broken")
+
+    pipeline = Pipeline([LoadedFilter("broken", broken)], measuring=Measuring())
+    with pytest.raises(FilterFailed):
+        pipeline.apply(spec_of())
+    assert tuple(counted(kind, "broken") for kind in _KINDS) == (1, 0, 1, 0, 0, 1)
+
+
+def test_what_is_no_answer_is_still_the_error_that_it_was(counted: Callable[[str, str], float]) -> None:
+    mute: Any = lambda _request: None  # noqa: E731
+    with pytest.raises(FilterFailed, match="it answered with a NoneType, not Requirements"):
+        Pipeline([LoadedFilter("mute", mute)], measuring=Measuring()).apply(spec_of())
+    assert counted("runs_total", "mute") == 1
+
+
+def test_a_filter_of_the_nova_way_is_counted_as_well(counted: Callable[[str, str], float]) -> None:
+    def theirs(_context: Any, request_spec: Any) -> bool:
+        request_spec.root_required.add("HW_CPU_X86_AVX2")
+        return True
+
+    Pipeline([LoadedFilter("theirs", theirs, nova_style=True)], measuring=Measuring()).apply(spec_of())
+    assert (counted("runs_total", "theirs"), counted("requirements_total", "theirs")) == (1, 1)
+
+
+def test_what_waits_is_counted_and_who_is_waited_for_is_shown(counted: Callable[[str, str], float]) -> None:
+    """The gauge follows the fact; it has a line for each gate."""
+    nodes: list[set[str]] = [{REPORTED}, set(), set()]
+    conf = conf_with(enabled_filters=["hpet"], wait_for_answers=["*"], metrics=True, facts_interval=0)
+    pipeline = Pipeline.from_conf(conf, {"answers": lambda _context: coverage_of(fleet_of(nodes))})
+    key = (f"{_PREFIX}compute_nodes_without_answer", (("kind", "if reported"), ("row", "time_hpet")))
+    pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (0, 1)
+    assert _exposed()[key] == 2
+    nodes[:] = [{REPORTED}]
+    pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    assert (counted("requirements_total", "hpet"), counted("held_back_total", "hpet")) == (1, 1)
+    assert _exposed()[key] == 0
+
+
+def test_no_label_has_anything_of_a_request() -> None:
+    """Labels are names of filters, and of rows: there are as many series for one request as for a million."""
+    text = "tenants-secret\n\x1b"
+    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["image_metadata", "hpet"], metrics=True))
+    pipeline.apply(spec_of())
+    before = _exposed().keys()
+    pipeline.apply(spec_of({"hw_vif_model": text, text: text}, {text: text}))
+    assert _exposed().keys() == before
+    assert "tenants-secret" not in prometheus_client.generate_latest().decode()
+
+
+def test_several_pipelines_in_one_process_share_the_metrics(counted: Callable[[str, str], float]) -> None:
+    """A service that is activated again does not fail on metrics that exist."""
+    for _ in range(2):
+        Pipeline.from_conf(conf_with(enabled_filters=["noop"], metrics=True)).apply(spec_of())
+    assert counted("runs_total", "noop") == 2
+
+
+def test_nothing_is_counted_or_wrapped_unless_it_is_asked_for() -> None:
+    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["noop"]))
+    before = _exposed()
+    pipeline.apply(spec_of())
+    assert _exposed() == before
+    assert [call.__module__ for call in pipeline._calls] == ["os_prefilter.pipeline"]
+
+
+def _python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+
+
+_SERVICE = """
+import sys
+from oslo_config import cfg
+from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+conf = cfg.ConfigOpts()
+conf([], default_config_files=[sys.argv[1]] if len(sys.argv) > 1 else [])
+from os_prefilter.conf import register_opts
+register_opts(conf)
+conf.set_override("metrics", True, "prefilter")
+conf.set_override("enabled_filters", ["hpet"], "prefilter")
+"""
+
+
+def test_without_the_package_the_service_does_not_start() -> None:
+    """It says what is missing; without the option nobody needs it."""
+    hidden = "import sys; sys.modules['prometheus_client'] = None\n"
+    run = _python(
+        f"{hidden}{_SERVICE}\ntry:\n    Pipeline.from_conf(conf)\nexcept Exception as error:\n    print(error)"
+    )
+    assert run.stdout == (
+        "[prefilter] metrics needs prometheus_client, which is not installed: "
+        "pip install 'os-prefilter[metrics]', or set metrics = false.\n"
+    )
+    script = f"{hidden}{_SERVICE}\nconf.set_override('metrics', False, 'prefilter'); print(Pipeline.from_conf(conf))"
+    assert _python(script).stdout == "<Pipeline: hpet>\n"
+
+
+_WORKER = f"""{_SERVICE}
+pipeline = Pipeline.from_conf(conf)
+for _ in range(int(sys.stdin.readline())):
+    pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({{"hw_time_hpet": "yes"}})))
+print("done", flush=True)
+sys.stdin.readline()
+"""
+_COLLECTOR = """
+import prometheus_client
+from prometheus_client import multiprocess
+registry = prometheus_client.CollectorRegistry()
+multiprocess.MultiProcessCollector(registry)
+print(prometheus_client.generate_latest(registry).decode())
+"""
+
+
+def test_several_worker_processes_are_added_up(tmp_path: Path) -> None:
+    """In prometheus_client's own way: a folder that they share, and whoever serves it reads all; while they run."""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for _ in range(2)
+    ]
+    try:
+        for number, worker in enumerate(workers, 3):
+            assert worker.stdin
+            assert worker.stdout
+            worker.stdin.write(f"{number}\n")
+            worker.stdin.flush()
+            assert worker.stdout.readline() == "done\n"
+        found = _read(_python(_COLLECTOR, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)).stdout)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.communicate()
+    label = (("filter", "hpet"),)
+    for metric in ("runs_total", "requirements_total", "seconds_count"):
+        assert found[f"{_PREFIX}filter_{metric}", label] == 7
+    assert found[f"{_PREFIX}filter_rejections_total", label] == 0
+
+
+def test_waiting_filters_can_be_measured() -> None:
+    fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
+    mine = LoadedFilter("mine", lambda _request: require("CUSTOM_X", "x"))
+    pipeline = Pipeline([mine], Options(wait_for_answers=("mine",)), {"answers": fact}, Measuring())
+    assert [note.waits for note in pipeline.apply(spec_of()).notes] == [True]

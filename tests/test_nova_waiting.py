@@ -1,0 +1,87 @@
+"""Filters that wait in Nova's scheduler: by its own client of Placement, with its own objects, without a restart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nova.scheduler.client import report
+from nova.scheduler.client.report import SchedulerReportClient
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.errors import InvalidOption
+from os_prefilter.vocabulary import HPET, REPORTED
+from tests.nova_objects import nova_spec
+from tests.nova_start import Start, our_entry, starting, user_context
+from tests.placements import Observed, put_traits
+from tests.reporting_fleets import fleet_of
+
+_HOSTS = ("host-0", "host-1", "host-2")
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler."""
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    """Return a Placement of hosts that have not reported anything."""
+    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
+        placement.client.ensure_traits([REPORTED, HPET])
+        yield Observed(placement)
+
+
+class _Adapter:
+    """What Nova's client of Placement has: openstacksdk's adapter for it."""
+
+    def __init__(self, observed: Observed) -> None:
+        self._observed = observed
+
+    def get(self, url: str, **options: Any) -> Any:
+        """Send a request, as ``openstack.proxy.Proxy`` does."""
+        assert options == {"microversion": "1.22", "global_request_id": None}
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, "GET", headers=headers, raise_exc=False)
+
+
+def _start(start: Start, observed: Observed, *lines: str) -> None:
+    start("hpet,owner", "owner_gate = always", *lines)
+    # Nova's own class; what it sends goes to the real Placement of the test.
+    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
+
+
+def _schedule() -> set[str]:
+    spec = nova_spec({"hw_time_hpet": True})
+    our_entry()(user_context(), spec)
+    return set(spec.root_required)
+
+
+def test_it_enforces_with_the_last_host_and_without_a_restart(start: Start, observed: Observed) -> None:
+    """The filter owner has its own gate."""
+    _start(start, observed, "wait_for_answers = *", "facts_interval = 0")
+    for host in _HOSTS:
+        assert _schedule() == {"OWNER_NOVA"}
+        put_traits(observed.placement, lambda traits: traits.add(REPORTED), host)
+    assert _schedule() == {"OWNER_NOVA", HPET}
+
+
+def test_without_the_option_it_enforces_at_once_and_asks_placement_for_nothing(
+    start: Start, observed: Observed
+) -> None:
+    _start(start, observed)
+    assert _schedule() == {"OWNER_NOVA", HPET}
+    assert observed.sent == []
+
+
+def test_while_placement_is_down_at_the_start_nothing_is_required(start: Start, observed: Observed) -> None:
+    _start(start, observed, "wait_for_answers = hpet", "facts_interval = 0")
+    observed.hook = lambda _method, _url: (503, b"down")
+    assert _schedule() == {"OWNER_NOVA"}
+
+
+def test_a_wrong_name_stops_nova_scheduler(start: Start, observed: Observed) -> None:
+    with pytest.raises(InvalidOption, match="wait_for_answers: 'hpett' is not in enabled_filters"):
+        _start(start, observed, "wait_for_answers = hpett")

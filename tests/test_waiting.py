@@ -1,0 +1,232 @@
+"""Filters that wait, through a rolling upgrade on a real Placement: nothing changes until all answer, then all does."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from os_prefilter import Options, Pipeline, allocation_candidates_query
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.errors import ConfigurationError, InvalidOption, MissingFact
+from os_prefilter.facts import Fact
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.plugins import LoadedFilter, load_filters
+from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.terms import Trait
+from os_prefilter.vocabulary import HPET, REPORTED
+from tests.conftest import conf_with, spec_of
+from tests.placements import Answer, Observed, put_traits
+from tests.reporting_fleets import fleet_of
+
+_HOSTS = ("host-0", "host-1", "host-2")
+_CAN = frozenset(("host-0", "host-2"))
+_IN_USE = "GET /traits?associated=true"
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a real Placement before anybody has reported; the HPET is known, as after a first report."""
+    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
+        placement.client.ensure_traits([HPET])
+        yield placement
+
+
+def _report(placement: EmbeddedPlacement, host: str) -> None:
+    """Report as the agent does: all in one request."""
+    placement.client.ensure_traits([REPORTED])
+    put_traits(placement, lambda traits: traits.update({REPORTED, *([HPET] if host in _CAN else [])}), host)
+
+
+def _pipeline(observed: Observed, **options: Any) -> Pipeline:
+    options = {"enabled_filters": ["hpet"], "wait_for_answers": ["hpet"], "facts_interval": 0, **options}
+    return Pipeline.from_conf(conf_with(**options), {"answers": AnswerCoverage(observed.client)})
+
+
+def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:
+    spec = spec_of({"hw_time_hpet": "yes"})
+    pipeline.apply(spec)
+    return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+def test_a_rolling_upgrade_excludes_nobody_until_the_last_host_and_needs_no_restart(
+    scope: str, placement: EmbeddedPlacement
+) -> None:
+    """Host by host; one that joins without an answer closes the gate again."""
+    pipeline = _pipeline(Observed(placement), trait_scope=scope)
+    for host in _HOSTS:
+        assert _hosts(placement, pipeline) == set(_HOSTS)
+        _report(placement, host)
+    assert _hosts(placement, pipeline) == _CAN
+    put_traits(placement, lambda traits: traits.discard(REPORTED), "host-1")
+    assert _hosts(placement, pipeline) == set(_HOSTS)
+
+
+def test_what_waits_is_a_note_with_the_reason(placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture) -> None:
+    """For explain and for the log at level debug; it is no warning with each request."""
+    caplog.set_level(logging.INFO, "os_prefilter")
+    decision = _pipeline(Observed(placement)).apply(spec_of({"hw_time_hpet": "yes"}))
+    assert not decision.requirements
+    (note,) = decision.notes
+    assert str(note) == (
+        f"image property hw_time_hpet=true: {HPET} is not asked for: 3 compute nodes (host-0, host-1, host-2) do not "
+        "say yet; 'os-prefilter readiness' shows more"
+    )
+    assert note.waits
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("reported", [0, 3])
+def test_placement_is_asked_once_in_an_interval_whatever_the_number_of_requests(
+    reported: int, placement: EmbeddedPlacement
+) -> None:
+    for host in _HOSTS[:reported]:
+        _report(placement, host)
+    observed = Observed(placement)
+    pipeline = _pipeline(observed, facts_interval=3600)
+    for _ in range(100):
+        pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    assert len(observed.sent) == 2
+    assert observed.sent[0] == _IN_USE
+
+
+def test_a_request_that_asks_for_nothing_asks_placement_for_nothing(placement: EmbeddedPlacement) -> None:
+    observed = Observed(placement)
+    _pipeline(observed).apply(spec_of())
+    assert observed.sent == []
+
+
+@pytest.mark.parametrize("answer", [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")], ids=str)
+def test_while_placement_does_not_answer_all_stays_as_it_was(
+    answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start nothing is enforced; later what was known counts."""
+    for host in _HOSTS:
+        _report(placement, host)
+    observed = Observed(placement, lambda _method, _url: answer)
+    pipeline = _pipeline(observed)
+    assert _hosts(placement, pipeline) == set(_HOSTS)
+    observed.hook = lambda _method, _url: None
+    assert _hosts(placement, pipeline) == _CAN
+    observed.hook = lambda _method, _url: answer
+    assert _hosts(placement, pipeline) == _CAN
+    assert caplog.text.count("The deployment fact answers cannot be asked for") == 2
+
+
+def _rules(request: Any) -> Requirements:
+    """Ask for what an operator sets by hand, and for what a host is asked, in two scopes."""
+    return require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
+
+
+_NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
+    ([set(), set()], set()),
+    ([{"CUSTOM_LICENSED"}, set()], {("CUSTOM_LICENSED", ROOT)}),
+    ([{REPORTED}, {REPORTED}], {(HPET, ROOT), (HPET, UNSUFFIXED)}),
+    ([{REPORTED, "CUSTOM_LICENSED"}], {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)}),
+]
+
+
+@pytest.mark.parametrize(("nodes", "asked"), _NODES)
+def test_any_filter_can_wait_in_any_scope(nodes: Sequence[set[str]], asked: set[tuple[str, str]]) -> None:
+    """What no host is asked about waits until somebody sets it somewhere."""
+    coverage = coverage_of(fleet_of(nodes))
+    fact = Fact("answers", lambda _context: coverage, 60)
+    pipeline = Pipeline([LoadedFilter("mine", _rules)], Options(wait_for_answers=("mine",)), {"answers": fact})
+    decision = pipeline.apply(spec_of())
+    assert {(item.trait, item.scope) for item in decision.requirements} == asked
+    assert len(decision.notes) == 3 - len(asked)
+
+
+def test_a_filter_that_answers_with_something_else_fails_as_ever() -> None:
+    broken: Any = lambda _request: None  # noqa: E731
+    fact = Fact("answers", lambda _context: None, 60)
+    pipeline = Pipeline([LoadedFilter("mine", broken)], Options(wait_for_answers=("*",)), {"answers": fact})
+    with pytest.raises(Exception, match="it answered with a NoneType, not Requirements"):
+        pipeline.apply(spec_of())
+
+
+def _nova_style(_context: Any, request_spec: Any) -> bool:
+    request_spec.root_required.add("HW_CPU_X86_AVX2")
+    return True
+
+
+def test_the_star_is_for_all_that_can_wait() -> None:
+    """Not for the filter owner, which has its own gate, and not for one that changes the request itself."""
+    coverage = coverage_of(fleet_of([set()]))
+    filters = [
+        *load_filters(["hpet", "owner"], None),
+        LoadedFilter("theirs", _nova_style, nova_style=True),
+    ]
+    facts = {
+        "answers": Fact("answers", lambda _context: coverage, 60),
+        "owner_is_reported": Fact("owner_is_reported", lambda _context: True, 60),
+    }
+    facts["options"] = facts["answers"]
+    pipeline = Pipeline(filters, Options(wait_for_answers=("*",)), facts)
+    decision = pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
+
+
+_WRONG: list[tuple[list[str], str]] = [
+    (["image_metadata"], "'image_metadata' is not in enabled_filters, which has hpet, owner"),
+    (["hpett\n"], "'hpett\\n' is not in enabled_filters"),
+    ([""], "'' is not in enabled_filters"),
+    (["*", "hpett"], "'hpett' is not in enabled_filters"),
+    (["owner"], "the filter owner waits by itself, see the option owner_gate"),
+]
+
+
+@pytest.mark.parametrize(("names", "message"), _WRONG)
+def test_a_wrong_name_stops_the_service(names: list[str], message: str) -> None:
+    conf = conf_with(enabled_filters=["hpet", "owner"], owner_gate="always", wait_for_answers=names)
+    with pytest.raises(InvalidOption) as raised:
+        Pipeline.from_conf(conf, {"answers": lambda _context: None})
+    assert f"[prefilter] wait_for_answers: {message}" in str(raised.value).replace(
+        "the filter 'owner'", "the filter owner"
+    )
+    assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_filter_of_the_nova_way_cannot_wait() -> None:
+    filters = [LoadedFilter("theirs", _nova_style, nova_style=True)]
+    with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
+        Pipeline(filters, Options(wait_for_answers=("theirs",)), {"answers": Fact("answers", lambda _context: None, 1)})
+
+
+@pytest.mark.parametrize("names", [["hpet"], ["*"]])
+def test_without_the_fact_the_service_does_not_start(names: list[str]) -> None:
+    with pytest.raises(MissingFact, match="needs the deployment fact 'answers', which nobody provides") as raised:
+        Pipeline.from_conf(conf_with(enabled_filters=["hpet"], wait_for_answers=names))
+    assert isinstance(raised.value, ConfigurationError)
+
+
+def test_with_nothing_that_waits_no_fact_is_needed_and_none_is_asked() -> None:
+    asked: list[object] = []
+    conf = conf_with(enabled_filters=["hpet"])
+    Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
+    assert asked == []
+    Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
+
+
+def test_a_filter_that_does_not_wait_is_not_wrapped() -> None:
+    """What nobody uses costs nothing: it is called as before."""
+    seen: list[Callable[..., Any]] = []
+    pipeline = Pipeline([LoadedFilter("mine", _rules)])
+    seen += pipeline._calls
+    assert all(call.__module__ == "os_prefilter.pipeline" for call in seen)
+
+
+def test_requirements_that_wait_are_not_seen_by_the_filters_after() -> None:
+    """The filter owner reads what was asked before."""
+    told: list[tuple[Requirement, ...]] = []
+
+    def after(_request: Any, *, asked_before: tuple[Requirement, ...]) -> Requirements:
+        told.append(asked_before)
+        return Requirements()
+
+    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("asked_before",))]
+    fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
+    Pipeline(filters, Options(wait_for_answers=("mine",)), {"answers": fact}).apply(spec_of())
+    assert [item.trait for item in told[0]] == [Trait(HPET), Trait(HPET)]

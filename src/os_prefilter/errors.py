@@ -126,6 +126,9 @@ class UnusableReporter(ConfigurationError):
 class RequestRejected(PrefilterError):
     """The request cannot be scheduled as it was asked; the request spec is unchanged."""
 
+    filter = ""
+    """The request filter that rejected it; empty if the request itself cannot be put into a query."""
+
 
 class UnknownValue(RequestRejected):
     """A property or extra spec has a value that is not in the vocabulary (``unknown_values = reject``)."""

@@ -152,7 +152,7 @@ def test_names_cost_one_request_until_a_provider_is_new() -> None:
     def answer(_method: str, url: str) -> Answer:
         if "resource_providers" in url:
             return 200, {"resource_providers": [{"uuid": rp, "name": f"host-{rp}"} for rp in listed]}
-        summaries = {rp: {"root_provider_uuid": rp, "traits": []} for rp in roots}
+        summaries = {rp: {"root_provider_uuid": rp, "traits": [], "resources": {}} for rp in roots}
         candidates = [{"allocations": dict.fromkeys([rp], "resources")} for rp in roots]
         return 200, {"allocation_requests": candidates, "provider_summaries": summaries}
 

@@ -14,6 +14,7 @@ from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.options import HOST_CLASSES
 from os_prefilter.texts import one_line, shown
 
 # The first that has "in:" in the traits that allocation candidates require.
@@ -88,6 +89,10 @@ class PlacementClient:
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
         return frozenset(self._trait_names("/traits"))
+
+    def traits_in_use(self) -> frozenset[str]:
+        """Return each trait that any resource provider has."""
+        return frozenset(self._trait_names("/traits?associated=true"))
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
         """Create those of the ``CUSTOM_`` traits that Placement does not have yet.
@@ -167,13 +172,19 @@ class PlacementClient:
 def _by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the providers that candidates take resources from, by the root provider of the host.
 
-    Where a candidate takes something from several trees, those that share their resources are not the host.
+    Where a candidate takes something from several trees, those that only share their resources are not the host.
     """
+    computing = {
+        each["root_provider_uuid"]
+        for each in summaries.values()
+        if "COMPUTE_NODE" in each["traits"] or not set(HOST_CLASSES).isdisjoint(each["resources"])
+    }
     by_root: dict[str, set[str]] = {}
     for providers in used:
         roots = {summaries[rp]["root_provider_uuid"] for rp in providers}
-        own = roots if len(roots) == 1 else {root for root in roots if _SHARING not in summaries[root]["traits"]}
-        for root in own:
+        if len(roots) > 1:
+            roots = {root for root in roots if root in computing or _SHARING not in summaries[root]["traits"]}
+        for root in roots:
             by_root.setdefault(root, set()).update(providers)
     return by_root
 

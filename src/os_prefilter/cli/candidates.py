@@ -1,24 +1,28 @@
-"""``os-prefilter candidates``: the hosts that a real Placement returns for a request."""
+"""``os-prefilter candidates``: the hosts that Placement returns for a request."""
 
 import argparse
 from typing import Any
 from urllib.parse import unquote
 
 from os_prefilter.cli.arguments import (
+    asks_live_placement,
     embedded_placement,
     fleet_from,
     pipeline_from,
+    reported_from,
     request_from,
 )
+from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import RequestListing
-from os_prefilter.operators.candidates import find_candidates
+from os_prefilter.operators.candidates import Found, ask_live_placement, find_candidates
+from os_prefilter.request_spec import RequestSpec
 
 NO_HOST = 2
 """The exit code where no host remains."""
 
 
 class Candidates(RequestListing):
-    """Ask a real Placement, embedded in this process, which hosts remain for a request."""
+    """Ask Placement, embedded in this process or of a cloud, which hosts remain for a request."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table; return 2 if it is empty."""
@@ -27,13 +31,32 @@ class Candidates(RequestListing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        spec, fleet = request_from(parsed_args), fleet_from(parsed_args)
-        pipeline = pipeline_from(parsed_args, fleet)
-        with embedded_placement(fleet) as placement:
-            found = find_candidates(spec, pipeline, placement.client)
+        spec = request_from(parsed_args)
+        found, counted = (_ask_cloud if asks_live_placement(parsed_args) else _ask)(spec, parsed_args)
         self._found = found.candidates.hosts
-        self.app.stderr.write(f"GET /allocation_candidates?{unquote(found.query)}\n")
+        tell = self.app.stderr.write
+        tell(f"GET /allocation_candidates?{unquote(found.query)}\n")
         if found.created:
-            self.app.stderr.write(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.\n")
-        self.app.stderr.write(f"{len(self._found)} of {len(fleet.hosts)} hosts remain.\n")
+            tell(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.\n")
+        if found.unknown:
+            tell(f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked.\n")
+        tell(f"{counted.format(len(self._found))}\n")
         return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in self._found]
+
+
+def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
+    """Return the answer, and the sentence that says how many remain."""
+    fleet = fleet_from(arguments)
+    pipeline = pipeline_from(arguments, fleet)
+    with embedded_placement(fleet) as placement:
+        return find_candidates(spec, pipeline, placement.client), f"{{}} of {len(fleet.instance_hosts)} hosts remain."
+
+
+def _ask_cloud(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
+    """Ask the Placement of the cloud, and write nothing there."""
+    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+
+    decision = pipeline_from(arguments, reported_from(arguments)).apply(spec)
+    return ask_live_placement(
+        spec, decision, placement_of(connection_of(arguments))
+    ), "Hosts of the cloud that remain: {}."

@@ -1,0 +1,172 @@
+"""``os-prefilter diagnose``: why there is no host for a request."""
+
+import argparse
+import json
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+import yaml
+
+from os_prefilter.cli.arguments import (
+    asks_live_placement,
+    embedded_placement,
+    fleet_from,
+    pipeline_from,
+    request_from,
+)
+from os_prefilter.cli.candidates import NO_HOST
+from os_prefilter.cli.cloud import connection_of
+from os_prefilter.cli.listing import RequestListing
+from os_prefilter.errors import PlacementUnavailable
+from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, Condition
+from os_prefilter.operators.diagnose import diagnose
+from os_prefilter.operators.diagnosis import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.texts import first_names, one_line
+
+_COLUMNS = ("No.", "Requirement", "Asked by", "Lack it", "Lack only it", "Hosts without it", "State")
+_ERROR = 1
+# Where the resources of a flavor are asked for, and the traits of a host: it need not be said.
+_PLAIN = (ROOT, UNSUFFIXED)
+_MOST_NAMES = 5
+_MOST_LINES = 20
+
+
+class Diagnose(RequestListing):
+    """Say why there is no host for a request: at which stage it ends, who lacks what, and what would help."""
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the diagnosis; return 0 if there are candidates, 2 if there is none, 1 if Placement does not answer."""
+        super().run(parsed_args)
+        return {CANDIDATES: 0, NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table of requirements."""
+        self._diagnosis = self._diagnosed(parsed_args)
+        return _COLUMNS, [self._row(each) for each in self._diagnosis.findings]
+
+    def _diagnosed(self, arguments: argparse.Namespace) -> Diagnosis:
+        spec = request_from(arguments)
+        try:
+            fleet = fleet_from(arguments)
+            pipeline = pipeline_from(arguments, fleet)
+        except PlacementUnavailable as error:
+            return Diagnosis(NO_ANSWER, str(error))
+        self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
+        with _placement(arguments, fleet) as placement:
+            return diagnose(spec, pipeline, fleet, placement, live=asks_live_placement(arguments))
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Print the whole for people or, as one document, for machines; csv and value have the requirements alone."""
+        write = self.app.stdout.write
+        if parsed_args.formatter == "json":
+            write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
+        elif parsed_args.formatter == "yaml":
+            write(yaml.safe_dump(self._diagnosis.as_document(), sort_keys=False, allow_unicode=True))
+        elif parsed_args.formatter != "table":
+            super().produce_output(parsed_args, column_names, data)
+        else:
+            write(f"{self._head()}\n")
+            if data:
+                super().produce_output(parsed_args, column_names, data)
+            for title, lines in self._sections():
+                write("".join((f"\n{title}\n", *(f"  {line}\n" for line in _first(lines)))))
+        return 0
+
+    def _row(self, finding: Finding) -> tuple[Any, ...]:
+        asked_by = f"{finding.by}: {finding.because}"
+        counts = (finding.lack, finding.lack_only, finding.if_dropped)
+        return (finding.number, self._told(finding.condition), asked_by, *counts, finding.state)
+
+    def _told(self, condition: Condition) -> str:
+        told = str(condition)
+        if condition.kind == RESOURCE:
+            told = f"{condition.amount} {condition.names[0]}"
+        elif condition.kind == AGGREGATE:
+            names = ", ".join(self._names.get(name, name) for name in condition.names)
+            told = ("in one of " if condition.wanted else "in none of ") + names
+        elif condition.kind == POLICY:
+            told = f"group_policy={condition}"
+        return one_line(told if condition.scope in _PLAIN else f"{told} on {condition.scope}")
+
+    def _head(self) -> str:
+        found = self._diagnosis
+        stage = found.stage + (f" by {found.by}" if found.by else "")
+        lines = [f"Stage: {stage}. {found.message}"]
+        if found.query:
+            lines.append(f"GET /allocation_candidates?{unquote(found.query)}")
+        return "\n".join(map(one_line, lines))
+
+    def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        found = self._diagnosis
+        short = {each.number: f"{each.number} ({self._told(each.condition)})" for each in found.findings}
+        if found.candidates:
+            yield "Candidates", [_names(found.candidates)]
+        elif found.conflicts:
+            lines = [
+                f"{' + '.join(short[number] for number in each.numbers)}: "
+                f"{'no host could ever' if each.ever else 'no host now; one could if it were empty'}"
+                for each in found.conflicts
+            ]
+            yield "No host meets together (smallest sets)", lines
+        if found.accounts:
+            lines = [_account(each.ways, each.hosts) for each in found.accounts]
+            yield f"Each of the {found.hosts} hosts once: without which requirements it would do", lines
+        if found.nearest and not found.candidates:
+            lines = [
+                f"{_names(each.hosts)}: " + "; ".join(f"{short[number]}: {has}" for number, has in each.lacks)
+                for each in found.nearest
+            ]
+            yield "Nearest hosts, what they lack, and what they have", lines
+        in_the_way = {number for conflict in found.conflicts for number in conflict.numbers}
+        in_the_way |= {each.number for each in found.findings if each.state == UNKNOWN}
+        lines = [f"{each.number}: {each.help}{_others(each)}" for each in _by_effect(found.findings, in_the_way)]
+        if lines and not found.candidates:
+            yield "What would help, what brings most first", lines
+        if found.notes:
+            yield "To note", [one_line(note) for note in found.notes]
+
+
+@contextmanager
+def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
+    """Yield the cloud's Placement, or one without hosts that knows what the fleet's knows."""
+    if asks_live_placement(arguments):
+        from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+
+        yield placement_of(connection_of(arguments))
+        return
+    with embedded_placement(Fleet(())) as placement:
+        # A standard one that is not there is newer than this one: it then says so of a query that names it.
+        placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
+        yield placement.client
+
+
+def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
+    without = " or ".join(" + ".join(map(str, way)) for way in ways)
+    return f"{len(hosts)} {f'without {without}' if without else 'as it is asked'}: {_names(hosts)}"
+
+
+def _by_effect(findings: Sequence[Finding], in_the_way: Collection[int]) -> list[Finding]:
+    helpful = [each for each in findings if each.number in in_the_way]
+    return sorted(helpful, key=lambda each: (-each.if_dropped, -each.lack))
+
+
+def _others(finding: Finding) -> str:
+    """Return what else keeps those hosts out that meet a requirement."""
+    if not finding.kept_out:
+        return ""
+    total = sum(finding.kept_out.values())
+    told = "; ".join(f"{reason} ({count})" for reason, count in finding.kept_out.items())
+    return f" Hosts that meet it and lack something else: {total}: {told}."
+
+
+def _names(hosts: Sequence[str]) -> str:
+    return first_names(hosts, _MOST_NAMES)
+
+
+def _first(lines: Sequence[str]) -> list[str]:
+    more = len(lines) - _MOST_LINES
+    return [*lines[:_MOST_LINES], *([f"and {more} more; -f json has all"] if more > 0 else [])]

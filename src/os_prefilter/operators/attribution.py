@@ -1,0 +1,66 @@
+"""Who asked for each condition of a query, and because of what."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
+from os_prefilter.pipeline import Decision
+from os_prefilter.request import Request
+from os_prefilter.requirements import UNSUFFIXED, Requirement
+from os_prefilter.stated import BY_REQUEST
+from os_prefilter.texts import one_line
+
+_FIELDS = {
+    "VCPU": "flavor vcpus",
+    "PCPU": "flavor vcpus, and CPUs of its own",
+    "MEMORY_MB": "flavor ram",
+    "DISK_GB": "flavor disk, ephemeral and swap",
+    "MEM_ENCRYPTION_CONTEXT": "memory encryption",
+}
+
+
+class Attribution(NamedTuple):
+    """Who asked for something, and because of what."""
+
+    by: str
+    """A request filter, or ``request`` for what the request states itself."""
+    because: str
+
+
+class Attributions:
+    """Finds them for one request."""
+
+    def __init__(self, request: Request, stated: Iterable[Requirement], decision: Decision) -> None:
+        """Take a request as it was before the pipeline was applied to it, and what it stated then.
+
+        :param stated: :func:`os_prefilter.stated.stated_requirements` of the request
+        """
+        self._request = request
+        self._traits: dict[Condition, Attribution] = {}
+        # What the request states comes first: it stays when the filter is switched off.
+        for item in (*stated, *decision.requirements):
+            self._traits.setdefault(condition_of(item), Attribution(item.filter, one_line(item.source)))
+
+    def of(self, condition: Condition) -> Attribution:
+        """Return who asked for a condition."""
+        if condition.kind == TRAIT:
+            known = self._traits.get(condition)
+            return known or Attribution(BY_REQUEST, f"the request group {one_line(condition.scope)}")
+        return Attribution(BY_REQUEST, one_line(self._because(condition)))
+
+    def _because(self, condition: Condition) -> str:
+        if condition.kind == POLICY:
+            return "flavor extra spec group_policy=isolate"
+        if condition.scope in self._request.requested_groups:
+            return f"request group {condition.scope}"
+        if condition.kind == RESOURCE:
+            return self._resource(condition.names[0], condition.suffix)
+        if condition.kind == AGGREGATE:
+            return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
+        return "the host that the request names" if condition.scope == UNSUFFIXED else "same_subtree of the request"
+
+    def _resource(self, name: str, suffix: str) -> str:
+        for key in (f"resources{suffix}:{name}", f"resources:{name}"):
+            if self._request.extra_spec(key) is not None:
+                return f"flavor extra spec {key}"
+        return _FIELDS.get(name, "flavor and image")

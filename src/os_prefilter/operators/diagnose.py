@@ -1,0 +1,260 @@
+"""Why there is no host for a request: at which stage it ends, what keeps each host out, and what would help."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import os_traits
+
+from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.operators import candidates
+from os_prefilter.operators.attribution import Attributions
+from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
+from os_prefilter.operators.diagnosis import AGGREGATE as OTHER_AGGREGATE
+from os_prefilter.operators.diagnosis import (
+    CANDIDATES,
+    DISABLED,
+    ELSEWHERE,
+    FULL,
+    MET,
+    NO_ANSWER,
+    NO_CANDIDATES,
+    NO_HOST,
+    NOWHERE,
+    OWNER,
+    PLACE,
+    REFUSED,
+    REJECTED,
+    RESOURCES,
+    TOO_LARGE,
+    TRAITS,
+    UNKNOWN,
+    Account,
+    Conflict,
+    Diagnosis,
+    Finding,
+    Near,
+)
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.placing import Host, hosts_in
+from os_prefilter.operators.remedies import has_instead, remedy
+from os_prefilter.operators.shortfall import Shortfalls, Way, shortfalls
+from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.query import allocation_candidates_query
+from os_prefilter.request import Request
+from os_prefilter.stated import BY_REQUEST, stated_requirements
+
+NOVAS_LIMIT = 1000
+"""How many candidates Nova asks for (``[scheduler] max_placement_results``)."""
+
+_MOST_NEAR = 5
+_MOST_LOOKED_AT = 1000
+
+
+class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
+    """What is needed of a Placement client (:class:`os_prefilter.adapters.placement.PlacementClient`)."""
+
+    def traits(self) -> frozenset[str]:
+        """Return each trait that there is."""
+
+
+def diagnose(request_spec: Any, pipeline: Pipeline, fleet: Fleet, placement: Placement, *, live: bool) -> Diagnosis:
+    """Say at which stage a request ends, and why.
+
+    :param placement: says whether it takes the query
+    :param live: whether it is the one that ``fleet`` was read from. If not, it must know the fleet's traits and
+        resource classes, and its candidates do not count; the ``CUSTOM_`` traits that filters ask for are created in
+        it, as a scheduler would have done.
+    """
+    diagnosis = Diagnosis(CANDIDATES, "", taken_at=fleet.taken_at)
+    try:
+        request = Request(request_spec)
+        stated = stated_requirements(request)
+        decision = pipeline.apply(request_spec)
+        query = allocation_candidates_query(request_spec, limit=None)
+    except RequestRejected as error:
+        return replace(diagnosis, stage=REJECTED, message=str(error), by=error.filter or BY_REQUEST)
+    notes = tuple(dict.fromkeys(str(note) for note in decision.notes))
+    diagnosis = replace(diagnosis, query=query, notes=notes)
+    # What filters ask for exists, or nothing has it; whoever embeds them sees to that.
+    known: frozenset[str] | None = None
+    failure: PlacementError | None = None
+    found = False
+    try:
+        known = placement.traits() | (frozenset() if live else fleet.traits)
+        if unknown := _named_by_the_request(query, decision) - known:
+            # Placement may find out before that no host is left, and say nothing of this.
+            raise UnknownTraits(unknown)
+        known |= {item.trait for item in decision.requirements if not (live and item.required)}
+        ask = candidates.ask_live_placement if live else candidates.ask_placement
+        found = bool(ask(request_spec, decision, placement, limit=1).candidates.hosts)
+    except PlacementError as error:
+        failure = error
+    diagnosis = _analysed(diagnosis, fleet, Attributions(request, stated, decision), known)
+    if failure:
+        stage = NO_ANSWER if isinstance(failure, PlacementUnavailable) else REFUSED
+        if diagnosis.candidates:
+            # They would be some, had the query been answered.
+            diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
+        return replace(diagnosis, stage=stage, message=str(failure))
+    if live and found != bool(diagnosis.candidates):
+        told = "has candidates" if found else "has no candidate"
+        note = f"Placement {told} now: the fleet has changed since it was read. Run this again."
+        return replace(diagnosis, notes=(*diagnosis.notes, note))
+    return diagnosis
+
+
+def _named_by_the_request(query: str, decision: Decision) -> set[str]:
+    asked = {name for item in demand_of(query).conditions() if item.kind == TRAIT for name in item.names}
+    return asked - {item.trait for item in decision.requirements}
+
+
+def _analysed(
+    diagnosis: Diagnosis, fleet: Fleet, attributions: Attributions, known: frozenset[str] | None
+) -> Diagnosis:
+    """Return the diagnosis with what the fleet has to say."""
+    hosts = hosts_in(fleet)
+    demand = demand_of(diagnosis.query)
+    now = shortfalls(hosts, demand)
+    empty = shortfalls(hosts, demand, ignore_usage=True)
+    numbers = {item: number for number, item in enumerate(now.conditions, 1)}
+    findings = _findings(now, empty, attributions, hosts, known)
+    return replace(
+        diagnosis,
+        stage=CANDIDATES if now.candidates else NO_CANDIDATES,
+        message=_message(now, empty, len(hosts)),
+        candidates=now.candidates,
+        hosts=len(hosts),
+        if_empty=len(empty.candidates),
+        findings=findings,
+        conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
+        accounts=_accounts(now, numbers),
+        nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
+        notes=(*diagnosis.notes, *_limits(fleet, now)),
+    )
+
+
+def _message(now: Shortfalls, empty: Shortfalls, hosts: int) -> str:
+    if now.candidates:
+        return f"{len(now.candidates)} of {hosts} hosts meet all that is asked for."
+    if not hosts:
+        return "The fleet has no host."
+    if empty.candidates:
+        several = len(empty.candidates) != 1
+        return (
+            f"No host meets all that is asked for now; {len(empty.candidates)} of {hosts} would if "
+            f"{'they were' if several else 'it were'} empty."
+        )
+    return f"No host of {hosts} meets all that is asked for, and none would if all were empty."
+
+
+def _limits(fleet: Fleet, now: Shortfalls) -> Iterable[str]:
+    if fleet.taken_at:
+        yield f"The fleet is that of {fleet.taken_at}."
+    if fleet.changed_while_read:
+        yield f"{fleet.changed_while_read} providers changed while the fleet was read: run this again if it matters."
+    if not fleet.has_inventories:
+        yield "The fleet was read without inventories: resources were not looked at."
+    if now.is_limited:
+        yield "There are more sets, or more ways for some host, than these: those of fewest requirements come first."
+    if len(now.candidates) > NOVAS_LIMIT:
+        yield f"Nova asks for {NOVAS_LIMIT} candidates ([scheduler] max_placement_results) and sees only those."
+
+
+# -- requirements ------------------------------------------------------------------------------------------------------
+
+
+def _findings(
+    now: Shortfalls, empty: Shortfalls, attributions: Attributions, hosts: Sequence[Host], known: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    owned = {item for item in now.conditions if attributions.of(item).by == "owner"}
+    offered = _offered(hosts)
+    found = []
+    for number, item in enumerate(now.conditions, 1):
+        by, because = attributions.of(item)
+        lacking, only = now.lacking(item), now.lacking_only(item)
+        state = _state(item, now, empty, offered, known)
+        found.append(
+            Finding(
+                number=number,
+                condition=item,
+                by=by,
+                because=because,
+                state=state,
+                lack=len(lacking),
+                lack_only=len(only),
+                if_dropped=len(now.candidates) + len(only),
+                kept_out=_kept_out(now, item, owned),
+                help=""
+                if state == MET
+                else remedy(item, state, because, frees=len(empty.lacking(item)) < len(lacking)),
+            )
+        )
+    return tuple(found)
+
+
+def _state(
+    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], known: frozenset[str] | None
+) -> str:
+    if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
+        return UNKNOWN
+    meets = len(now.ways) - len(now.lacking(item))
+    if meets:
+        return MET if now.candidates else ELSEWHERE
+    if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
+        return NOWHERE
+    if item.kind == RESOURCE:
+        return FULL if len(empty.lacking(item)) < len(empty.ways) else TOO_LARGE
+    return NO_HOST
+
+
+def _offered(hosts: Sequence[Host]) -> frozenset[str]:
+    """Return each trait and each resource class that some provider has."""
+    providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
+    return frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
+
+
+def _kept_out(now: Shortfalls, item: Condition, owned: set[Condition]) -> dict[str, int]:
+    """Return what keeps those hosts out that meet a requirement; a host that lacks several things counts once."""
+    counted: Counter[str] = Counter()
+    for host, ways in now.ways.items():
+        if item not in now.lacks[host] and ways[0]:
+            counted[" + ".join(sorted({_reason(each, owned) for each in min(ways, key=len)}))] += 1
+    return dict(sorted(counted.items()))
+
+
+def _reason(item: Condition, owned: set[Condition]) -> str:
+    if item.kind == TRAIT:
+        if item in owned:
+            return OWNER
+        return DISABLED if item.names == (os_traits.COMPUTE_STATUS_DISABLED,) else TRAITS
+    return {RESOURCE: RESOURCES, AGGREGATE: OTHER_AGGREGATE, TREE: PLACE, POLICY: PLACE}[item.kind]
+
+
+# -- hosts -------------------------------------------------------------------------------------------------------------
+
+
+def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, ...]:
+    together: dict[tuple[tuple[int, ...], ...], list[str]] = {}
+    for host, ways in sorted(now.ways.items()):
+        key = tuple(sorted((_numbers(way, numbers) for way in ways), key=lambda way: (len(way), way)))
+        together.setdefault(key, []).append(host)
+    accounts = (Account(ways, tuple(hosts)) for ways, hosts in together.items())
+    return tuple(sorted(accounts, key=lambda each: (len(each.ways[0]), -len(each.hosts), each.ways)))
+
+
+def _nearest(now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]) -> tuple[Near, ...]:
+    out = sorted((min(map(len, ways)), name) for name, ways in now.ways.items() if ways[0])
+    alike: dict[tuple[tuple[int, str], ...], list[str]] = {}
+    for _, name in out[:_MOST_LOOKED_AT]:
+        smallest: Way = min(now.ways[name], key=len)
+        way = sorted(smallest, key=lambda item: numbers[item])
+        lacks = tuple((numbers[item], has_instead(hosts[name], item)) for item in way)
+        if lacks in alike or len(alike) < _MOST_NEAR:
+            alike.setdefault(lacks, []).append(name)
+    return tuple(Near(tuple(names), lacks) for lacks, names in alike.items())
+
+
+def _numbers(way: Way, numbers: dict[Condition, int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers[item] for item in way))

@@ -1,0 +1,174 @@
+"""``os-prefilter diagnose``: the stage, the states and the codes, on fleets made for each of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+_SIZE = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}
+_COMMON = ["COMPUTE_NODE", "OWNER_NOVA"]
+_CARD = "COMPUTE_NET_VIF_MODEL_E1000E"
+_ASK_FOR_CARD = ["--property", "hw_vif_model=e1000e", "--filter", "image_metadata,compute_status,owner"]
+
+
+def _host(*traits: str, **fields: Any) -> dict[str, Any]:
+    return {"resources": _SIZE, "traits": [*_COMMON, *traits], **fields}
+
+
+def _diagnosed(capsys: Capture, tmp_path: Path, hosts: dict[str, Any], *argv: str, code: int) -> Any:
+    file = tmp_path / "hosts.json"
+    file.write_text(json.dumps({"hosts": hosts}))
+    assert main(["diagnose", "--hosts", str(file), *argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def _of(found: Any, name: str) -> Any:
+    (requirement,) = (each for each in found["requirements"] if each["names"] == [name])
+    return requirement
+
+
+def test_candidates_are_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
+    found = _diagnosed(capsys, tmp_path, {"new": _host(_CARD), "old": _host()}, *_ASK_FOR_CARD, code=0)
+    assert (found["stage"], found["hosts"], found["candidates"]) == ("candidates", 2, ["new"])
+    assert found["message"] == "1 of 2 hosts meet all that is asked for."
+    assert _of(found, _CARD)["state"] == "met"
+    assert [(each["without"], each["hosts"]) for each in found["accounts"]] == [
+        ([[]], ["new"]),
+        ([[_of(found, _CARD)["number"]]], ["old"]),
+    ]
+
+
+_STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
+    ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
+    ("a disabled one does", {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")}, _ASK_FOR_CARD, _CARD, "elsewhere"),
+    ("it does not exist", {"a": _host()}, ["--extra-spec", "trait:CUSTOM_NOPE=required"], "CUSTOM_NOPE", "unknown"),
+    ("no such class", {"a": _host()}, ["--extra-spec", "resources1:VGPU=1"], "VGPU", "nowhere"),
+    ("too large for any", {"a": _host()}, ["--extra-spec", "resources:VCPU=9"], "VCPU", "too-large"),
+    (
+        "full now",
+        {"a": _host() | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}}},
+        ["--extra-spec", "resources:VCPU=2"],
+        "VCPU",
+        "full",
+    ),
+    (
+        "on another provider than it is asked of",
+        {"a": _host(providers={"gpu": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}})},
+        ["--extra-spec", "trait:CUSTOM_FAST=required"],
+        "CUSTOM_FAST",
+        "elsewhere",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", _STATES, ids=[each[0] for each in _STATES])
+def test_each_state_has_its_code(
+    case: tuple[str, dict[str, Any], list[str], str, str], capsys: Capture, tmp_path: Path
+) -> None:
+    _, hosts, argv, name, state = case
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    assert _of(found, name)["state"] == state
+    assert found["stage"] == ("refused" if state == "unknown" else "no-candidates")
+    assert _of(found, name)["help"]
+    if state in ("nowhere", "too-large"):
+        assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": True}]
+    if state == "full":
+        assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": False}]
+        assert found["message"] == "No host meets all that is asked for now; 1 of 1 would if it were empty."
+
+
+def test_what_keeps_the_capable_hosts_out_is_told_apart(capsys: Capture, tmp_path: Path) -> None:
+    hosts = {
+        "disabled": _host(_CARD, "COMPUTE_STATUS_DISABLED"),
+        "foreign": {"resources": _SIZE, "traits": ["COMPUTE_NODE", _CARD]},
+        "elsewhere": _host(_CARD, aggregates=["b"]),
+        "full": _host(_CARD, aggregates=["a"]) | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}},
+        "old": _host(aggregates=["a"]),
+    }
+    spec = tmp_path / "spec.json"
+    document = {
+        "flavor": {"vcpus": 1, "memory_mb": 512},
+        "image": {"properties": {"hw_vif_model": "e1000e"}},
+        "requested_destination": {"aggregates": ["aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"]},
+    }
+    spec.write_text(json.dumps(document))
+    for name in ("disabled", "foreign", "full", "old"):
+        hosts[name]["aggregates"] = ["aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"]
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = image_metadata,compute_status,owner\nowner_gate = always\n")
+    argv = ["--request-spec", str(spec), "--config-file", str(config)]
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
+    assert _of(found, _CARD)["others_kept_out_by"] == {"aggregate": 1, "disabled": 1, "owner": 1, "resources": 1}
+    assert sum(each["count"] for each in found["accounts"]) == found["hosts"] == 5
+
+
+def test_a_forbidden_trait_that_does_not_exist_is_to_be_corrected(capsys: Capture) -> None:
+    assert main(["diagnose", "--extra-spec", "trait:CUSTOM_NOPE=forbidden"]) == 2
+    out = capsys.readouterr().out
+    assert "Stage: refused" in out
+    assert "CUSTOM_NOPE does not exist in Placement: correct flavor extra spec trait:CUSTOM_NOPE=forbidden" in out
+
+
+def test_a_trait_of_a_newer_cloud_is_none_that_does_not_exist(capsys: Capture, tmp_path: Path) -> None:
+    snapshot = tmp_path / "fleet.json"
+    snapshot.write_text(json.dumps({"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}))
+    argv = ["--hosts", str(snapshot), "--extra-spec", "trait:HW_CPU_FUTURE=required", "-f", "json"]
+    assert main(["diagnose", *argv]) == 0
+    assert _of(json.loads(capsys.readouterr().out), "HW_CPU_FUTURE")["state"] == "met"
+
+
+def test_a_rejection_names_the_filter(capsys: Capture, tmp_path: Path) -> None:
+    argv = ["--extra-spec", "trait:not-a-name=required"]
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n")
+    found = _diagnosed(
+        capsys,
+        tmp_path,
+        {"a": _host()},
+        *["--property", "hw_vif_model=nope", "--config-file", str(config)],
+        code=2,
+    )
+    assert (found["stage"], found["by"]) == ("rejected", "image_metadata")
+    assert "'nope'" in found["message"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host()}, *argv, "--extra-spec", "resources:VCPU=x", code=2)
+    assert (found["stage"], found["by"]) == ("rejected", "request")
+
+
+def test_for_people_hostile_names_stay_on_their_line(capsys: Capture, tmp_path: Path) -> None:
+    name = "<b>\u202e 主机"
+    file = tmp_path / "hosts.json"
+    file.write_text(json.dumps({"hosts": {"<b> 主机": _host()}}))
+    argv = [
+        "--property",
+        "os_distro=a\nb",
+        "--extra-spec",
+        "resources1:CUSTOM_NOT_THERE=1",
+        "--extra-spec",
+        f"x={name}",
+    ]
+    assert main(["diagnose", "--hosts", str(file), *argv]) == 2
+    out = capsys.readouterr().out
+    assert all(character.isprintable() or character == "\n" for character in out)
+    assert "1 without" in out
+    assert "<b> 主机" in out
+
+
+def test_the_age_of_a_snapshot_is_said(capsys: Capture, tmp_path: Path) -> None:
+    snapshot = tmp_path / "fleet.json"
+    assert main(["snapshot", "-o", str(snapshot)]) == 0
+    document = json.loads(snapshot.read_text())
+    snapshot.write_text(json.dumps(document | {"taken_at": "2026-11-21T03:00:00Z"}))
+    capsys.readouterr()
+    assert main(["diagnose", "--hosts", str(snapshot), "--example", "impossible"]) == 2
+    assert "The fleet is that of 2026-11-21T03:00:00Z." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
+def test_it_has_every_format(form: str, capsys: Capture) -> None:
+    assert main(["diagnose", "--example", "arm-server", "-f", form]) == 0
+    assert "HW_ARCH_AARCH64" in capsys.readouterr().out

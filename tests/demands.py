@@ -1,0 +1,235 @@
+"""Random fleets and demands, and the real Placement's answer to any part of a demand."""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from typing import Any
+from urllib.parse import urlencode
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.operators.demand import Condition, Demand, Group
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.operators.placing import SHARES
+from os_prefilter.request_spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
+
+_TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
+_AGGREGATES = tuple(map(aggregate_uuid, ("red", "blue")))
+_DEVICES = ("VGPU", "CUSTOM_FPGA")
+
+# Any provider may take the place of a resource that was dropped: in Placement by a class that each of them has.
+_FREE = tuple(f"CUSTOM_FREE_{number}" for number in range(4))
+# Only hosts have it: a group that asks for it says whose candidate it is.
+_HOST = "CUSTOM_HOST"
+# And this: Placement takes candidates of two hosts for one where all is from the same shared provider.
+_OWN = "CUSTOM_OWN"
+_ORACLE = aggregate_uuid("oracle")
+_PLENTY = Inventory(1_000_000)
+
+
+def random_fleet(random: Random, hosts: int, *, flat: bool = False) -> Fleet:
+    """Return a fleet with usage, aggregates, and, unless it is flat, nested and shared providers."""
+    roots = [_host(random, f"host-{number}", flat=flat) for number in range(hosts)]
+    if not flat and random.random() < 0.5:
+        aggregates = tuple(_some(random, _AGGREGATES, 0.7))
+        disks = {"DISK_GB": _inventory(random, 8)}
+        roots.append(_provider("disks", disks, {SHARES, *_some(random, _TRAITS, 0.4)}, aggregates))
+    return Fleet(tuple(roots))
+
+
+def random_demand(random: Random, fleet: Fleet, *, flat: bool = False) -> Demand:
+    """Return a demand that some of the fleet's hosts may meet."""
+    unsuffixed = _group(random, ["MEMORY_MB", "DISK_GB"], 0.7)
+    groups = {"": replace(unsuffixed, resources={"VCPU": random.choice((1, 1, 2, 3)), **unsuffixed.resources})}
+    for number in range(random.choice((0, 1, 1, 2)) if not flat else random.choice((0, 0, 1))):
+        groups[f"_{number}"] = _group(random, [*_DEVICES, "VCPU"], 0.4)
+    groups = {suffix: group for suffix, group in groups.items() if group.resources}
+    tree = random.choice(list(fleet.walk())).uuid
+    if groups and random.random() < 0.1:
+        suffix = random.choice(list(groups))
+        groups[suffix] = replace(groups[suffix], in_tree=tree)
+    suffixed = sorted(set(groups) - {""})
+    return Demand(
+        groups,
+        root_required=frozenset(_some(random, _TRAITS, 0.2)),
+        root_forbidden=frozenset(_some(random, ("CUSTOM_BAD",), 0.3)),
+        same_subtree=(tuple(suffixed),) if len(suffixed) > 1 and random.random() < 0.4 else (),
+        isolate=len(suffixed) > 1 and random.random() < 0.5,
+    )
+
+
+def query_of(demand: Demand) -> str:
+    """Return the query string of a demand."""
+    parameters = [("group_policy", "isolate" if demand.isolate else "none")]
+    if root := [*sorted(demand.root_required), *(f"!{trait}" for trait in sorted(demand.root_forbidden))]:
+        parameters.append(("root_required", ",".join(root)))
+    parameters += [("same_subtree", ",".join(each)) for each in demand.same_subtree if each]
+    for suffix, group in demand.groups.items():
+        parameters += ((f"{name}{suffix}", value) for name, value in _parameters(group))
+    return urlencode(parameters)
+
+
+class Oracle:
+    """A real Placement that says which hosts meet a part of a demand."""
+
+    def __init__(self, placement: EmbeddedPlacement) -> None:
+        self.client = placement.client
+
+    def hosts(self, demand: Demand, kept: Collection[Condition]) -> frozenset[str]:
+        """Return the names of the hosts that meet what is kept of a demand."""
+        part = demand.only(kept)
+        groups = {suffix: _filled(suffix, group) for suffix, group in part.groups.items()}
+        query = query_of(replace(part, groups={**groups, "_host": Group({_HOST: 1})}, isolate=False))
+        if part.isolate:
+            # Each provider has the class that names the host, so that group would take one of those to be kept apart.
+            query = query.replace("group_policy=none", "group_policy=isolate")
+        answer: Any = self.client.request("GET", f"/allocation_candidates?{query}")
+        names = {
+            rp["uuid"]: rp["name"] for rp in self.client.request("GET", "/resource_providers")["resource_providers"]
+        }
+        return frozenset(
+            names[uuid].removesuffix("-anchor")
+            for each in answer["allocation_requests"]
+            for uuid in each["mappings"]["_host"]
+        )
+
+
+@contextmanager
+def oracle(fleet: Fleet) -> Iterator[Oracle]:
+    """Open a Placement that holds a fleet with its usage, and what the oracle needs beside."""
+    hosts = tuple(_open(host, is_host=SHARES not in host.traits) for host in fleet.hosts)
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
+        placement.client.ensure_traits((*_TRAITS, "CUSTOM_BAD"))
+        placement.client.request("PUT", "/resource_classes/CUSTOM_FPGA")
+        yield Oracle(placement)
+
+
+def request_of(demand: Demand) -> RequestSpec:
+    """Return a request whose query is that demand: the unsuffixed group in its flavor, the others as it brings them."""
+    unsuffixed = demand.groups[""]
+    extra_specs = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")}
+    extra_specs |= {f"resources:{name}": str(amount) for name, amount in unsuffixed.resources.items()}
+    extra_specs |= {f"trait:{trait}": "required" for each in unsuffixed.required for trait in each}
+    extra_specs |= {f"trait:{trait}": "forbidden" for trait in unsuffixed.forbidden}
+    extra_specs["group_policy"] = "isolate" if demand.isolate else "none"
+    return RequestSpec(
+        flavor=Flavor(extra_specs=extra_specs),
+        requested_resources=[_requested(suffix, group) for suffix, group in demand.groups.items() if suffix],
+        requested_destination=Destination(
+            aggregates=[",".join(each) for each in unsuffixed.member_of],
+            forbidden_aggregates=set(unsuffixed.not_member_of),
+            in_tree=unsuffixed.in_tree,
+        ),
+        request_level_params=RequestLevelParams(
+            set(demand.root_required), set(demand.root_forbidden), [list(each) for each in demand.same_subtree]
+        ),
+    )
+
+
+def _requested(suffix: str, group: Group) -> RequestGroup:
+    return RequestGroup(
+        suffix,
+        dict(group.resources),
+        {trait for each in group.required for trait in each},
+        set(group.forbidden),
+        [list(each) for each in group.member_of],
+        set(group.not_member_of),
+        group.in_tree,
+    )
+
+
+def _open(provider: Provider, *, is_host: bool) -> Provider:
+    """Return the provider with the classes of the oracle; a child of a host's root stands for the host."""
+    children = tuple(_open(child, is_host=False) for child in provider.providers)
+    if is_host:
+        children += (_provider(f"{provider.name}-anchor", {_HOST: _PLENTY, _OWN: _PLENTY}, set(), (_ORACLE,)),)
+    return replace(provider, resources={**provider.resources, **dict.fromkeys(_FREE, _PLENTY)}, providers=children)
+
+
+def _filled(suffix: str, group: Group) -> Group:
+    """Return the group with free classes in place of those that were dropped: one, or one for each trait."""
+    if suffix:
+        return group if group.resources else replace(group, resources={_FREE[0]: 1})
+    if not group.lacks_resources:
+        return group
+    free = dict.fromkeys(_FREE[: max(1, len(group.required))], 1)
+    return replace(
+        group,
+        resources={**group.resources, **free, _OWN: 1},
+        member_of=tuple(each | {_ORACLE} for each in group.member_of),
+    )
+
+
+def _parameters(group: Group) -> Iterable[tuple[str, str]]:
+    if group.resources:
+        yield "resources", ",".join(f"{name}:{amount}" for name, amount in group.resources.items())
+    singles = [trait for each in group.required if len(each) == 1 for trait in each]
+    if traits := [*singles, *(f"!{trait}" for trait in group.forbidden)]:
+        yield "required", ",".join(traits)
+    yield from (("required", "in:" + ",".join(sorted(each))) for each in group.required if len(each) > 1)
+    yield from (("member_of", "in:" + ",".join(sorted(each))) for each in group.member_of)
+    if group.not_member_of:
+        yield "member_of", "!in:" + ",".join(sorted(group.not_member_of))
+    if group.in_tree:
+        yield "in_tree", group.in_tree
+
+
+def _host(random: Random, name: str, *, flat: bool) -> Provider:
+    inventories = {name: _inventory(random, 8) for name in _some(random, ("VCPU", "MEMORY_MB", "DISK_GB"), 0.9)}
+    if flat:
+        inventories |= {name: _inventory(random, 4) for name in _some(random, _DEVICES, 0.3)}
+    children = () if flat else tuple(_device(random, f"{name}-{number}", 1) for number in range(random.randint(0, 2)))
+    traits = _some(random, (*_TRAITS, "CUSTOM_BAD"), 0.5)
+    return _provider(name, inventories, set(traits), tuple(_some(random, _AGGREGATES, 0.4)), children)
+
+
+def _device(random: Random, name: str, depth: int) -> Provider:
+    inventories = {each: _inventory(random, 4) for each in _some(random, (*_DEVICES, "VCPU"), 0.5)}
+    below = (_device(random, f"{name}-below", depth + 1),) if depth == 1 and random.random() < 0.2 else ()
+    aggregates = tuple(_some(random, _AGGREGATES, 0.15))
+    return _provider(name, inventories, set(_some(random, (*_TRAITS, "CUSTOM_BAD"), 0.4)), aggregates, below)
+
+
+def _provider(
+    name: str,
+    inventories: dict[str, Inventory],
+    traits: set[str],
+    aggregates: tuple[str, ...],
+    providers: tuple[Provider, ...] = (),
+) -> Provider:
+    return Provider(name, provider_uuid(name), inventories, frozenset(traits), aggregates, providers)
+
+
+def _inventory(random: Random, most: int) -> Inventory:
+    total = random.randint(2, most)
+    inventory = Inventory(
+        total,
+        reserved=random.choice((0, 0, 1)),
+        max_unit=random.choice((total, total, 2)),
+        min_unit=random.choice((1, 1, 1, 2)),
+        step_size=random.choice((1, 1, 1, 2)),
+        allocation_ratio=random.choice((1.0, 1.0, 1.5)),
+    )
+    capacity = int((total - inventory.reserved) * inventory.allocation_ratio)
+    usable = [
+        amount
+        for amount in range(inventory.min_unit, min(capacity, inventory.max_unit) + 1)
+        if amount % inventory.step_size == 0
+    ]
+    return replace(inventory, used=random.choice(usable) if usable and random.random() < 0.4 else 0)
+
+
+def _group(random: Random, classes: list[str], likely: float) -> Group:
+    return Group(
+        {name: random.choice((1, 1, 2, 3)) for name in _some(random, classes, likely)},
+        required=tuple(frozenset((trait,)) for trait in _some(random, _TRAITS, 0.25)),
+        forbidden=frozenset(_some(random, ("CUSTOM_BAD",), 0.25)),
+        member_of=(frozenset(_some(random, _AGGREGATES, 0.7)) or frozenset(_AGGREGATES),)
+        if random.random() < 0.2
+        else (),
+        not_member_of=frozenset(_AGGREGATES[:1]) if random.random() < 0.1 else frozenset(),
+    )
+
+
+def _some(random: Random, items: Iterable[str], likely: float) -> list[str]:
+    return [item for item in items if random.random() < likely]

@@ -1,0 +1,99 @@
+"""Every number and every smallest set that a diagnosis names is what a real Placement says, by brute force."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, combinations
+from random import Random
+
+import pytest
+
+from os_prefilter import Pipeline
+from os_prefilter.operators.demand import Condition, Demand
+from os_prefilter.operators.diagnose import diagnose
+from os_prefilter.operators.diagnosis import CANDIDATES, NO_CANDIDATES, Diagnosis
+from os_prefilter.operators.fleet import Fleet, Provider
+from tests.demands import oracle, random_demand, random_fleet, request_of
+
+Parts = dict[frozenset[Condition], frozenset[str]]
+"""Each part of a demand, and the hosts that meet it."""
+
+_MOST_CONDITIONS = 6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_claim_holds_by_brute_force(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    fleet, demand = _drawn(random, flat=seed % 3 == 0)
+    with oracle(fleet) as placement:
+        found = diagnose(request_of(demand), Pipeline.from_names(), fleet, placement.client, live=False)
+        assert {each.condition for each in found.findings} == set(demand.conditions())
+        now = {part: placement.hosts(demand, part) for part in _parts(demand)}
+    with oracle(Fleet(tuple(map(_emptied, fleet.hosts)))) as placement:
+        empty = {part: placement.hosts(demand, part) for part in _parts(demand)}
+    _check(found, now, empty, frozenset(host.name for host in fleet.instance_hosts))
+
+
+def _drawn(random: Random, *, flat: bool) -> tuple[Fleet, Demand]:
+    while True:
+        fleet = random_fleet(random, 5, flat=flat)
+        demand = random_demand(random, fleet, flat=flat)
+        if 2 <= len(demand.conditions()) <= _MOST_CONDITIONS:
+            return fleet, demand
+
+
+def _emptied(provider: Provider) -> Provider:
+    resources = {name: replace(inventory, used=0) for name, inventory in provider.resources.items()}
+    return replace(provider, resources=resources, providers=tuple(map(_emptied, provider.providers)))
+
+
+def _parts(demand: Demand) -> Iterator[frozenset[Condition]]:
+    conditions = demand.conditions()
+    sizes = range(1, len(conditions) + 1)
+    yield from map(frozenset, chain.from_iterable(combinations(conditions, size) for size in sizes))
+
+
+def _check(found: Diagnosis, now: Parts, empty: Parts, hosts: frozenset[str]) -> None:
+    everything = frozenset(each.condition for each in found.findings)
+    numbers = {each.condition: each.number for each in found.findings}
+
+    def without(left_out: frozenset[Condition]) -> frozenset[str]:
+        return now[everything - left_out] if everything - left_out else hosts
+
+    candidates = now[everything]
+    assert found.stage == (CANDIDATES if candidates else NO_CANDIDATES)
+    assert set(found.candidates) == candidates
+    assert found.hosts == len(hosts)
+    assert found.if_empty == len(empty[everything])
+    for each in found.findings:
+        alone = frozenset((each.condition,))
+        assert each.lack == len(hosts - now[alone])
+        assert each.if_dropped == len(without(alone)), each
+        assert each.lack_only == len(without(alone) - candidates)
+        assert sum(each.kept_out.values()) == len(now[alone] - candidates)
+    conflicts = _smallest(part for part, met in now.items() if not met)
+    assert {each.numbers for each in found.conflicts} == {_numbers(part, numbers) for part in conflicts}
+    for conflict in found.conflicts:
+        (part,) = (each for each in now if _numbers(each, numbers) == conflict.numbers)
+        assert conflict.ever == (not empty[part])
+    assert sorted(host for each in found.accounts for host in each.hosts) == sorted(hosts)
+    for account in found.accounts:
+        for host in account.hosts:
+            ways = _smallest(part for part in [frozenset[Condition](), *now] if host in without(part))
+            assert set(account.ways) == {_numbers(way, numbers) for way in ways}
+    fewest = {host: min(map(len, each.ways)) for each in found.accounts for host in each.hosts if each.ways[0]}
+    near = {host: len(each.lacks) for each in found.nearest for host in each.hosts}
+    assert near == {host: fewest[host] for host in near}
+    assert sorted(near.values()) == sorted(fewest.values())[: len(near)]
+    assert len(near) >= min(5, len(fewest))
+
+
+def _smallest(parts: Iterable[frozenset[Condition]]) -> list[frozenset[Condition]]:
+    found: list[frozenset[Condition]] = []
+    for part in sorted(parts, key=len):
+        if not any(other <= part for other in found):
+            found.append(part)
+    return found
+
+
+def _numbers(part: frozenset[Condition], numbers: dict[Condition, int]) -> tuple[int, ...]:
+    return tuple(sorted(numbers[item] for item in part))

@@ -1,0 +1,37 @@
+"""The rules for allocation candidates are Placement's: each part of many demands, on many small fleets."""
+
+from itertools import chain, combinations
+from random import Random
+
+import pytest
+
+from os_prefilter.operators.demand import Demand, demand_of
+from os_prefilter.operators.placing import hosts_in, hosts_of, meets
+from tests.demands import oracle, query_of, random_demand, random_fleet
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_each_part_of_a_demand_is_met_by_the_hosts_that_placement_returns(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    fleet = random_fleet(random, 5, flat=seed % 4 == 0)
+    with oracle(fleet) as placement:
+        for _ in range(3):
+            demand = random_demand(random, fleet, flat=seed % 4 == 0)
+            conditions = demand.conditions()
+            parts = list(chain.from_iterable(combinations(conditions, n) for n in range(1, len(conditions) + 1)))
+            for kept in [conditions, *random.sample(parts, min(15, len(parts)))]:
+                found = frozenset(host.name for host in hosts_in(fleet) if meets(host, demand.only(kept)))
+                assert found == placement.hosts(demand, kept), (demand, kept)
+            assert hosts_of(fleet, query_of(demand)) == placement.hosts(demand, conditions)
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_demand_is_read_from_its_query_and_all_of_its_conditions_are_the_demand(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    demand = random_demand(random, random_fleet(random, 3))
+    assert _plain(demand_of(query_of(demand))) == _plain(demand)
+    assert _plain(demand.only(demand.conditions())) == _plain(demand)
+
+
+def _plain(demand: Demand) -> list[tuple[str, ...]]:
+    return sorted((str(item), item.kind, item.scope) for item in demand.conditions())

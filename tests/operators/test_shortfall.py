@@ -1,0 +1,47 @@
+"""Smallest sets are exact: by brute force for the sets alone, and for hosts whose groups compete for one device."""
+
+from itertools import chain, combinations
+from random import Random
+
+import pytest
+
+from os_prefilter.operators.demand import TRAIT, Condition, demand_of
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider
+from os_prefilter.operators.placing import hosts_in
+from os_prefilter.operators.shortfall import Way, shortfalls, smallest_hitting_sets
+
+_CONDITIONS = [Condition(TRAIT, "root", True, (f"CUSTOM_{number}",)) for number in range(24)]
+_FEW = _CONDITIONS[:8]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hitting_sets_are_all_and_the_smallest(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    ways = [frozenset(random.sample(_FEW, random.randint(1, 5))) for _ in range(random.randint(0, 8))]
+    found, are_some_only = smallest_hitting_sets(ways, _FEW)
+    expected: list[Way] = []
+    for each in map(frozenset, chain.from_iterable(combinations(_FEW, size) for size in range(9))):
+        if all(each & way for way in ways) and not any(other <= each for other in expected):
+            expected.append(each)
+    assert set(found) == set(expected)
+    assert [len(each) for each in found] == sorted(map(len, expected))
+    assert not are_some_only
+
+
+def test_of_more_than_can_be_listed_those_of_fewest_conditions_are_and_it_is_said() -> None:
+    pairs = [frozenset(_CONDITIONS[number : number + 2]) for number in range(0, 24, 2)]
+    found, are_some_only = smallest_hitting_sets(pairs, _CONDITIONS)
+    assert (len(found), are_some_only) == (200, True)
+    assert {len(each) for each in found} == {12}
+
+
+@pytest.mark.parametrize("groups", [2, 4, 6, 8])
+def test_any_two_of_the_groups_that_want_one_device_conflict(groups: int) -> None:
+    gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
+    host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
+    wanted = "&".join(f"resources{number}=VGPU:1" for number in range(groups))
+    found = shortfalls(hosts_in(Fleet((host,))), demand_of(f"group_policy=none&resources=VCPU:1&{wanted}"))
+    devices = frozenset(item for item in found.conditions if item.names == ("VGPU",))
+    assert set(found.conflicts) == set(map(frozenset, combinations(devices, 2)))
+    assert set(found.ways["host"]) == {devices - {kept} for kept in devices}
+    assert not found.is_limited

@@ -1,0 +1,177 @@
+"""``os-prefilter audit``: what enabling filters would do to all images."""
+
+import argparse
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from cliff.columns import FormattableColumn
+
+from os_prefilter.cli.arguments import add_pipeline_arguments, traits_from
+from os_prefilter.cli.audit_arguments import add_audit_arguments, change_from, flavors_from, images_from
+from os_prefilter.cli.audit_progress import progress_on
+from os_prefilter.cli.audit_told import told_loss
+from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.output import check_output, write_output
+from os_prefilter.cli.snapshot import summary
+from os_prefilter.errors import DocumentError
+from os_prefilter.operators.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.image_groups import MOST_UNKNOWN
+from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.texts import counted, first_of
+
+NO_HOST = 2
+"""The exit code where an image becomes unschedulable."""
+
+_COLUMNS = ("Images", "Count", "Flavor", "Before", "After", "Verdict", "Lost to")
+_SHOWN = 10
+_MOST_NAMES = 3
+_ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
+
+
+class AuditImages(Listing):
+    """Show which hosts each image has before and after filters are enabled, and what it loses the others to."""
+
+    # Here --filter means those to enable.
+    conflict_handler = "resolve"
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the command."""
+        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+        add_pipeline_arguments(parser)
+        add_audit_arguments(parser)
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the table; return 2 if an image becomes unschedulable."""
+        super().run(parsed_args)
+        return NO_HOST if self._audit.count(*BECOMES_UNSCHEDULABLE) else 0
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        """Return the columns and rows of the table."""
+        page_to = argparse.Namespace(output=parsed_args.html, force=True)
+        check_output(page_to)
+        left_out = LeftOut()
+        with progress_on(self.app.stderr) as progress, _each_warning_once():
+            fleet = traits_from(parsed_args, partial(progress, "hosts by trait"))
+            change = change_from(parsed_args, fleet)
+            images = images_from(parsed_args, left_out)
+            self._audit = audit(images, fleet, change, flavors=flavors_from(parsed_args), progress=progress)
+        if left_out.count and not self._audit.images:
+            raise DocumentError(
+                parsed_args.images or "the cloud",
+                f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
+            )
+        if parsed_args.html:
+            # Jinja2 takes its time to import.
+            from os_prefilter.cli.audit_page import page  # noqa: PLC0415
+
+            write_output(page(self._audit, change, left_out, fleet.taken_at), page_to, self.app.stdout)
+        for text in (*_of_fleet(fleet), *_summary(self._audit, left_out)):
+            self.app.stderr.write(f"{text}\n")
+        verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
+        flat = parsed_args.formatter in ("csv", "value")
+        return _COLUMNS, [_row(line, flat=flat) for line in self._audit.lines if line.verdict in verdicts]
+
+
+def _row(line: Line, *, flat: bool) -> tuple[Any, ...]:
+    names: Any = _Names(line)
+    lost: Any = _Lost(line)
+    if flat:
+        names, lost = "; ".join(line.names), lost.human_readable().replace("\n", "; ")
+    verdict = f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict)
+    return names, line.images, line.flavor, line.before.bit_count(), line.after.bit_count(), verdict, lost
+
+
+class _Names(FormattableColumn[Any]):
+    """The names of images: the first few for people."""
+
+    def human_readable(self) -> str:
+        names = [_cut(name) for name in self._value.names[:_MOST_NAMES]]
+        return "\n".join(first_of(names, _MOST_NAMES, self._value.images))
+
+    def machine_readable(self) -> list[str]:
+        return list(self._value.names)
+
+
+class _Lost(FormattableColumn[Any]):
+    """What a line loses hosts to."""
+
+    def human_readable(self) -> str:
+        told = [told_loss(loss) for loss in self._value.losses]
+        if self._value.combined:
+            told.append(f"only together: {self._value.combined}")
+        return "\n".join(told)
+
+    def machine_readable(self) -> list[dict[str, object]]:
+        return [
+            {**loss.cause._asdict(), "hosts_lacking": loss.lacking, "hosts_lacking_only_this": loss.lacking_only}
+            for loss in self._value.losses
+        ]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
+
+
+def _of_fleet(fleet: Fleet) -> Iterator[str]:
+    """Yield what limits the answer."""
+    if fleet.taken_at:
+        yield summary(fleet)
+    if not fleet.has_inventories:
+        yield "Traits alone were read: whether a host has a resource class is not judged."
+
+
+def _summary(result: Audit, left_out: LeftOut) -> Iterator[str]:
+    """Yield the lines that go beside the table."""
+    flavors = f" with {counted(result.flavors, 'flavor')} each" * bool(result.flavors)
+    groups = counted(len(result.lines), "group")
+    yield f"{counted(result.images, 'image')}{flavors}, in {groups}, on {counted(result.hosts, 'host')}."
+    if result.lines:
+        yield (
+            f"Become unschedulable: {result.count(*BECOMES_UNSCHEDULABLE)}. "
+            f"Lose hosts: {result.count(Verdict.LOSES)}. "
+            f"Were unschedulable before: {result.count(Verdict.ALREADY, Verdict.ALREADY_REJECTED)}."
+        )
+        yield from _first("No host meets", [_told_unserved(*each) for each in result.unserved])
+        yield from _first("Hosts that serve no image", result.unused)
+        yield from _first("Hosts of these that served one before", result.newly_unused)
+    told = (
+        "Not asked for" if len(result.unknown) < MOST_UNKNOWN else f"Not asked for, of which {MOST_UNKNOWN} are counted"
+    )
+    yield from _first(told, [f"{text} ({counted(number, 'image')})" for text, number in result.unknown])
+    yield from _first("Left out", left_out.first, left_out.count)
+
+
+def _told_unserved(cause: Cause, images: int) -> str:
+    return f"{cause.rule} {cause.trait} ({cause.because}; {counted(images, 'image')})"
+
+
+def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
+    """Yield a line with the first items, if there are any, and how many there are."""
+    if items:
+        count = len(items) if count is None else count
+        told = first_of([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
+        yield f"{what}: {count}: {'; '.join(told)}."
+
+
+@contextmanager
+def _each_warning_once() -> Iterator[None]:
+    """Log once what a flavor makes the library warn of with each image."""
+    logger = logging.getLogger("os_prefilter.extra_specs")
+    seen: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_first = text not in seen
+        seen.add(text)
+        return is_first
+
+    logger.addFilter(is_new)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_new)

@@ -1,0 +1,115 @@
+"""The audit as one web page: no other file, no network, no text of a tenant's that a browser could take for code."""
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from os_prefilter.cli.audit_told import told_cause, told_loss
+from os_prefilter.operators.audit import Audit, Line
+from os_prefilter.operators.image_groups import Change
+from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.texts import one_line
+
+MOST_COLUMNS = 24
+"""So many groups of hosts have a column of their own, the largest; all others share one."""
+_MOST_GROUPS = 200
+_MOST_NAMES = 100
+_MOST_ITEMS = 200
+_KEPT, _LOST, _NEVER = "+", "-", "."
+
+
+def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at: str = "") -> str:
+    """Return the page.
+
+    :param left_out: the entries of the list that are no images.
+    :param taken_at: when the fleet was read; empty if that is not known.
+    """
+    enabled = [each.name for each in change.before.filters]
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    style, script = _file("audit.css"), _file("audit.js")
+    return environment.from_string(_file("audit.html")).render(
+        audit=audit,
+        before=enabled,
+        added=[each.name for each in change.after.filters if each.name not in enabled],
+        left_out=left_out,
+        taken_at=one_line(taken_at),
+        unserved=[(told_cause(cause), cause.because, images) for cause, images in audit.unserved[:_MOST_ITEMS]],
+        unknown=audit.unknown[:_MOST_ITEMS],
+        host_groups=_host_groups(audit),
+        data=_data(audit),
+        style=Markup(style),  # noqa: S704 - ours
+        script=Markup(script),  # noqa: S704 - ours
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'",
+    )
+
+
+def _data(audit: Audit) -> dict[str, Any]:
+    """Return what the script reads; the template escapes it so that it cannot end the element that it is in."""
+    columns = audit.host_groups[:MOST_COLUMNS]
+    others = 0
+    for group in audit.host_groups[MOST_COLUMNS:]:
+        others |= group.hosts
+    numbers = [group.hosts.bit_length() - 1 for group in columns]
+    return {
+        "groups": [{"name": one_line(group.names[0]), "hosts": len(group.names)} for group in columns],
+        "others": others.bit_count(),
+        "lines": [_line(line, numbers, others) for line in audit.lines],
+    }
+
+
+def _line(line: Line, numbers: Sequence[int], others: int) -> dict[str, Any]:
+    return {
+        "names": line.names,
+        "images": line.images,
+        "flavor": line.flavor,
+        "before": line.before.bit_count(),
+        "after": line.after.bit_count(),
+        "verdict": line.verdict,
+        "reason": line.reason,
+        "lost": [[told_loss(loss), loss.cause.because] for loss in line.losses],
+        "combined": line.combined,
+        "cells": "".join(_cell(line, number) for number in numbers),
+        "others": [(line.before & others).bit_count(), (line.after & others).bit_count()],
+    }
+
+
+def _cell(line: Line, number: int) -> str:
+    if line.after >> number & 1:
+        return _KEPT
+    return _LOST if line.before >> number & 1 else _NEVER
+
+
+def _host_groups(audit: Audit) -> list[dict[str, Any]]:
+    before, after = Counter[int](), Counter[int]()
+    for line in audit.lines:
+        before[line.before] += line.images
+        after[line.after] += line.images
+
+    def images(sets: Counter[int], hosts: int) -> int:
+        return sum(number for each, number in sets.items() if each & hosts)
+
+    return [
+        {
+            "names": [one_line(name) for name in group.names[:_MOST_NAMES]],
+            "hosts": len(group.names),
+            "before": images(before, group.hosts),
+            "after": images(after, group.hosts),
+        }
+        for group in audit.host_groups[:_MOST_GROUPS]
+    ]
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"
+
+
+def _file(name: str) -> str:
+    return (resources.files("os_prefilter") / "data" / name).read_text(encoding="utf-8")

@@ -1,0 +1,124 @@
+"""Images with the same requirements, as one: thousands of images make tens of groups."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from os_prefilter.errors import RequestRejected
+from os_prefilter.operators.demand import Condition, condition_of
+from os_prefilter.operators.host_sets import capability_of
+from os_prefilter.pipeline import Pipeline
+from os_prefilter.query import allocation_candidates_query
+from os_prefilter.request import Request
+from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.requirements import Requirement
+from os_prefilter.stated import stated_requirements
+from os_prefilter.texts import one_line
+
+MOST_NAMES = 100_000
+"""So many names of images are kept, in all groups together; further images are counted."""
+MOST_UNKNOWN = 10_000
+"""So many different things that nobody knows are counted."""
+_LONGEST_NAME = 255
+
+# For images alone: with it, every host counts as large enough.
+_ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+
+
+class Change(NamedTuple):
+    """The filters as they are, and as they are to be."""
+
+    before: Pipeline
+    after: Pipeline
+
+
+class Asked(NamedTuple):
+    """What a request asks for after a pipeline; what the pipeline asked for is in ``added``."""
+
+    query: tuple[Condition, ...]
+    stated: tuple[Requirement, ...] = ()
+    added: tuple[Requirement, ...] = ()
+    rejected: str = ""
+    """Why the request is rejected, so that no host is asked for; empty if it is not."""
+
+    def own(self) -> frozenset[Condition]:
+        """Return what the pipeline alone asked for, without what the request states as well."""
+        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.stated))
+
+
+class GroupKey(NamedTuple):
+    """What the images of a group have in common."""
+
+    flavor: str
+    before: Asked
+    after: Asked
+
+
+@dataclass(slots=True)
+class ImageGroup:
+    """The images that ask for the same with a flavor."""
+
+    key: GroupKey
+    names: list[str] = field(default_factory=list)
+    """Those that are kept (:data:`MOST_NAMES`), each on one printable line."""
+    images: int = 0
+
+
+@dataclass(slots=True)
+class ImageGroups:
+    """All images, in groups, in the order in which these came up first."""
+
+    groups: list[ImageGroup]
+    images: int
+    unknown: Counter[str]
+    """What nobody knows, such as a misspelt value, and in how many images it is, counted with the filters to enable."""
+
+
+def grouped(
+    images: Iterable[Image],
+    flavors: Sequence[Flavor],
+    change: Change,
+    progress: Callable[[int], None] = lambda _images: None,
+) -> ImageGroups:
+    """Apply both pipelines to each image with each flavor, and put together what asks for the same.
+
+    :param flavors: if empty, each image alone.
+    :param progress: called with the number of images that are done.
+    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    """
+    groups: dict[GroupKey, ImageGroup] = {}
+    unknown: Counter[str] = Counter()
+    queries: dict[str, tuple[Condition, ...]] = {}
+    count = kept = 0
+    for count, image in enumerate(images, 1):
+        notes: set[str] = set()
+        name = one_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+        for flavor in flavors or (_ANY_FLAVOR,):
+            label = one_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            key = GroupKey(label, *(_asked(image, flavor, each, queries, notes) for each in change))
+            group = groups.setdefault(key, ImageGroup(key))
+            group.images += 1
+            if kept < MOST_NAMES:
+                group.names.append(name)
+                kept += 1
+        unknown.update(note for note in notes if note in unknown or len(unknown) < MOST_UNKNOWN)
+        progress(count)
+    return ImageGroups(list(groups.values()), count, unknown)
+
+
+def _asked(
+    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[str]
+) -> Asked:
+    """Return what is asked for; add what nobody knows to ``notes``, and keep in ``queries`` what was read already."""
+    spec = RequestSpec(flavor=flavor, image=image)
+    try:
+        stated = stated_requirements(Request(spec))
+        decision = pipeline.apply(spec)
+        text = allocation_candidates_query(spec, limit=None)
+    except RequestRejected as error:
+        return Asked((), rejected=str(error))
+    notes.update(str(note) for note in decision.notes if note.warn)
+    if text not in queries:
+        queries[text] = capability_of(text)
+    return Asked(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

@@ -1,0 +1,227 @@
+"""``os-prefilter audit``: what it prints, writes and returns, for right and wrong input."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from os_prefilter.cli.audit_progress import progress_on
+from os_prefilter.cli.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:
+    assert main(["audit", *argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def images(tmp_path: Path, *entries: object) -> str:
+    path = tmp_path / "images.json"
+    path.write_text(json.dumps(entries))
+    return str(path)
+
+
+def image(name: str, disk_format: str = "qcow2", **properties: str) -> dict[str, object]:
+    return {"id": name, "name": name, "disk_format": disk_format, "properties": properties}
+
+
+def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({"name": name, "vcpus": 1, "ram": 512, "disk": 1, "properties": extra_specs}))
+    return str(path)
+
+
+def test_a_line_has_names_counts_verdict_and_losses(capsys: Capture, tmp_path: Path) -> None:
+    path = images(tmp_path, image("b", hw_vif_model="igb"), image("c", hw_vif_model="igb"))
+    (row,) = rows(capsys, "--images", path, "--enable", "image_metadata,compute_status")
+    assert row == {
+        "Images": ["b", "c"],
+        "Count": 2,
+        "Flavor": "",
+        "Before": 11,
+        "After": 5,
+        "Verdict": "loses hosts",
+        "Lost to": [
+            {
+                "trait": "COMPUTE_NET_VIF_MODEL_IGB",
+                "rule": "required",
+                "on": "",
+                "by": "image_metadata",
+                "because": "image property hw_vif_model=igb",
+                "hosts_lacking": 6,
+                "hosts_lacking_only_this": 5,
+            },
+            {
+                "trait": "COMPUTE_STATUS_DISABLED",
+                "rule": "forbidden",
+                "on": "",
+                "by": "compute_status",
+                "because": "every request: no disabled compute service",
+                "hosts_lacking": 1,
+                "hosts_lacking_only_this": 0,
+            },
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "disk_format", "code"),
+    [
+        ({}, "raw", 0),
+        ({"hw_vif_model": "igb"}, "qcow2", 0),
+        ({}, "ploop", 2),
+        ({"trait:CUSTOM_NO": "required"}, "raw", 0),
+    ],
+)
+def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(
+    properties: dict[str, str], disk_format: str, code: int, tmp_path: Path
+) -> None:
+    """One that was before is no reason: enabling the filters changes nothing for it."""
+    assert main(["audit", "--images", images(tmp_path, image("a", disk_format, **properties))]) == code
+
+
+@pytest.mark.parametrize("only", ["changed", "unschedulable"])
+def test_only_what_matters_is_listed_and_all_of_it_counts(only: str, capsys: Capture, tmp_path: Path) -> None:
+    path = images(tmp_path, image("lost", "ploop"), image("less", hw_vif_model="igb"), image("same", "raw"))
+    found = rows(capsys, "--images", path, "--only", only, "--enable", "image_metadata,image_type", code=2)
+    wanted = {"changed": [["lost"], ["less"], ["same"]], "unschedulable": [["lost"]]}[only]
+    # The vSphere cluster runs no raw image.
+    assert [row["Images"] for row in found] == wanted
+
+
+def test_the_filters_of_a_configuration_file_are_enabled_already(capsys: Capture, tmp_path: Path) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = compute_status, image_type\nowner_gate = always\n")
+    path = images(tmp_path, image("a", hw_vif_model="igb"))
+    (row,) = rows(capsys, "--images", path, "--config-file", str(config), "--enable", "image_metadata")
+    assert (row["Before"], row["After"]) == (9, 5)
+    assert [each["by"] for each in row["Lost to"]] == ["image_metadata"]
+    (row,) = rows(capsys, "--images", path, "--config-file", str(config), "--before", "noop", "--filter", "image_type")
+    assert (row["Before"], row["After"]) == (11, 10)
+
+
+def test_a_configuration_file_without_filters_is_one_without_filters_before(capsys: Capture, tmp_path: Path) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nunknown_values = reject\n")
+    path = images(tmp_path, image("a", hw_vif_model="nosuch"))
+    (row,) = rows(capsys, "--images", path, "--config-file", str(config), code=2)
+    assert row["Verdict"].startswith("becomes rejected: image property hw_vif_model has the unknown value 'nosuch'")
+
+
+def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) -> None:
+    path = images(tmp_path, image("a", "raw"))
+    small, gpu = flavor(tmp_path, "small"), flavor(tmp_path, "gpu", **{"resources:VGPU": "1"})
+    found = rows(capsys, "--images", path, "--flavor", small, "--flavor", gpu, "--enable", "owner")
+    assert [(row["Flavor"], row["Before"], row["After"]) for row in found] == [("gpu", 2, 1), ("small", 9, 9)]
+    (loss,) = found[0]["Lost to"]
+    assert (loss["trait"], loss["on"], loss["hosts_lacking_only_this"]) == ("OWNER_NOVA", "_owned_VGPU", 1)
+
+
+def test_the_summary_says_what_the_table_does_not(capsys: Capture, tmp_path: Path) -> None:
+    path = images(
+        tmp_path,
+        image("a", hw_vif_model="nosuch"),
+        image("b", hw_vif_model="virtio", **{"trait:CUSTOM_NOBODY": "required"}),
+        {"ram": 1},
+    )
+    assert main(["audit", "--images", path]) == 0
+    err = capsys.readouterr().err
+    assert "2 images, in 2 groups, on 11 hosts.\n" in err
+    assert "Become unschedulable: 0. Lose hosts: 1. Were unschedulable before: 1.\n" in err
+    assert "No host meets: 1: required CUSTOM_NOBODY (image property trait:CUSTOM_NOBODY=required; 1 image).\n" in err
+    assert "Not asked for: 1: image property hw_vif_model: unknown value 'nosuch': not asked for (1 image).\n" in err
+    assert "Left out: 1: images[2]: found an object that is no image" in err
+
+
+def test_no_image_at_all_is_an_empty_listing(capsys: Capture, tmp_path: Path) -> None:
+    assert rows(capsys, "--images", images(tmp_path)) == []
+    assert main(["audit", "--images", images(tmp_path)]) == 0
+    assert "0 images, in 0 groups, on 11 hosts.\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
+def test_names_are_harmless_in_every_format(form: str, capsys: Capture, tmp_path: Path) -> None:
+    path = images(tmp_path, *(image(f"{n}\u202e\x1b[31m\nx", hw_vif_model=v) for n, v in enumerate(("igb", "e1000"))))
+    assert main(["audit", "--images", path, "--enable", "image_metadata", "-f", form]) == 0
+    out = capsys.readouterr().out
+    assert not {"\u202e", "\x1b"} & set(out)
+    if form in ("json", "yaml"):
+        assert len(yaml.safe_load(out)) == 2
+    if form in ("csv", "value"):
+        assert len(out.splitlines()) == 2 + (form == "csv")
+
+
+def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) -> None:
+    path = images(tmp_path, *(image(str(number)) for number in range(5)))
+    bad = flavor(tmp_path, "bad", **{"resources:VGPU": "many"})
+    assert main(["audit", "--images", path, "--flavor", bad]) == 0
+    assert capsys.readouterr().err.count("resources:VGPU") == 1
+
+
+WRONG = [
+    ("--images {tmp}/none", "there is no such file"),
+    ("--images {tmp}", "this is a directory"),
+    ("--images {tmp}/broken", "not JSON"),
+    ("--images {tmp}/images.json --flavor {tmp}/none", "there is no such file"),
+    ("--images {tmp}/images.json --flavor {tmp}/images.json", "the document is a list"),
+    ("--flavor {tmp}/a.json --flavor {tmp}/a.json", "another --flavor has the same name"),
+    ("--enable nosuch", "'nosuch', which no installed package offers"),
+    ("--before nosuch", "'nosuch', which no installed package offers"),
+    ("--enable hpet,hpet", "'hpet' is named twice"),
+    ("--config-file {tmp}/none", "none"),
+    ("--hosts {tmp}/broken", "broken"),
+    ("--html {tmp}", "this is not a file"),
+    ("--html {tmp}/none/page.html", "there is no such directory"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
+def test_wrong_input_is_one_sentence_and_exit_code_1(
+    arguments: str, message: str, capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "broken").write_text("{x")
+    images(tmp_path, image("a"))
+    flavor(tmp_path, "a")
+    assert main(["audit", *arguments.replace("{tmp}", str(tmp_path)).split()]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_the_page_is_written_as_a_whole(capsys: Capture, tmp_path: Path) -> None:
+    """It replaces an older one, and leaves nothing else behind."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    assert main(["audit", "--html", str(path), "-f", "value"]) == 2
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    assert list(tmp_path.iterdir()) == [path]
+    assert len(capsys.readouterr().out.splitlines()) == 10
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_progress_is_shown_on_a_terminal_alone() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        with progress_on(stream) as progress:
+            progress("images", 7, None)
+            progress("kinds of images", 2, 5)
+    assert "kinds of images" in terminal.getvalue()
+    assert "2/5" in terminal.getvalue()
+    assert file.getvalue() == ""
+
+
+def test_a_list_without_an_image_is_no_audit(capsys: Capture, tmp_path: Path) -> None:
+    """What ``openstack image list`` prints would pass for a cloud where all is well."""
+    file = tmp_path / "list.json"
+    file.write_text('[{"ID": "1", "Name": "a", "Status": "active"}]')
+    assert main(["audit", "--images", str(file)]) == 1
+    assert "no entry is an image: images[0]: found an object that is no image" in capsys.readouterr().err

@@ -1,0 +1,206 @@
+"""Audits: verdicts, causes, what nobody serves, what fleets and images may look like."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, Image, Pipeline
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.operators.audit import Audit, Cause, Line, Loss, Verdict, audit
+from os_prefilter.operators.demand import POLICY, RESOURCE, TRAIT, Condition
+from os_prefilter.operators.fleet import Fleet, Provider, example_fleet
+from os_prefilter.operators.host_sets import HostSets, capability_of
+from os_prefilter.operators.image_groups import Change
+from tests.conftest import pipeline_of
+from tests.placements import provider
+
+NONE = Pipeline(())
+FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
+
+
+def audit_of(*images: Image, fleet: Fleet | None = None, flavors: tuple[Flavor, ...] = (), **options: Any) -> Audit:
+    change = Change(NONE, pipeline_of(*FILTERS, **options))
+    return audit(images, example_fleet() if fleet is None else fleet, change, flavors=flavors)
+
+
+def only_line(result: Audit) -> Line:
+    (line,) = result.lines
+    return line
+
+
+VERDICTS: list[tuple[Image, tuple[Flavor, ...], dict[str, Any], Verdict]] = [
+    (Image({"hw_vif_model": "e1000e"}), (), {}, Verdict.LOSES),
+    (Image({"hw_architecture": "aarch64", "hw_time_hpet": "yes"}), (), {}, Verdict.UNSCHEDULABLE),
+    (Image({"hw_vif_model": "nosuch"}), (), {"unknown_values": "reject"}, Verdict.REJECTED),
+    (Image({"trait:CUSTOM_NOBODY": "required"}), (), {}, Verdict.ALREADY),
+    (
+        Image({"trait:CUSTOM_NOBODY": "required", "hw_vif_model": "x"}),
+        (),
+        {"unknown_values": "reject"},
+        Verdict.ALREADY,
+    ),
+    (Image({"os_secure_boot": "requird"}), (), {}, Verdict.ALREADY_REJECTED),
+    (Image({"trait:a,b": "required"}), (), {}, Verdict.ALREADY_REJECTED),
+    (Image({}), (Flavor(1, 1, extra_specs={"resources:CUSTOM_NONE": "1"}),), {}, Verdict.ALREADY),
+    (Image({}), (Flavor(0, 0, extra_specs={"resources:CUSTOM_BAREMETAL_GOLD": "1"}),), {}, Verdict.OK),
+]
+
+
+@pytest.mark.parametrize(("image", "flavors", "options", "verdict"), VERDICTS)
+def test_each_verdict(image: Image, flavors: tuple[Flavor, ...], options: dict[str, Any], verdict: Verdict) -> None:
+    result = audit_of(image, flavors=flavors, **options)
+    line = only_line(result)
+    assert line.verdict == verdict
+    assert result.count(verdict) == 1
+    assert bool(line.reason) == ("rejected" in verdict) or verdict == Verdict.ALREADY
+
+
+def test_a_loss_says_who_asked_because_of_what_and_for_how_many_hosts() -> None:
+    line = only_line(audit_of(Image({"hw_time_hpet": "yes"}, "vmdk")))
+    hpet = Cause("CUSTOM_COMPUTE_TIME_HPET", "required", "", "image_metadata, hpet", "image property hw_time_hpet=true")
+    vmdk = Cause("COMPUTE_IMAGE_TYPE_VMDK", "required", "", "image_type", "image field disk_format=vmdk")
+    disabled = Cause(
+        "COMPUTE_STATUS_DISABLED", "forbidden", "", "compute_status", "every request: no disabled compute service"
+    )
+    by_cause = {loss.cause._replace(by=""): loss for loss in line.losses}
+    assert by_cause[vmdk._replace(by="")] == Loss(vmdk, 10, 6)
+    assert by_cause[hpet._replace(by="")][1:] == (4, 1)
+    assert by_cause[disabled._replace(by="")] == Loss(disabled, 1, 0)
+    assert (line.before.bit_count(), line.after.bit_count(), line.combined) == (11, 0, 0)
+
+
+def test_a_trait_on_the_root_and_without_a_suffix_is_one_requirement() -> None:
+    """Where traits are asked for in both places, neither could be left out alone to any effect."""
+    change = Change(NONE, pipeline_of("image_metadata", trait_scope="root_and_unsuffixed"))
+    image = Image({"hw_vif_model": "igb"}, "raw")
+    (loss,) = only_line(audit([image], example_fleet(), change)).losses
+    assert loss == Loss(
+        Cause("COMPUTE_NET_VIF_MODEL_IGB", "required", "", "image_metadata", "image property hw_vif_model=igb"), 6, 6
+    )
+
+
+def test_images_that_ask_for_the_same_are_one_line_with_all_their_names() -> None:
+    images = [Image({"hw_vif_model": "igb", "build": str(n)}, "raw", name=f"igb {n}") for n in range(500)]
+    result = audit_of(*images, Image({"hw_vif_model": "e1000"}, "raw", name="e1000"))
+    assert [line.images for line in result.lines] == [500, 1]
+    assert result.lines[0].names == tuple(f"igb {n}" for n in range(500))
+    assert result.images == 501
+
+
+def test_an_image_counts_with_each_flavor() -> None:
+    flavors = (Flavor(1, 1, name="a"), Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="b"))
+    result = audit_of(Image({}), flavors=flavors)
+    assert [(line.flavor, line.before.bit_count()) for line in result.lines] == [("a", 9), ("b", 2)]
+    assert (result.images, result.flavors) == (1, 2)
+
+
+def test_filters_that_are_enabled_already_cost_nothing() -> None:
+    same = Change(pipeline_of(*FILTERS), pipeline_of(*FILTERS, "owner"))
+    line = only_line(audit([Image({"hw_vif_model": "igb"}, "raw")], example_fleet(), same))
+    assert (line.verdict, line.losses) == (Verdict.OK, ())
+    assert line.before == line.after
+
+
+def test_what_nobody_serves_is_named_once_with_the_number_of_images() -> None:
+    images = [
+        Image({"hw_sound_model": "virtio", "trait:CUSTOM_NOBODY": "required"}, "raw", name=str(n)) for n in range(3)
+    ]
+    flavor = Flavor(1, 1, extra_specs={"resources:FPGA": "1"}, name="fpga")
+    assert audit_of(*images).unserved == (
+        (Cause("CUSTOM_NOBODY", "required", "", "request", "image property trait:CUSTOM_NOBODY=required"), 3),
+    )
+    assert audit_of(images[0], flavors=(flavor,)).unserved == (
+        (Cause("FPGA", "resource class", "", "request", "flavor fpga"), 1),
+    )
+
+
+def test_values_that_nobody_knows_are_counted() -> None:
+    images = [Image({"hw_vif_model": value}) for value in ("virtoi", "virtoi", "a\nb")]
+    assert audit_of(*images).unknown == (
+        ("image property hw_vif_model: unknown value 'virtoi': not asked for", 2),
+        (r"image property hw_vif_model: unknown value 'a\nb': not asked for", 1),
+    )
+
+
+def test_hosts_that_serve_no_image_are_told_apart_by_whether_they_did_before() -> None:
+    fleet = Fleet((provider("a", traits="CUSTOM_X"), provider("b"), provider("c", traits="CUSTOM_X HW_ARCH_AARCH64")))
+    image = Image({"hw_architecture": "aarch64", "trait:CUSTOM_X": "required"})
+    result = audit_of(image, fleet=fleet)
+    assert (result.unused, result.newly_unused) == (("a", "b"), ("a",))
+
+
+@pytest.mark.parametrize("fleet", [Fleet(()), Fleet((provider("bare", classes=""),)), Fleet((provider("no traits"),))])
+def test_fleets_of_any_kind_can_be_audited(fleet: Fleet) -> None:
+    """No host, hosts without inventories or traits, none of which is a compute node."""
+    image = Image({"hw_vif_model": "igb"}, "raw", name="image")
+    result = audit_of(image, fleet=fleet)
+    assert only_line(result).verdict == (Verdict.UNSCHEDULABLE if fleet.hosts else Verdict.ALREADY)
+    assert result.hosts == len(fleet.hosts)
+    assert audit_of(fleet=fleet).lines == ()
+    assert audit_of(fleet=fleet).unused == tuple(host.name for host in fleet.hosts)
+
+
+def test_names_are_kept_on_one_line_and_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_NAMES", 3)
+    names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
+    line = only_line(audit_of(*(Image({}, name=name) for name in names)))
+    assert line.names == (r"\u202e\x1b[31m\n", "x" * 255, "an image without a name")
+    assert line.images == 5
+
+
+def test_unknown_values_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_UNKNOWN", 2)
+    images = [Image({"hw_vif_model": f"no{number % 4}"}) for number in range(8)]
+    assert [number for _, number in audit_of(*images).unknown] == [2, 2]
+
+
+def test_progress_tells_how_far_it_is() -> None:
+    told: list[tuple[str, int, int | None]] = []
+    images = [Image({"hw_vif_model": value}) for value in ("igb", "e1000")]
+    audit(images, example_fleet(), Change(NONE, NONE), progress=lambda *state: told.append(state))
+    assert told == [("images", 1, None), ("images", 2, None), ("kinds of images", 1, 1)]
+
+
+def test_what_was_read_without_inventories_is_judged_by_traits() -> None:
+    """The host's own classes are on its root, any other may be on each provider of its tree."""
+    gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
+    hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
+    query = capability_of("resources=VCPU:1&required=HW_ARCH_X86_64")
+    own = capability_of("resources_a=VGPU:1&required_a=OWNER_CYBORG")
+    sets = HostSets(Fleet(hosts, has_inventories=False), [query, own])
+    assert sets.named(sets.serving(query)) == ("plain",)
+    assert sets.named(sets.serving(own)) == ("tree",)
+    assert HostSets(Fleet(hosts), [query]).serving(query) == 0
+
+
+def test_a_query_is_read_without_amounts() -> None:
+    text = (
+        "group_policy=isolate&required=A,!B&required_x=C&resources=VCPU:1,VGPU:2&resources_x=FPGA:1&root_required=D,!E"
+    )
+    query = capability_of(text)
+    assert query == (
+        Condition(RESOURCE, "unsuffixed", True, ("VCPU",)),
+        Condition(RESOURCE, "unsuffixed", True, ("VGPU",)),
+        Condition(RESOURCE, "_x", True, ("FPGA",)),
+        Condition(TRAIT, "root", True, ("D",)),
+        Condition(TRAIT, "root", False, ("E",)),
+        Condition(TRAIT, "unsuffixed", True, ("A",)),
+        Condition(TRAIT, "unsuffixed", False, ("B",)),
+        Condition(TRAIT, "_x", True, ("C",)),
+        Condition(POLICY, "root", True, ("isolate",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("member_of=in:1", "member_of"),
+        ("member_of_x=in:1&resources_x=VGPU:1", "member_of_x"),
+        ("in_tree=1", "in_tree"),
+        ("same_subtree=_a,_b", "same_subtree"),
+    ],
+)
+def test_what_an_audit_cannot_judge_is_an_error(text: str, name: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"A request filter asks for {name}, which an audit"):
+        capability_of(f"resources=VCPU:1&{text}")

@@ -1,0 +1,227 @@
+"""Every number of an audit against a real Placement, asked for each image, each flavor and each requirement."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, urlencode
+
+import pytest
+
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.errors import PlacementRefused
+from os_prefilter.operators.audit import Audit, Cause, Line, audit
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.operators.host_sets import HostSets
+from os_prefilter.operators.image_groups import Change
+from os_prefilter.pipeline import Pipeline
+from tests.conftest import pipeline_of
+
+TRAITS = (
+    *("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW", "COMPUTE_STORAGE_BUS_SCSI"),
+    *("HW_ARCH_X86_64", "HW_CPU_X86_AVX2", "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_LICENSED", "OWNER_NOVA"),
+)
+RARE = ("COMPUTE_STATUS_DISABLED", "OWNER_CYBORG")
+PROPERTIES = (
+    ("hw_vif_model", "e1000e"),
+    ("hw_disk_bus", "scsi"),
+    ("architecture", "i686"),
+    ("hw_time_hpet", "yes"),
+    ("trait:HW_CPU_X86_AVX2", "required"),
+    ("trait:CUSTOM_LICENSED", "required"),
+    ("hw_vif_model", "nobody knows this"),
+    ("hw_cpu_policy", "dedicated"),
+)
+TWO_GPUS = {"resources1:VGPU": "1", "resources2:VGPU": "1", "trait2:OWNER_NOVA": "required"}
+FLAVORS = (
+    Flavor(1, 512, 1, name="plain"),
+    Flavor(1, 512, 0, extra_specs={"trait:CUSTOM_LICENSED": "forbidden"}, name="unlicensed"),
+    Flavor(1, 512, 1, extra_specs={"resources:VGPU": "1", "trait:OWNER_NOVA": "required"}, name="gpu"),
+    Flavor(1, 512, 0, extra_specs={"resources_a:VGPU": "1", "trait_a:OWNER_CYBORG": "forbidden"}, name="own group"),
+    Flavor(1, 512, 0, extra_specs={**TWO_GPUS, "group_policy": "isolate"}, name="two providers"),
+    Flavor(1, 512, 0, extra_specs={**TWO_GPUS, "group_policy": "none"}, name="two groups"),
+    Flavor(0, 0, 0, extra_specs={"resources:CUSTOM_METAL": "1"}, name="metal"),
+    Flavor(1, 512, 0, extra_specs={"resources:FPGA": "1"}, name="nobody has it"),
+)
+FILTERS = ("image_metadata", "image_type", "hpet", "compute_status", "owner")
+
+
+@dataclass
+class Case:
+    """A random cloud, what it is asked for, and how."""
+
+    fleet: Fleet
+    images: list[Image]
+    flavors: list[Flavor]
+    change: Change
+
+
+def case(seed: int) -> Case:
+    """Return the same cloud for the same seed."""
+    random_ = random.Random(seed)  # noqa: S311
+    fleet = Fleet(tuple(hosts(random_)))
+    images = [
+        Image(
+            dict(random_.sample(PROPERTIES, random_.randint(0, 4))),
+            random_.choice(("qcow2", "raw", None)),
+            name=f"i-{n}",
+        )
+        for n in range(4)
+    ]
+    names = random_.sample(FILTERS, random_.randint(2, len(FILTERS)))
+    scope = random_.choice(("root", "root_and_unsuffixed"))
+    before = names[: random_.randint(0, 1)]
+    change = Change(pipeline_of(*before, trait_scope=scope), pipeline_of(*names, trait_scope=scope))
+    return Case(fleet, images, random_.sample(FLAVORS, 2), change)
+
+
+def hosts(random_: random.Random) -> Iterator[Provider]:
+    for number in range(random_.randint(3, 6)):
+        name = f"host-{number}"
+        classes = {"VCPU", "MEMORY_MB", *random_.sample(("DISK_GB", "PCPU", "VGPU", "CUSTOM_METAL"), 2)}
+        if random_.random() < 0.2:
+            classes = {"CUSTOM_METAL"}
+        children = tuple(
+            provider(random_, f"{name}-{child}", {"VGPU"}) for child in range(random_.choice((0, 0, 1, 2, 3)))
+        )
+        yield provider(random_, name, classes, children)
+    if random_.random() < 0.5:
+        yield replace(
+            provider(random_, "disks", {"DISK_GB"}), traits=frozenset(("MISC_SHARES_VIA_AGGREGATE", "CUSTOM_LICENSED"))
+        )
+
+
+def provider(random_: random.Random, name: str, classes: set[str], children: tuple[Provider, ...] = ()) -> Provider:
+    traits = {trait for trait in TRAITS if random_.random() < 0.7} | {t for t in RARE if random_.random() < 0.15}
+    aggregates = random_.choice(((), (aggregate_uuid("rack-1"),)))
+    resources = {each: Inventory(1000) for each in classes}
+    return Provider(name, provider_uuid(name), resources, frozenset(traits), aggregates, children)
+
+
+class Asked:
+    """The answers of a real Placement."""
+
+    def __init__(self, placement: EmbeddedPlacement) -> None:
+        self._client = placement.client
+        self._client.ensure_traits([trait for trait in TRAITS if trait.startswith("CUSTOM_")])
+        self._client.request("PUT", "/resource_classes/CUSTOM_METAL")
+
+    def hosts(self, query: str) -> set[str]:
+        try:
+            return set(self._client.allocation_candidates(query).hosts)
+        except PlacementRefused as error:
+            # What the flavor forbids and the image requires: no host either.
+            assert "Conflicting required and forbidden traits" in str(error)
+            return set()
+
+    def request(self, image: Image, flavor: Flavor, pipeline: Pipeline) -> tuple[str, list[tuple[str, bool, str]]]:
+        """Return the query of an image with a flavor, and what the filters asked for."""
+        spec = RequestSpec(flavor=flavor, image=image)
+        decision = pipeline.apply(spec)
+        self._client.ensure_traits({each.trait for each in decision.requirements if each.trait.startswith("CUSTOM_")})
+        return allocation_candidates_query(spec, limit=None), [each[:3] for each in decision.requirements]
+
+
+def place(scope: str) -> str:
+    """Return the parameter of the query that a scope is."""
+    return {"root": "root_required", "unsuffixed": "required"}.get(scope, f"required{scope}")
+
+
+def changed(query: str, conditions: list[tuple[str, bool, str]], *, add: bool) -> str:
+    """Return the query with traits added to its text, or taken out of it."""
+    parameters = dict(parse_qsl(query))
+    for trait, required, scope in conditions:
+        sign = trait if required else f"!{trait}"
+        listed = [each for each in parameters.get(place(scope), "").split(",") if each and each != sign]
+        listed += [sign] * add
+        parameters[place(scope)] = ",".join(listed)
+    return urlencode([(name, value) for name, value in parameters.items() if value])
+
+
+def of_cause(cause: Cause, conditions: list[tuple[str, bool, str]]) -> list[tuple[str, bool, str]]:
+    on = {cause.on} if cause.on else {"root", "unsuffixed"}
+    return [
+        each
+        for each in conditions
+        if each[0] == cause.trait and each[1] == (cause.rule == "required") and each[2] in on
+    ]
+
+
+def line_of(result: Audit, image: Image, flavor: str) -> Line:
+    (line,) = (line for line in result.lines if image.name in line.names and line.flavor == flavor)
+    return line
+
+
+def check(asked: Asked, line: Line, sets: HostSets, request: tuple[Image, Flavor], change: Change) -> None:
+    """Compare one line with Placement's answers."""
+    image, flavor = request
+    before, stated = asked.request(image, flavor, change.before)
+    after, added = asked.request(image, flavor, change.after)
+    had, has = asked.hosts(before), asked.hosts(after)
+    assert set(sets.named(line.before)) == had, before
+    assert set(sets.named(line.after)) == has, after
+    lost = had - has
+    written = dict(parse_qsl(allocation_candidates_query(RequestSpec(flavor=flavor, image=image), limit=None)))
+    new = [
+        each
+        for each in dict.fromkeys(added)
+        if each not in stated and ("" if each[1] else "!") + each[0] not in written.get(place(each[2]), "").split(",")
+    ]
+    without_all = changed(after, new, add=False)
+    explained: set[str] = set()
+    for loss in line.losses:
+        conditions = of_cause(loss.cause, new)
+        assert conditions
+        lacking = lost - asked.hosts(changed(without_all, conditions, add=True))
+        only = lost & asked.hosts(changed(after, conditions, add=False))
+        assert (loss.lacking, loss.lacking_only) == (len(lacking), len(only)), (loss, after)
+        explained |= lacking
+    assert line.combined == len(lost - explained)
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_numbers_with_flavors_are_placements(seed: int) -> None:
+    """Before, after, lost, lacking and lacking only: each is what one query for each of them gives."""
+    this = case(seed)
+    result = audit(this.images, this.fleet, this.change, flavors=this.flavors)
+    with EmbeddedPlacement(this.fleet) as placement:
+        asked = Asked(placement)
+        sets = HostSets(this.fleet, [])
+        for image in this.images:
+            for flavor in this.flavors:
+                check(asked, line_of(result, image, str(flavor.name)), sets, (image, flavor), this.change)
+
+
+@pytest.mark.parametrize("seed", range(100, 108))
+def test_numbers_of_images_alone_are_placements(seed: int) -> None:
+    """Without a flavor an audit counts what Placement finds where each host has VCPU and MEMORY_MB."""
+    this = case(seed)
+    result = audit(this.images, this.fleet, this.change)
+    roomy = {"VCPU": Inventory(1000), "MEMORY_MB": Inventory(1000)}
+    fleet = Fleet(
+        tuple(
+            host if host.name == "disks" else replace(host, resources={**host.resources, **roomy})
+            for host in this.fleet.hosts
+        )
+    )
+    with EmbeddedPlacement(fleet) as placement:
+        asked = Asked(placement)
+        for image in this.images:
+            check(asked, line_of(result, image, ""), HostSets(this.fleet, []), (image, Flavor(1, 1)), this.change)
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_hosts_that_serve_no_image_are_placements(seed: int) -> None:
+    """Each host is used or unused, and those newly unused are those that Placement returned before and does not now."""
+    this = case(seed)
+    result = audit(this.images, this.fleet, this.change, flavors=this.flavors)
+    with EmbeddedPlacement(this.fleet) as placement:
+        asked = Asked(placement)
+        pairs = [(image, flavor) for image in this.images for flavor in this.flavors]
+        had, has = (
+            set().union(*(asked.hosts(asked.request(*pair, pipeline)[0]) for pair in pairs)) for pipeline in this.change
+        )
+    every = {host.name for host in this.fleet.instance_hosts}
+    assert set(result.unused) == every - has
+    assert set(result.newly_unused) == had - has
+    assert sum(len(group.names) for group in result.host_groups) == result.hosts == len(every)

@@ -1,0 +1,168 @@
+"""Lists of images: which forms are understood, and that one broken entry never costs the others."""
+
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter import Image
+from os_prefilter.errors import DocumentError
+from os_prefilter.operators import image_list
+from os_prefilter.operators.image_list import LeftOut, read_images
+
+SHOWN = {"id": "1", "name": "a", "disk_format": "raw", "properties": {"hw_vif_model": "igb"}, "tags": []}
+OF_GLANCE = {"id": "1", "name": "a", "disk_format": "raw", "hw_vif_model": "igb", "tags": [], "os_hidden": False}
+IMAGE = Image({"hw_vif_model": "igb"}, "raw", "1", "a")
+
+
+def read(tmp_path: Path, text: str | bytes, name: str = "images") -> tuple[list[Image], list[str]]:
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    broken: list[str] = []
+    return list(read_images(path, broken.append)), broken
+
+
+@pytest.mark.parametrize("entry", [SHOWN, OF_GLANCE])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda entry: json.dumps([entry, entry]),
+        lambda entry: json.dumps([entry, entry], indent=4),
+        lambda entry: f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n",
+        lambda entry: json.dumps({"images": [entry, entry], "schema": "/v2/schemas/images"}),
+        lambda entry: json.dumps({"first": "/v2/images", "images": [entry, entry]}, indent=1),
+        lambda entry: f"{json.dumps(entry)}\n{json.dumps(entry)}\n",
+        lambda entry: f"\n\n{json.dumps(entry)}\r\n\r\n{json.dumps(entry)}",
+    ],
+    ids=["array", "indented", "spaces", "Glance", "Glance, indented", "lines", "lines with empty ones"],
+)
+def test_every_form_gives_the_same_images(entry: dict[str, Any], write: Any, tmp_path: Path) -> None:
+    assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("[]", 0), ("[ ]\n", 0), ('{"images": []}', 0), (json.dumps(SHOWN, indent=1), 1)]
+)
+def test_few_images_are_a_list_as_well(text: str, count: int, tmp_path: Path) -> None:
+    images, broken = read(tmp_path, text)
+    assert (len(images), broken) == (count, [])
+
+
+BROKEN: list[tuple[object, str]] = [
+    (None, "found None"),
+    (1, "found 1"),
+    ("<b>\n", r"found '<b>\n'"),
+    ([], "found a list"),
+    ({}, "no image"),
+    ({"ID": "1", "Name": "a", "Disk Format": "raw"}, "no image"),
+    ({"name": "m1", "ram": 1, "vcpus": 1, "properties": {}}, "no image"),
+    ({"properties": [1]}, "properties is a list"),
+    ({"properties": {"traits_required": "X"}}, "traits_required"),
+    ({"disk_format": 7}, "disk_format is 7"),
+    ({"disk_format": "raw", "name": ["a"]}, "name is a list"),
+]
+
+
+@pytest.mark.parametrize(("entry", "says"), BROKEN)
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_broken_entry_is_told_with_its_place_and_left_out(
+    entry: object, says: str, lines: bool, tmp_path: Path
+) -> None:
+    entries = [SHOWN, entry, SHOWN]
+    text = "\n".join(map(json.dumps, entries)) if lines else json.dumps(entries)
+    images, (told,) = read(tmp_path, text)
+    assert images == [IMAGE, IMAGE]
+    assert told.startswith("line 2" if lines else "images[1]")
+    assert says in told
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("{x", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 5000, "not JSON"),
+        ('"' + "x" * (5 * 1024 * 1024) + '"', "longer than 4 MiB"),
+        (b"\xff\xfe", "not JSON"),
+    ],
+    ids=["broken", "deep", "number", "long", "bytes"],
+)
+def test_a_line_that_is_no_json_costs_itself_alone(line: str | bytes, says: str, tmp_path: Path) -> None:
+    """Also where it is the first, if the name of the file says that it has lines."""
+    raw = line if isinstance(line, bytes) else line.encode()
+    good = json.dumps(SHOWN).encode()
+    for order in ([good, raw, good], [raw, good, good]):
+        images, (told,) = read(tmp_path, b"\n".join(order), "images.jsonl")
+        assert images == [IMAGE, IMAGE]
+        assert told.startswith(f"line {order.index(raw) + 1}: ")
+        assert says in told
+
+
+WRONG: list[tuple[str | bytes, str]] = [
+    ("", "not JSON"),
+    ("[", "not JSON"),
+    ("[1", "not JSON"),
+    ("[1 2]", "Expecting ',' or ']'"),
+    ("[1,]", "not JSON"),
+    ("[]]", "line 1, column 3: not JSON: Extra data"),
+    ("{", "not JSON"),
+    ("1", "expected a list of images"),
+    ('"x"', "expected a list of images"),
+    ('{"images": 1}', "images is 1"),
+    ("[" * 100_000, "not JSON"),
+    (b'["\xff"]', "byte 2 is not UTF-8"),
+    ("[\n{},\n{x}]", "line 3, column 2"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG, ids=[str(number) for number in range(len(WRONG))])
+def test_what_is_no_list_of_images_is_one_error(text: str | bytes, says: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError) as raised:
+        read(tmp_path, text)
+    assert says in str(raised.value)
+    assert str(raised.value).isprintable()
+
+
+def test_one_page_of_a_longer_list_is_told(tmp_path: Path) -> None:
+    images, (told,) = read(tmp_path, json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}))
+    assert images == [IMAGE]
+    assert "one page of a longer list" in told
+
+
+def test_unreadable_files_are_errors(tmp_path: Path) -> None:
+    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), ("a\0b", "cannot be read")):
+        with pytest.raises(DocumentError, match=says):
+            list(read_images(path, print))
+
+
+def test_an_array_has_a_limit_and_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_list, "MAX_BYTES", 1000)
+    with pytest.raises(DocumentError, match="JSON lines: one image a line"):
+        read(tmp_path, json.dumps([SHOWN] * 100))
+    images, broken = read(tmp_path, f"{json.dumps(SHOWN)}\n" * 100)
+    assert (len(images), broken) == (100, [])
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_many_images_take_the_memory_of_few(lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most the text itself is held, and of lines not even that."""
+    monkeypatch.setattr(image_list, "MAX_BYTES", 4 * 1024 * 1024)
+    path = tmp_path / "images"
+    one = json.dumps(SHOWN)
+    path.write_text("\n".join([one] * 20_000) if lines else f"[{','.join([one] * 20_000)}]")
+    tracemalloc.start()
+    assert sum(1 for _ in read_images(path, print)) == 20_000
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < (200_000 if lines else 12 * 1024 * 1024)
+
+
+def test_a_million_broken_entries_are_counted_and_the_first_are_kept() -> None:
+    left_out = LeftOut()
+    for number in range(1_000_000):
+        left_out(str(number))
+    assert left_out.count == 1_000_000
+    assert left_out.first == [str(number) for number in range(200)]

@@ -113,6 +113,7 @@ def in_page_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: 
     """Run in a folder that holds the files which the page shows, with a terminal of 80 columns."""
     page = request.node.callspec.params.get("page") or request.node.callspec.params["command"].page
     for name, text in files_of(page).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -124,10 +124,10 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
     """The registry walk: entry point, function, first line of help, test file."""
     folder = Path(__file__).parent / "filters"
     ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
-    assert len(ours) == 12
+    assert len(ours) == 13
     for name, target in ours.items():
         assert target == f"os_prefilter.filters.{name}:{name}"
-        (loaded,) = load_filters([name], ("options", "owner_is_reported"))
+        (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules"))
         assert loaded.summary
         assert (folder / f"test_{name}.py").is_file()
 

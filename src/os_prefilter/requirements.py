@@ -38,6 +38,8 @@ class Note(NamedTuple):
     reason: str
     warn: bool = False
     """Whether the operator should see it in the log: a value that nobody knows."""
+    waits: bool = False
+    """Whether it will be asked for once every compute node says whether it can."""
 
     def __str__(self) -> str:
         return one_line(f"{self.source}: {self.reason}")

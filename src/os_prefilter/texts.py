@@ -1,6 +1,6 @@
 """Text of somebody else's in messages: quoted, on one line, and cut."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _SHOWN_LENGTH = 80
 _TOLD_LENGTH = 500
@@ -32,3 +32,23 @@ def told(error: BaseException) -> str:
 def listed(names: Iterable[str]) -> str:
     """Return names for a message: sorted, comma-separated, or "none"."""
     return ", ".join(sorted(names)) or "none"
+
+
+def counted(number: int, what: str) -> str:
+    """Return "1 host", or "2 hosts"."""
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
+def first_of(items: Sequence[str], most: int, count: int | None = None) -> list[str]:
+    """Return the first items, and after them how many more there are.
+
+    :param count: of all, where ``items`` are but some of them.
+    """
+    more = (len(items) if count is None else count) - len(items[:most])
+    return [*items[:most], *[f"and {more} more"] * (more > 0)]
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """Return the first of somebody else's names, such as "a, b and 3 more"."""
+    more = f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(map(one_line, names[:most])) + more

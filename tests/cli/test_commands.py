@@ -236,6 +236,18 @@ def test_a_host_that_shares_its_disk_is_a_host_as_well(capsys: Capture, tmp_path
     assert [row["Host"] for row in found] == ["borrowing", "sharing"]
 
 
+def test_a_host_that_shares_its_disk_may_need_the_disk_of_another(capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "fleet.yaml"
+    own = {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 2}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+    disks = {"resources": {"DISK_GB": 1000}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+    path.write_text(
+        yaml.safe_dump({"hosts": {"kvm": own | {"aggregates": ["a"]}, "disks": disks | {"aggregates": ["a"]}}})
+    )
+    argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", "resources:DISK_GB=100"]
+    assert [row["Host"] for row in _json(capsys, "candidates", *argv)] == ["kvm"]
+    assert _json(capsys, "diagnose", *argv)["candidates"] == ["kvm"]
+
+
 def test_a_trait_that_no_host_has_is_said(capsys: Capture, tmp_path: Path) -> None:
     """Placement must know it before it is asked for; that the command created it is no reason for silence."""
     path = tmp_path / "fleet.yaml"

@@ -17,13 +17,14 @@ from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.main import main
 from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.vocabulary import opt_in_traits
-from tests.placements import HOST, UUID, Served, everything, lone_host, nova_conf, served, traits_of
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
+from tests.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 
 Capture = pytest.CaptureFixture[str]
 FAKE = ("capabilities", "report", "--driver", "fake")
-# What Nova's fake driver does not report by itself.
-BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM"}
+# What Nova's fake driver does not report by itself, and that all was asked for.
+BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", REPORTED}
+IN_FILE = {*BESIDE, REPORTED_CUSTOM} - {REPORTED}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 
@@ -37,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.fixture
 def aware(server: Served) -> Served:
     """Return the server after it was told of every trait that it should know."""
-    server.placement.client.ensure_traits(traits_to_know())
+    server.placement.client.ensure_traits({*traits_to_know(), REPORTED})
     return server
 
 
@@ -73,9 +74,41 @@ def test_it_prints_what_it_wrote(aware: Served, conf: str, capsys: Capture) -> N
 def test_the_first_report_makes_traits_known(server: Served, conf: str, capsys: Capture) -> None:
     rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
     created = {row["Trait"] for row in rows if row["Change"] == "create"}
-    assert created == traits_to_know() - OLD
+    assert created == (traits_to_know() | {REPORTED}) - OLD
     assert {row["Provider"] for row in rows if row["Change"] == "create"} == {""}
     assert server.placement.client.traits() >= traits_to_know()
+
+
+def test_a_host_that_was_asked_for_all_says_so_with_the_answers_in_one_request(server: Served, conf: str) -> None:
+    """Whoever reads Placement between two requests never sees that without all answers."""
+    seen: list[set[str]] = []
+    server.after = lambda _number: seen.append(set(traits_of(server.placement)))
+    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
+    for argv in (report, (*report, "--remove")):
+        assert main([*argv]) == 0
+    states = [state & {*BESIDE, REPORTED_CUSTOM} for state in seen]
+    assert [state for before, state in zip([set(), *states], states, strict=False) if state != before] == [
+        BESIDE,
+        set(),
+    ]
+
+
+def test_removing_takes_back_what_a_provider_config_has_said(aware: Served, conf: str, capsys: Capture) -> None:
+    """nova-compute never removes what its file no longer names."""
+    aware.placement.client.ensure_traits([REPORTED_CUSTOM])
+    put_traits(aware.placement, lambda traits: traits.update(IN_FILE))
+    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--remove")
+    assert not traits_of(aware.placement) & {*IN_FILE, *BESIDE}
+
+
+def test_what_another_release_said_of_the_host_goes(aware: Served, conf: str, capsys: Capture) -> None:
+    """It was asked for another table. What a provider configuration file says is nova-compute's."""
+    others = {"CUSTOM_PREFILTER_REPORTED_0", "CUSTOM_PREFILTER_REPORTED_77"}
+    kept = {REPORTED_CUSTOM, "CUSTOM_PREFILTER_REPORTED_BY_ME"}
+    aware.placement.client.ensure_traits(others | kept)
+    put_traits(aware.placement, lambda traits: traits.update(others | kept))
+    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
+    assert traits_of(aware.placement) == {*OLD, *BESIDE, *kept, "OWNER_NOVA"}
 
 
 def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Capture) -> None:
@@ -84,7 +117,7 @@ def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Captu
     can = {trait for trait, has in traits.items() if has}
     aware.placement.client.ensure_traits(trait for trait in can if trait.startswith("CUSTOM_"))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--alone")
-    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA"}
+    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA", REPORTED}
     assert not can <= opt_in_traits()
 
 
@@ -115,18 +148,18 @@ def test_a_vmware_host_gets_its_devices(aware: Served, conf: str, capsys: Captur
 def test_a_provider_config_needs_no_placement(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "os-prefilter.yaml"
     report = (*FAKE, "--provider-config", str(path))
-    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(BESIDE)]
+    expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(IN_FILE)]
     assert _json(capsys, *report, "--dry-run") == expected
     assert not path.exists()
     assert _json(capsys, *report) == expected
     (provider,) = yaml.safe_load(path.read_text())["providers"]
-    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(BESIDE)}}
+    assert provider == {"identification": {"uuid": "$COMPUTE_NODE"}, "traits": {"additional": sorted(IN_FILE)}}
     assert _json(capsys, *report) == []
 
 
 def test_the_number_of_changes_is_told(capsys: Capture, tmp_path: Path) -> None:
     report = (*FAKE, "--provider-config", str(tmp_path / "x.yaml"))
-    for argv, told in ((["--dry-run"], "2 changes to make.\n"), ([], "2 changes made.\n"), ([], "0 changes made.\n")):
+    for argv, told in ((["--dry-run"], "3 changes to make.\n"), ([], "3 changes made.\n"), ([], "0 changes made.\n")):
         assert main([*report, *argv]) == 0
         assert capsys.readouterr().err == told
 
@@ -262,7 +295,7 @@ def until(server: Served, requests: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_service_keeps_the_traits_and_ends_cleanly(aware: Served, service: Service, number: signal.Signals) -> None:
-    told = "CUSTOM_HYPERVISOR_TYPE_FAKE, CUSTOM_VM_MODE_HVM, OWNER_NOVA"
+    told = ", ".join(sorted({*BESIDE, "OWNER_NOVA"}))
     assert service.line() == f"{HOST}: added {told}"
     assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
     until(aware, 2)
@@ -320,7 +353,7 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
         aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
         assert {service.line(), service.line()} == {
             "What the host can do is reported again.",
-            f"{HOST}: added CUSTOM_HYPERVISOR_TYPE_FAKE, CUSTOM_VM_MODE_HVM, OWNER_NOVA",
+            f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}",
         }
         assert service.end(signal.SIGTERM) == ("", "", 0)
     finally:

@@ -8,6 +8,7 @@ from os_prefilter.adapters.ironic import EXTRA, KEEP, MOST_TRAITS, IronicNode
 from os_prefilter.adapters.ironic_errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.errors import ConfigurationError, IronicError
 from os_prefilter.operators.provider_plan import Change
+from os_prefilter.vocabulary import REPORTED
 from tests.ironic_proxy import LOST, Answer, Proxy
 from tests.ironics import Ironic, connect
 
@@ -242,3 +243,39 @@ def test_a_trait_that_somebody_else_removed_meanwhile_is_gone(ironic: Ironic, pr
     proxy.before = remove_first
     there.report({HYPERTHREADING: False})
     assert everything(ironic, node) == (set(), {})
+
+
+def test_that_all_was_asked_for_is_the_last_to_come_and_the_first_to_go(ironic: Ironic, proxy: Proxy) -> None:
+    """After each request that writes: a node that says so has all the rest."""
+    node = ironic.node("manageable")
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    complete = {HYPERTHREADING, AVX2, "CUSTOM_VM_MODE_HVM"}
+    states: list[set[str]] = []
+
+    def look(method: str, _path: str) -> None:
+        if method != "GET":
+            states.append(set(ironic.traits(node)))
+
+    proxy.after = look
+    there.report(dict.fromkeys({REPORTED, *complete}, True))
+    assert states[-1] == {REPORTED, *complete}
+    there.withdraw()
+    assert states[-1] == set()
+    assert len(states) > 2 * len(complete)
+    assert [state for state in states if REPORTED in state and not complete <= state] == []
+
+
+def test_a_node_that_lacks_what_ironic_refused_does_not_say_that_all_was_asked_for(ironic: Ironic) -> None:
+    """Not for the first time, and not any more; once Ironic knows the trait, it does."""
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    refused = {"HW_A_NEWER_ONE": True, AVX2: True, REPORTED: True}
+    for _ in range(2):
+        with pytest.raises(IronicRefused, match="HW_A_NEWER_ONE"):
+            there.report(refused)
+        assert everything(ironic, node) == ({AVX2}, {EXTRA: [AVX2]})
+    there.report({AVX2: True, REPORTED: True})
+    assert everything(ironic, node) == ({AVX2, REPORTED}, {EXTRA: [REPORTED, AVX2]})
+    with pytest.raises(IronicRefused, match="HW_A_NEWER_ONE"):
+        there.report(refused)
+    assert everything(ironic, node) == ({AVX2}, {EXTRA: [AVX2]})

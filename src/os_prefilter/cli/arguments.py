@@ -3,15 +3,19 @@
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from oslo_config import cfg
 
+from os_prefilter.answers import Coverage
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud
+from os_prefilter.cli.named import flavor_in, image_in, server_in
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.documents import read_json, request_spec_from
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
+from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.plugins import installed_filters
 from os_prefilter.request_spec import Flavor, Image, RequestSpec
@@ -19,19 +23,43 @@ from os_prefilter.texts import listed
 from os_prefilter.vocabulary import opt_in_traits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from os_prefilter.adapters.embedded import EmbeddedPlacement
 
-# noop asks for nothing, and image_metadata asks for the sound model too.
-_LEFT_OUT = frozenset(("noop", "sound_model"))
+# noop asks for nothing, image_metadata asks for the sound model too, and rules are in a configuration file or nowhere.
+_LEFT_OUT = frozenset(("noop", "rules", "sound_model"))
+
+
+class Reported(Protocol):
+    """What a pipeline must know of hosts."""
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Each trait that any provider has."""
+
+    def every_compute_has(self, trait: str) -> bool:
+        """Whether every compute node has ``trait``, and there is one."""
+
+    def coverage(self) -> Coverage:
+        """Return which compute nodes have said whether they can."""
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that name a request."""
     group = parser.add_argument_group("the request")
-    group.add_argument("--image", metavar="FILE", help="output of 'openstack image show -f json'")
-    group.add_argument("--flavor", metavar="FILE", help="output of 'openstack flavor show -f json'")
+    group.add_argument(
+        "--image",
+        metavar="FILE",
+        help="output of 'openstack image show -f json'; with a cloud, also the name or ID of an image there",
+    )
+    group.add_argument(
+        "--flavor",
+        metavar="FILE",
+        help="output of 'openstack flavor show -f json'; with a cloud, also the name or ID of a flavor there",
+    )
+    group.add_argument("--server", metavar="ID", help="with a cloud: what this server asks for")
     group.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
     group.add_argument("--example", metavar="NAME", help="a bundled request; 'os-prefilter demo' lists them")
     group.add_argument(
@@ -56,7 +84,10 @@ def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
     )
-    group.add_argument("--hosts", metavar="FILE", help="a fleet file in YAML; default: the bundled example fleet")
+    group.add_argument(
+        "--hosts", metavar="FILE", help="a fleet file in YAML; default: the cloud's, or else the bundled example fleet"
+    )
+    add_cloud_argument(group, "the cloud in clouds.yaml whose hosts, images, flavors and servers are meant")
 
 
 def request_from(arguments: argparse.Namespace) -> RequestSpec:
@@ -66,12 +97,9 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
     """
     spec = _base_request(arguments)
     if arguments.image:
-        document = _of_kind(
-            read_json(arguments.image), arguments.image, "image", ("disk_format", "properties"), ("ram", "vcpus")
-        )
-        spec = replace(spec, image=image_from(document, arguments.image))
+        spec = replace(spec, image=image_in(arguments, arguments.image))
     if arguments.flavor:
-        spec = replace(spec, flavor=read_flavor(arguments.flavor))
+        spec = replace(spec, flavor=flavor_in(arguments, arguments.flavor))
     if arguments.property:
         image = spec.image or Image()
         spec = replace(
@@ -83,26 +111,13 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
     return spec
 
 
-def read_flavor(path: str) -> Flavor:
-    """Return the flavor in a file.
-
-    :raises DocumentError: if there is none in it.
-    """
-    return flavor_from(_of_kind(read_json(path), path, "flavor", ("ram", "memory_mb", "vcpus"), ()), path)
-
-
-def _of_kind(
-    document: dict[str, object], path: str, kind: str, expected: tuple[str, ...], unexpected: tuple[str, ...]
-) -> dict[str, object]:
-    """Return the document; refuse one that is something else, which would ask for nothing."""
-    if not any(name in document for name in expected) or any(name in document for name in unexpected):
-        raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")
-    return document
-
-
 def _base_request(arguments: argparse.Namespace) -> RequestSpec:
-    if arguments.request_spec and arguments.example:
-        raise DocumentError("--example", "it cannot go with --request-spec. Give one of the two.")
+    given = [name for name in ("request_spec", "example", "server") if getattr(arguments, name)]
+    if given[1:]:
+        first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+        raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
+    if arguments.server:
+        return server_in(arguments, arguments.server)
     if arguments.request_spec:
         return request_spec_from(read_json(arguments.request_spec), arguments.request_spec)
     if arguments.example:
@@ -112,7 +127,7 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
         return examples[arguments.example].request_spec()
     if not (arguments.image or arguments.flavor or arguments.property or arguments.extra_spec):
         raise DocumentError(
-            "no request", "give --image, --flavor, --request-spec, --example, --property or --extra-spec."
+            "no request", "give --image, --flavor, --server, --request-spec, --example, --property or --extra-spec."
         )
     # Placement wants to be asked for something; a flavor file replaces it.
     return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))
@@ -130,11 +145,56 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def fleet_from(arguments: argparse.Namespace) -> Fleet:
-    """Return the fleet that the arguments name.
+    """Return the fleet that the arguments name: of a file, or else of the cloud, read as a whole.
 
     :raises DocumentError: if its file is wrong.
+    :raises PrefilterError: if the cloud does not answer.
     """
-    return load_fleet(arguments.hosts) if arguments.hosts else example_fleet()
+    if arguments.hosts:
+        return load_fleet(arguments.hosts)
+    connection = connection_of(arguments)
+    if connection is None:
+        return example_fleet()
+    from os_prefilter.adapters.cloud import host_aggregates, placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.placement_fleet import read_fleet  # noqa: PLC0415
+
+    return read_fleet(placement_of(connection), host_aggregates(connection))
+
+
+def asks_live_placement(arguments: argparse.Namespace) -> bool:
+    """Whether the hosts are those of the cloud, and it can be asked about them itself."""
+    return has_cloud(arguments) and not arguments.hosts
+
+
+def traits_from(arguments: argparse.Namespace, progress: "Callable[[int, int], None] | None" = None) -> Fleet:
+    """Return the fleet that the arguments name; of a cloud, without inventories: one request for each trait.
+
+    :param progress: called with the requests that are done, and all that there are
+    :raises DocumentError: if its file is wrong.
+    :raises PrefilterError: if the cloud does not answer.
+    """
+    if not asks_live_placement(arguments):
+        return fleet_from(arguments)
+    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.placement_fleet import read_fleet  # noqa: PLC0415
+
+    return read_fleet(placement_of(connection_of(arguments)), inventories=False, progress=progress)
+
+
+def reported_from(arguments: argparse.Namespace) -> Fleet | Reported:
+    """Return what the hosts that the arguments name report, which is all that a pipeline must know of them.
+
+    Of a cloud, that is two or three requests; :func:`fleet_from` takes some for each trait and each host.
+
+    :raises DocumentError: if its file is wrong.
+    :raises PrefilterError: if the cloud does not answer.
+    """
+    if not asks_live_placement(arguments):
+        return fleet_from(arguments)
+    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.reported import LiveReported  # noqa: PLC0415
+
+    return LiveReported(placement_of(connection_of(arguments)))
 
 
 def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacement]":
@@ -145,7 +205,7 @@ def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacemen
     return EmbeddedPlacement(fleet)
 
 
-def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
+def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pipeline:
     """Return the pipeline that the arguments name.
 
     What a deployment would say of itself is read off ``fleet``: whether every compute reports the owner trait, and,
@@ -170,10 +230,22 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet) -> Pipeline:
         raise ConfigurationError(
             f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
         )
+    if "rules" in enabled and not conf[GROUP].rules_dirs:
+        raise ConfigurationError("The filter rules has no rules: give --config-file with [prefilter] rules_dirs.")
     conf.set_override("enabled_filters", enabled, GROUP)
     if not configured:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0
-    facts = {"minimum_compute_version": lambda _context: version, "owner_coverage": lambda _context: reported}
+    facts = {
+        "minimum_compute_version": lambda _context: version,
+        "owner_coverage": lambda _context: reported,
+        "answers": lambda _context: coverage_of(fleet) if isinstance(fleet, Fleet) else fleet.coverage(),
+    }
+    if arguments.filter:
+        # The option is about the filters that the file enables.
+        waiting = [name for name in conf[GROUP].wait_for_answers if name in (*enabled, "*")]
+        conf.set_override("wait_for_answers", waiting, GROUP)
+    # Nobody serves a command's.
+    conf.set_override("metrics", False, GROUP)
     return Pipeline.from_conf(conf, facts)

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
-from os_prefilter.cli.arguments import add_request_arguments, read_flavor, request_from
+from os_prefilter.cli.arguments import add_request_arguments, request_from
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of
 from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, RequestRejected
@@ -63,7 +65,7 @@ class BaremetalReconfigure(Listing):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--os-cloud", metavar="NAME", required=True, help="the cloud, as clouds.yaml names it")
+        add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
         parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
         for which in ("old", "new"):
             name = f"--{which}-flavor"
@@ -90,12 +92,12 @@ class BaremetalReconfigure(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
         # cliff imports every command at its start, and the SDK takes a second to import.
-        from os_prefilter.adapters.cloud import connect, placement_of  # noqa: PLC0415
+        from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
         from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
 
-        old, new = read_flavor(parsed_args.old_flavor), read_flavor(parsed_args.new_flavor)
+        old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
         pipeline = _pipeline(parsed_args.config_file)
-        connection = connect(parsed_args.os_cloud)
+        connection = connection_of(parsed_args)
         node = IronicNode.of(connection, parsed_args.node)
         if parsed_args.instance:
             node.check_instance(parsed_args.instance)

@@ -2,14 +2,24 @@
 
 import argparse
 import textwrap
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from os_prefilter.cli.arguments import add_pipeline_arguments, embedded_placement, fleet_from, pipeline_from
+from os_prefilter.cli.arguments import (
+    add_pipeline_arguments,
+    asks_live_placement,
+    embedded_placement,
+    fleet_from,
+    pipeline_from,
+    reported_from,
+)
+from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import Listing
-from os_prefilter.errors import PlacementRefused
-from os_prefilter.operators.candidates import ask_placement
+from os_prefilter.errors import PlacementRefused, UnknownTraits
+from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
 from os_prefilter.pipeline import Decision, Pipeline
@@ -18,6 +28,8 @@ from os_prefilter.request_spec import RequestSpec
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
 _ANY_WIDTH = 10_000
+
+_Ask = Callable[[RequestSpec, Decision], Found]
 
 
 class Demo(Listing):
@@ -31,14 +43,9 @@ class Demo(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        fleet = fleet_from(parsed_args)
-        pipeline = pipeline_from(parsed_args, fleet)
-        with embedded_placement(fleet) as placement:
-            rows = [_row(example, pipeline, placement.client) for example in example_requests().values()]
-        self.app.stderr.write(
-            f"{len(fleet.hosts)} host{'s' * (len(fleet.hosts) != 1)} in a real Placement on SQLite; filters: "
-            f"{', '.join(each.name for each in pipeline.filters) or 'none'}.\n"
-        )
+        where, pipeline, rows = (_of_cloud if asks_live_placement(parsed_args) else _of_fleet)(parsed_args)
+        names = ", ".join(each.name for each in pipeline.filters) or "none"
+        self.app.stderr.write(f"{where}; filters: {names}.\n")
         if parsed_args.formatter in ("csv", "value"):
             # They have one line for a row and no structure in a cell.
             return _COLUMNS, [tuple("; ".join(cell.lines(_ANY_WIDTH)) for cell in row) for row in rows]
@@ -89,20 +96,46 @@ class _Hosts(_Cell):
         return list(self._value)
 
 
-def _row(example: Example, pipeline: Pipeline, placement: Any) -> tuple[_Cell, ...]:
+_Told = tuple[str, Pipeline, list[tuple[_Cell, ...]]]
+"""Where the hosts are, the pipeline, and a row for each request."""
+
+
+def _of_fleet(arguments: argparse.Namespace) -> _Told:
+    fleet = fleet_from(arguments)
+    pipeline = pipeline_from(arguments, fleet)
+    with embedded_placement(fleet) as placement:
+        rows = [_row(each, pipeline, partial(ask_placement, placement=placement.client)) for each in _examples()]
+    hosts = len(fleet.instance_hosts)
+    where = f"{hosts} host{'s' * (hosts != 1)} in a real Placement on SQLite"
+    return where, pipeline, rows
+
+
+def _of_cloud(arguments: argparse.Namespace) -> _Told:
+    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+
+    ask = partial(ask_live_placement, placement=placement_of(connection_of(arguments)))
+    pipeline = pipeline_from(arguments, reported_from(arguments))
+    return "The Placement of the cloud", pipeline, [_row(each, pipeline, ask) for each in _examples()]
+
+
+def _examples() -> Iterable[Example]:
+    return example_requests().values()
+
+
+def _row(example: Example, pipeline: Pipeline, ask: _Ask) -> tuple[_Cell, ...]:
     spec = example.request_spec()
     decision = pipeline.apply(spec)
-    hosts = _hosts(spec, decision, placement)
-    without = _hosts(example.request_spec(), Decision(()), placement)
+    hosts = _hosts(spec, decision, ask)
+    without = _hosts(example.request_spec(), Decision(()), ask)
     spared = [host for host in without if host not in hosts]
     return _Asked(example), _Required(lines_of(decision)), _Hosts(hosts), _Hosts(spared)
 
 
-def _hosts(spec: RequestSpec, decision: Decision, placement: Any) -> tuple[str, ...]:
+def _hosts(spec: RequestSpec, decision: Decision, ask: _Ask) -> tuple[str, ...]:
     try:
-        hosts: tuple[str, ...] = ask_placement(spec, decision, placement).candidates.hosts
-    except PlacementRefused:
-        # A fleet of somebody's own may not have the resource class of a bundled request.
+        hosts: tuple[str, ...] = ask(spec, decision).candidates.hosts
+    except (PlacementRefused, UnknownTraits):
+        # A fleet of somebody's own may not have the resource class of a bundled request, nor an old cloud a trait.
         return ()
     return hosts
 

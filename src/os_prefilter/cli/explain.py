@@ -4,8 +4,8 @@ import argparse
 from typing import Any
 
 from os_prefilter.cli.arguments import (
-    fleet_from,
     pipeline_from,
+    reported_from,
     request_from,
 )
 from os_prefilter.cli.listing import RequestListing
@@ -18,7 +18,7 @@ class Explain(RequestListing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
         spec = request_from(parsed_args)
-        pipeline = pipeline_from(parsed_args, fleet_from(parsed_args))
+        pipeline = pipeline_from(parsed_args, reported_from(parsed_args))
         lines = explain(spec, pipeline)
         if not lines:
             self.app.stderr.write("Nothing is required of a host.\n")

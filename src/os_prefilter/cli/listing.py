@@ -5,14 +5,11 @@ import argparse
 from cliff.lister import Lister
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
+from os_prefilter.cli.cloud import CloudCommand
 
 
-class Listing(Lister):
+class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value, which starts quickly."""
-
-    def get_epilog(self) -> str:
-        """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
-        return ""
 
 
 class RequestListing(Listing):

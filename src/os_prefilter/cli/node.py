@@ -5,9 +5,10 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, is_in_client
 from os_prefilter.documents import read_json
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.files import read_bytes
+from os_prefilter.files import is_file, read_bytes
 from os_prefilter.texts import shown
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def add_node_arguments(group: Any) -> None:
     group.add_argument(
         "--bios", metavar="FILE", help="ironic: output of 'openstack baremetal node bios setting list --long -f json'"
     )
-    group.add_argument("--os-cloud", metavar="NAME", help="ironic: ask the Ironic of this cloud in clouds.yaml")
+    add_cloud_argument(group, "ironic: ask the Ironic of this cloud in clouds.yaml")
 
 
 def check_node_arguments(arguments: argparse.Namespace) -> None:
@@ -39,8 +40,15 @@ def check_node_arguments(arguments: argparse.Namespace) -> None:
             "give --node FILE, output of 'openstack baremetal node show -f json', or --os-cloud and the node's name."
         )
         raise DocumentError("no node", advice)
-    if arguments.bios is not None and arguments.os_cloud is not None:
+    if arguments.bios is not None and asks_ironic(arguments):
         raise DocumentError("--bios", "it cannot go with --os-cloud: give files, or a cloud to ask.")
+
+
+def asks_ironic(arguments: argparse.Namespace) -> bool:
+    """Whether the node is one of a cloud's Ironic: inside the openstack client, where there is no file of that name."""
+    if arguments.os_cloud is not None or not is_in_client(arguments) or not arguments.node:
+        return arguments.os_cloud is not None
+    return getattr(arguments, "driver", "ironic") == "ironic" and not is_file(arguments.node)
 
 
 def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
@@ -52,7 +60,7 @@ def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
     :raises IronicError: if Ironic does not answer, or refuses
     """
     templates = _templates(arguments.nova_conf)
-    facts = node_of(arguments).facts() if arguments.os_cloud is not None else _facts_of_files(arguments)
+    facts = node_of(arguments).facts() if asks_ironic(arguments) else _facts_of_files(arguments)
     return replace(facts, templates=templates)
 
 
@@ -64,13 +72,12 @@ def node_of(arguments: argparse.Namespace) -> "IronicNode":
     """
     try:
         # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.cloud import connect  # noqa: PLC0415
         from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
         ) from error
-    return IronicNode.of(connect(arguments.os_cloud), arguments.node)
+    return IronicNode.of(connection_of(arguments), arguments.node)
 
 
 def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":

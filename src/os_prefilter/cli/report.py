@@ -13,10 +13,20 @@ from os_prefilter import agent
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.host import add_host_arguments, facts_from
 from os_prefilter.cli.listing import Listing
-from os_prefilter.cli.node import check_node_arguments, node_of
+from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed, traits_to_know
+from os_prefilter.operators.provider_plan import (
+    Change,
+    Goal,
+    Mode,
+    managed,
+    traits_to_know,
+    with_custom_marker,
+    with_marker,
+    withdrawn,
+)
 from os_prefilter.reporters import HostFacts
+from os_prefilter.vocabulary import REPORTED
 
 COLUMNS = ("Provider", "Trait", "Change")
 
@@ -69,7 +79,7 @@ class CapabilitiesReport(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        if parsed_args.os_cloud is not None:
+        if asks_ironic(parsed_args):
             return COLUMNS, self._told(_report_on_node(parsed_args), parsed_args)
         _check_provider(parsed_args)
         # What is configured wrongly is said before a probe that takes a minute.
@@ -129,10 +139,10 @@ class _Placement:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        traits = capability_traits(facts)
+        traits = managed(capability_traits(facts), mode, facts)
         if self._arguments.remove:
-            return Goal(managed(dict.fromkeys(traits, False), mode, facts))
-        return Goal(managed(traits, mode, facts), self._options, traits_to_know())
+            return Goal(withdrawn(traits))
+        return Goal(with_marker(traits, facts), self._options, traits_to_know())
 
 
 def _option(name: str) -> str:
@@ -149,8 +159,9 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
         return node_of(arguments).withdraw(dry_run=arguments.dry_run)
     facts = facts_from(arguments)
     every = capability_traits(facts)
-    traits = managed(every, Mode.BESIDE, facts)
-    return node_of(arguments).report(traits, leave=every.keys() - traits.keys(), dry_run=arguments.dry_run)
+    traits = with_marker(managed(every, Mode.BESIDE, facts), facts)
+    leave = {*every, REPORTED} - traits.keys()
+    return node_of(arguments).report(traits, leave=leave, dry_run=arguments.dry_run)
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:
@@ -189,7 +200,12 @@ def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], lis
     from os_prefilter.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
-    return lambda facts: write_document(path, capability_traits(facts), provider, dry_run=arguments.dry_run)
+
+    def write(facts: HostFacts) -> list[Change]:
+        traits = with_custom_marker(capability_traits(facts), facts)
+        return write_document(path, traits, provider, dry_run=arguments.dry_run)
+
+    return write
 
 
 @contextmanager

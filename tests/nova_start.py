@@ -3,16 +3,20 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import nova.conf
 import nova.policy
 from nova import context as nova_context
 from nova.scheduler import manager, request_filter
+from nova.scheduler.client import report
 from nova.scheduler.host_manager import HostManager
 
 from os_prefilter.nova import RequestFilters
+
+if TYPE_CHECKING:
+    from tests.placements import Observed
 
 Start = Callable[..., Any]
 """``(enabled_filters, *lines of nova.conf) -> SchedulerManager``."""
@@ -67,3 +71,23 @@ def our_entry() -> Any:
 def user_context() -> Any:
     """Return the context of a user's request."""
     return nova_context.RequestContext("user", "project")
+
+
+def ask(placement: "Observed") -> None:
+    """Let Nova's own client of Placement, in the scheduler that was started, ask this one."""
+    adapter: Any = _SdkAdapter(placement)
+    client: Any = report.report_client_singleton
+    client.return_value = report.SchedulerReportClient(adapter=adapter)
+
+
+class _SdkAdapter:
+    """What Nova's client of Placement has: openstacksdk's adapter for it."""
+
+    def __init__(self, observed: "Observed") -> None:
+        self._observed = observed
+
+    def get(self, url: str, **options: Any) -> Any:
+        """Send a request, as ``openstack.proxy.Proxy`` does."""
+        assert options == {"microversion": "1.22", "global_request_id": None}
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, "GET", headers=headers, raise_exc=False)

@@ -5,7 +5,6 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import requests
@@ -13,6 +12,7 @@ import requests
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+from tests.loopback import Call, Reply, serving
 
 HOST = "kvm-1"
 UUID = provider_uuid(HOST)
@@ -119,8 +119,17 @@ class Served:
         """Let go what hangs."""
         self._closing.set()
 
-    def handle(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> requests.Response:
+    def handle(self, call: Call) -> Reply:
         """Let Placement answer one request."""
+        response = self._response(call)
+        return Reply(
+            response.status_code,
+            response.content,
+            {"content-type": response.headers.get("content-type", "application/json")},
+        )
+
+    def _response(self, call: Call) -> requests.Response:
+        method, path, headers, body = call
         with self._came:
             self.sent.append(f"{method} {path}")
             number = len(self.sent)
@@ -131,7 +140,7 @@ class Served:
             return response_of(answer)
         adapter: Any = self.placement.client._adapter
         http: requests.Session = adapter.session.session
-        response = http.request(method, f"http://embedded.invalid{path}", headers=headers, data=body)
+        response = http.request(method, f"http://embedded.invalid{path}", headers=dict(headers.items()), data=body)
         self.after(number)
         return response
 
@@ -140,42 +149,8 @@ class Served:
 def served(placement: EmbeddedPlacement) -> Iterator[Served]:
     """Serve a Placement on a loopback port while the context lasts."""
     state = Served(placement)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            response = state.handle(self.command, self.path, dict(self.headers.items()), body)
-            content = response.content
-            self.send_response(response.status_code)
-            self.send_header("content-type", response.headers.get("content-type", "application/json"))
-            if response.status_code != 204:
-                self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - the server's own names
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing: clients are killed here."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield state
-        finally:
-            state.close()
-            server.shutdown()
-            thread.join()
+    with serving(state.handle, protocol="HTTP/1.1", at_end=state.close) as state.url:
+        yield state
 
 
 def nova_conf(url: str) -> str:

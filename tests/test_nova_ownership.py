@@ -10,8 +10,6 @@ import pytest
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler import utils
-from nova.scheduler.client import report
-from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -20,7 +18,7 @@ from os_prefilter.operators.fleet import Fleet, provider_uuid
 from tests.conftest import pipeline_of
 from tests.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
 from tests.nova_objects import nova_spec
-from tests.nova_start import Start, our_entry, starting, user_context
+from tests.nova_start import Start, ask, our_entry, starting, user_context
 from tests.placements import Answer, Observed, provider, put_traits
 
 _HOSTS = ("kvm-0", "kvm-1", "kvm-2")
@@ -52,21 +50,7 @@ def _schedule(times: int = 1) -> set[str]:
 
 def _start_with(start: Start, observed: Observed, *lines: str) -> None:
     start("owner", *lines)
-    # Nova's own class; what it sends goes to the real Placement of the test.
-    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
-
-
-class _Adapter:
-    """What Nova's client of Placement has: openstacksdk's adapter for it."""
-
-    def __init__(self, observed: Observed) -> None:
-        self._observed = observed
-
-    def get(self, url: str, **options: Any) -> Any:
-        """Send a request, as ``openstack.proxy.Proxy`` does."""
-        assert options == {"microversion": "1.22", "global_request_id": None}
-        headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, "GET", headers=headers, raise_exc=False)
+    ask(observed)
 
 
 def _upgrade(observed: Observed, host: str) -> None:

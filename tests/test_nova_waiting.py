@@ -2,17 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from nova.scheduler.client import report
-from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import InvalidOption
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.nova_objects import nova_spec
-from tests.nova_start import Start, our_entry, starting, user_context
+from tests.nova_start import Start, ask, our_entry, starting, user_context
 from tests.placements import Observed, put_traits
 from tests.reporting_fleets import fleet_of
 
@@ -34,23 +31,9 @@ def observed() -> Iterator[Observed]:
         yield Observed(placement)
 
 
-class _Adapter:
-    """What Nova's client of Placement has: openstacksdk's adapter for it."""
-
-    def __init__(self, observed: Observed) -> None:
-        self._observed = observed
-
-    def get(self, url: str, **options: Any) -> Any:
-        """Send a request, as ``openstack.proxy.Proxy`` does."""
-        assert options == {"microversion": "1.22", "global_request_id": None}
-        headers = {"OpenStack-API-Version": "placement 1.22"}
-        return self._observed.request(url, "GET", headers=headers, raise_exc=False)
-
-
 def _start(start: Start, observed: Observed, *lines: str) -> None:
     start("hpet,owner", "owner_gate = always", *lines)
-    # Nova's own class; what it sends goes to the real Placement of the test.
-    report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
+    ask(observed)
 
 
 def _schedule() -> set[str]:

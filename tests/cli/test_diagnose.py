@@ -114,6 +114,32 @@ def test_a_forbidden_trait_that_does_not_exist_is_to_be_corrected(capsys: Captur
     assert "CUSTOM_NOPE does not exist in Placement: correct flavor extra spec trait:CUSTOM_NOPE=forbidden" in out
 
 
+def test_groups_without_a_policy_are_told_what_to_set(capsys: Capture) -> None:
+    argv = ["--filter", "noop", "--extra-spec", "resources1:VCPU=1", "--extra-spec", "resources2:VCPU=1"]
+    assert main(["diagnose", *argv]) == 2
+    assert "set the flavor extra spec group_policy to none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("problem", ["missing", "directory", "binary", "no group"])
+def test_a_configuration_file_that_is_none_is_one_sentence(problem: str, capsys: Capture, tmp_path: Path) -> None:
+    path = tmp_path / "nova.conf"
+    said = {
+        "missing": "there is no such file. Check the path.",
+        "directory": "this is a directory; give the path of a file.",
+        "binary": "byte 12 is not UTF-8; save the file as UTF-8.",
+        "no group": "nova.conf",
+    }
+    if problem == "directory":
+        path.mkdir()
+    elif problem != "missing":
+        path.write_bytes(b"[prefilter]\n\xff" if problem == "binary" else b"just words")
+    for command in (["diagnose", "--property", "a=b"], ["audit"]):
+        assert main([*command, "--config-file", str(path)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said[problem] in line
+        assert "Errno" not in line
+
+
 def test_a_trait_of_a_newer_cloud_is_none_that_does_not_exist(capsys: Capture, tmp_path: Path) -> None:
     snapshot = tmp_path / "fleet.json"
     snapshot.write_text(json.dumps({"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}))
@@ -166,6 +192,14 @@ def test_the_age_of_a_snapshot_is_said(capsys: Capture, tmp_path: Path) -> None:
     capsys.readouterr()
     assert main(["diagnose", "--hosts", str(snapshot), "--example", "impossible"]) == 2
     assert "The fleet is that of 2026-11-21T03:00:00Z." in capsys.readouterr().out
+
+
+def test_more_candidates_than_nova_asks_for_are_said(capsys: Capture, tmp_path: Path) -> None:
+    argv = ["--property", "a=b", "--filter", "noop"]
+    for hosts, said in ((1000, False), (1001, True)):
+        fleet = {f"host-{number}": _host() for number in range(hosts)}
+        notes = _diagnosed(capsys, tmp_path, fleet, *argv, code=0)["notes"]
+        assert any("max_placement_results" in note for note in notes) == said
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])

@@ -1,12 +1,12 @@
 """As little of Neutron and Cinder as Nova's API needs to show a server, and of Keystone as a client needs to log in."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
+
+from tests.loopback import Call, Reply, serving
 
 
 class Others:
@@ -77,30 +77,11 @@ def others() -> Iterator[Others]:
     """Answer on a loopback port while the context lasts."""
     state = Others()
 
-    class Handler(BaseHTTPRequestHandler):
-        def serve(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length") or 0))
-            status, answer = state.answer(self.command, self.path)
-            body = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            # Only Keystone's answer to a login needs it; services believe this token (trusting.py).
-            self.send_header("X-Subject-Token", "admin")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(call: Call) -> Reply:
+        status, document = state.answer(call.method, call.path)
+        # Only Keystone's answer to a login needs the token; services believe it (trusting.py).
+        headers = {"Content-Type": "application/json", "X-Subject-Token": "admin"}
+        return Reply(status, json.dumps(document).encode(), headers)
 
-        do_GET = do_POST = do_PUT = do_DELETE = serve  # noqa: N815 - the server's own names
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield state
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(answer) as state.url:
+        yield state

@@ -4,9 +4,10 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import requests
+
+from tests.loopback import Call, Reply, serving
 
 Answer = tuple[int, object]
 Hook = Callable[[str, str], Answer | None]
@@ -38,61 +39,31 @@ class Recorder:
         """Let go what hangs."""
         self._end.set()
 
-    def answer(self, request: BaseHTTPRequestHandler) -> tuple[int, bytes, dict[str, str]]:
+    def answer(self, call: Call) -> Reply:
         """Let the service, or the hook, answer."""
-        body = request.rfile.read(int(request.headers.get("content-length") or 0))
-        self.sent.append(f"{request.command} {request.path}")
+        method, path, given, body = call
+        self.sent.append(f"{method} {path}")
         if self.is_hanging:
             self._end.wait()
-        answer = self.hook(request.command, request.path)
+        answer = self.hook(method, path)
         if answer is not None:
             content = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
-            return answer[0], content, {"Content-Type": "application/json"}
-        headers = {name: value for name, value in request.headers.items() if name.lower() in _KEPT}
+            return Reply(answer[0], content, {"Content-Type": "application/json"})
+        headers = {name: value for name, value in given.items() if name.lower() in _KEPT}
         with requests.Session() as http:
             http.trust_env = False
             response = http.request(
-                request.command, self.real + request.path, headers=headers, data=body, timeout=60, allow_redirects=False
+                method, self.real + path, headers=headers, data=body, timeout=60, allow_redirects=False
             )
         # A service says in its answers where it is.
         content = response.content.replace(self.real.encode(), self.url.encode())
-        return response.status_code, content, dict(response.headers)
+        kept = {name: value for name, value in response.headers.items() if name.lower() in (*_KEPT, "location")}
+        return Reply(response.status_code, content, kept)
 
 
 @contextmanager
 def recorded(real: str) -> Iterator[Recorder]:
     """Stand before the service at this URL while the context lasts."""
     state = Recorder(real)
-
-    class Handler(BaseHTTPRequestHandler):
-        def serve(self) -> None:
-            status, body, headers = state.answer(self)
-            self.send_response(status)
-            for name, value in headers.items():
-                if name.lower() in (*_KEPT, "location"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve  # noqa: N815 - the server's own names
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing: clients give up here."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield state
-        finally:
-            state.close()
-            server.shutdown()
-            thread.join()
+    with serving(state.answer, at_end=state.close) as state.url:
+        yield state

@@ -30,7 +30,7 @@ class AnswerCoverage:
 
         :raises os_prefilter.errors.PlacementError: if Placement does not say.
         """
-        in_use = frozenset(map(str, self._listed("/traits?associated=true", "traits")))
+        in_use = self._client.traits_in_use()
         # Each answer is REPORTED or something else beside it, so that nobody is silent where all have REPORTED.
         unreported = self._silent((REPORTED,), in_use)
         asked = {frozenset((REPORTED,)) & in_use: unreported}
@@ -47,14 +47,6 @@ class AnswerCoverage:
         """Ask for the compute nodes that have none of ``answers``."""
         without = sorted(f"!{trait}" for trait in answers if trait in in_use)
         query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *without))})
-        found = self._listed(f"/resource_providers?{query}", "resource_providers")
+        found = self._client.listed(f"/resource_providers?{query}", "resource_providers")
         with expected("GET /resource_providers"):
             return Silent.of(str(each["name"]) for each in found)
-
-    def _listed(self, url: str, name: str) -> list[Any]:
-        answer = self._client.request("GET", url)
-        with expected(f"GET {url.partition('?')[0]}"):
-            found: list[Any] = answer[name]
-            if not isinstance(found, list):
-                raise TypeError(f"{name} is no list")
-            return found

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import os_traits
 
-from os_prefilter.adapters.placement import PlacementClient, expected
+from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import UnknownTraits
 
 
@@ -33,7 +33,7 @@ class OwnerCoverage:
         :raises os_prefilter.errors.PlacementError: if Placement does not say.
         """
         try:
-            if self._named(self._without, "resource_providers"):
+            if self._client.listed(self._without, "resource_providers"):
                 self._compute_nodes_exist = True
                 return False
         except UnknownTraits:
@@ -41,13 +41,5 @@ class OwnerCoverage:
         if not self._compute_nodes_exist:
             # Who has the trait does not matter, only whether anybody does: the answer is as short for any fleet.
             in_use = f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}"
-            self._compute_nodes_exist = bool(self._named(in_use, "traits"))
+            self._compute_nodes_exist = bool(self._client.listed(in_use, "traits"))
         return self._compute_nodes_exist
-
-    def _named(self, url: str, name: str) -> list[Any]:
-        answer = self._client.request("GET", url)
-        with expected(f"GET {url.partition('?')[0]}"):
-            found: list[Any] = answer[name]
-            if not isinstance(found, list):
-                raise TypeError(f"{name} is no list")
-            return found

@@ -86,6 +86,20 @@ class PlacementClient:
         with expected(what):
             return bool(answer["resource_providers"])
 
+    def listed(self, url: str, name: str) -> list[Any]:
+        """Return the list that the answer to a GET has under a name.
+
+        :raises UnknownTraits: the query names traits that this Placement does not have
+        :raises PlacementRefused: the query is malformed
+        :raises PlacementUnavailable: no answer, or not the answer of a Placement
+        """
+        answer = self.request("GET", url)
+        with expected(f"GET {url.partition('?')[0]}"):
+            found: list[Any] = answer[name]
+            if not isinstance(found, list):
+                raise TypeError(f"{name} is no list")
+            return found
+
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
         return frozenset(self._trait_names("/traits"))

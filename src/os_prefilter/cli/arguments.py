@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from oslo_config import cfg
-
 from os_prefilter.answers import Coverage
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud
+from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in, image_in, server_in
-from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.conf import GROUP
 from os_prefilter.documents import read_json, request_spec_from
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.examples import example_requests
@@ -213,15 +212,8 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pip
 
     :raises ConfigurationError: if the configuration cannot be served.
     """
-    conf = cfg.ConfigOpts()
-    register_opts(conf)
-    files = [arguments.config_file] if arguments.config_file else []
-    try:
-        conf([], project="os-prefilter", default_config_files=files, default_config_dirs=[])
-        enabled = [name for names in arguments.filter for name in names.split(",")] or conf[GROUP].enabled_filters
-        configured = conf[GROUP].reported_traits
-    except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{arguments.config_file}: {error}") from error
+    conf = read_configuration(arguments.config_file)
+    enabled = [name for names in arguments.filter for name in names.split(",")] or conf[GROUP].enabled_filters
     if not enabled and not arguments.config_file:
         # Not those of other packages: one that does not load would break every command.
         ours = (name for name, target in installed_filters().items() if target.startswith("os_prefilter."))
@@ -233,7 +225,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pip
     if "rules" in enabled and not conf[GROUP].rules_dirs:
         raise ConfigurationError("The filter rules has no rules: give --config-file with [prefilter] rules_dirs.")
     conf.set_override("enabled_filters", enabled, GROUP)
-    if not configured:
+    if not conf[GROUP].reported_traits:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0

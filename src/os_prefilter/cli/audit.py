@@ -13,7 +13,7 @@ from os_prefilter.cli.arguments import add_pipeline_arguments, traits_from
 from os_prefilter.cli.audit_arguments import add_audit_arguments, change_from, flavors_from, images_from
 from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.audit_told import told_loss
-from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.output import check_output, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.errors import DocumentError
@@ -22,9 +22,6 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import MOST_UNKNOWN
 from os_prefilter.operators.image_list import LeftOut
 from os_prefilter.texts import counted, first_of
-
-NO_HOST = 2
-"""The exit code where an image becomes unschedulable."""
 
 _COLUMNS = ("Images", "Count", "Flavor", "Before", "After", "Verdict", "Lost to")
 _SHOWN = 10

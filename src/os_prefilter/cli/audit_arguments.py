@@ -3,13 +3,12 @@
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
-from oslo_config import cfg
-
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.cli.cloud import connection_of, has_cloud
+from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in
-from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.conf import GROUP
+from os_prefilter.errors import DocumentError
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import Change
@@ -108,7 +107,7 @@ def change_from(arguments: argparse.Namespace, fleet: Fleet) -> Change:
             argparse.Namespace(**{**vars(arguments), "filter": names, "config_file": config_file}), fleet
         )
 
-    before = _names(arguments.before) or _configured(arguments.config_file)
+    before = _names(arguments.before) or read_configuration(arguments.config_file)[GROUP].enabled_filters
     # Without names and a file: all that come with the library.
     enable = _names(arguments.enable) or [each.name for each in pipeline([], None).filters]
     after = [*before, *(name for name in enable if name not in before)]
@@ -117,16 +116,3 @@ def change_from(arguments: argparse.Namespace, fleet: Fleet) -> Change:
 
 def _names(given: Sequence[str]) -> list[str]:
     return [name for names in given for name in names.split(",")]
-
-
-def _configured(path: str | None) -> list[str]:
-    """Return the filters that a configuration file enables; none without a file."""
-    if not path:
-        return []
-    conf = cfg.ConfigOpts()
-    register_opts(conf)
-    try:
-        conf([], project="os-prefilter", default_config_files=[path], default_config_dirs=[])
-        return list(conf[GROUP].enabled_filters)
-    except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from error

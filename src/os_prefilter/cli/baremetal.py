@@ -6,15 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from oslo_config import cfg
-
 from os_prefilter.cli.arguments import add_request_arguments, request_from
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of
-from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.configuration import read_configuration
+from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
-from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.errors import ConfigurationError, RequestRejected
+from os_prefilter.conf import GROUP
+from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings
 from os_prefilter.operators.reconfigure import Plan, reconfiguration
 from os_prefilter.pipeline import Pipeline
@@ -22,7 +21,6 @@ from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.texts import one_line
 
-_NO_HOST = 2
 _TIMEOUT = 3600
 # The node is in use: whose it is, and whether its compute service takes instances, does not matter any more.
 _DECIDED = frozenset(("owner", "compute_status"))
@@ -87,7 +85,7 @@ class BaremetalReconfigure(Listing):
             return int(super().run(parsed_args))
         except RequestRejected as error:
             self.app.stderr.write(f"{error}\n")
-            return _NO_HOST
+            return NO_HOST
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
@@ -126,12 +124,7 @@ def _plain(args: Mapping[str, Any]) -> str:
 
 
 def _pipeline(path: str | None) -> Pipeline:
-    conf = cfg.ConfigOpts()
-    register_opts(conf)
-    try:
-        conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
-    except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from error
+    conf = read_configuration(path)
     if not path:
         conf.set_override("enabled_filters", ["deploy_config"], GROUP)
     enabled = [name for name in conf[GROUP].enabled_filters if name not in _DECIDED]

@@ -13,12 +13,9 @@ from os_prefilter.cli.arguments import (
     request_from,
 )
 from os_prefilter.cli.cloud import connection_of
-from os_prefilter.cli.listing import RequestListing
+from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.operators.candidates import Found, ask_live_placement, find_candidates
 from os_prefilter.request_spec import RequestSpec
-
-NO_HOST = 2
-"""The exit code where no host remains."""
 
 
 class Candidates(RequestListing):

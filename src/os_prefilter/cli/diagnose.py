@@ -16,9 +16,8 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
-from os_prefilter.cli.candidates import NO_HOST
 from os_prefilter.cli.cloud import connection_of
-from os_prefilter.cli.listing import RequestListing
+from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.errors import PlacementUnavailable
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.operators.diagnose import diagnose

@@ -7,6 +7,9 @@ from cliff.lister import Lister
 from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter.cli.cloud import CloudCommand
 
+NO_HOST = 2
+"""The exit code where no host remains, and nothing is wrong with the command."""
+
 
 class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value, which starts quickly."""

@@ -3,8 +3,8 @@
 import argparse
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
-from os_prefilter.cli.candidates import NO_HOST
 from os_prefilter.cli.cloud import CloudCommand
+from os_prefilter.cli.listing import NO_HOST
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.errors import ConfigurationError, DocumentError

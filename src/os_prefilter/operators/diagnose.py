@@ -97,12 +97,21 @@ def diagnose(request_spec: Any, pipeline: Pipeline, fleet: Fleet, placement: Pla
         if diagnosis.candidates:
             # They would be some, had the query been answered.
             diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
-        return replace(diagnosis, stage=stage, message=str(failure))
+        return replace(diagnosis, stage=stage, message=str(failure), notes=(*diagnosis.notes, *_without_policy(query)))
     if live and found != bool(diagnosis.candidates):
         told = "has candidates" if found else "has no candidate"
         note = f"Placement {told} now: the fleet has changed since it was read. Run this again."
         return replace(diagnosis, notes=(*diagnosis.notes, note))
     return diagnosis
+
+
+def _without_policy(query: str) -> Iterable[str]:
+    suffixed = [suffix for suffix in demand_of(query).groups if suffix]
+    if len(suffixed) > 1 and "group_policy=" not in query:
+        yield (
+            "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a "
+            "provider) or isolate (they must not)."
+        )
 
 
 def _named_by_the_request(query: str, decision: Decision) -> set[str]:

@@ -1,0 +1,31 @@
+"""The configuration file that ``--config-file`` names."""
+
+from oslo_config import cfg
+
+from os_prefilter.conf import register_opts
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.texts import told
+
+
+def read_configuration(path: str | None) -> cfg.ConfigOpts:
+    """Return the configuration in a file with our options registered; their defaults without a file.
+
+    :raises DocumentError: if there is no such file, or it cannot be read
+    :raises ConfigurationError: if it is no configuration file
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    try:
+        conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
+    except cfg.ConfigFilesNotFoundError as error:
+        raise DocumentError(path, "there is no such file. Check the path.") from error
+    except IsADirectoryError as error:
+        raise DocumentError(path, "this is a directory; give the path of a file.") from error
+    except UnicodeDecodeError as error:
+        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    except (OSError, cfg.ConfigFilesPermissionDeniedError) as error:
+        reason = getattr(error, "strerror", None) or "permission denied"
+        raise DocumentError(path, f"the file cannot be read: {reason}.") from error
+    except cfg.Error as error:
+        raise ConfigurationError(f"{path}: {told(error)}") from error
+    return conf

@@ -41,8 +41,8 @@ def connect(name: str) -> Any:
         return openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
     except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"The cloud {shown(name)} cannot be used: {told(error)}. Name one that clouds.yaml has, in this folder, in "
-            "~/.config/openstack or in /etc/openstack, and check its entry."
+            f"The cloud {shown(name)} cannot be used: {told(error).rstrip('.')}. Name one that clouds.yaml has, in "
+            "this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
         ) from error
 
 

@@ -92,10 +92,15 @@ def test_placement_is_asked_once_in_an_interval_whatever_the_number_of_requests(
     assert observed.sent[0] == _IN_USE
 
 
-def test_a_request_that_asks_for_nothing_asks_placement_for_nothing(placement: EmbeddedPlacement) -> None:
+def test_placement_is_asked_once_in_an_interval_however_many_requests_come(placement: EmbeddedPlacement) -> None:
     observed = Observed(placement)
-    _pipeline(observed).apply(spec_of())
-    assert observed.sent == []
+    pipeline = _pipeline(observed, facts_interval=600)
+    pipeline.apply(spec_of())
+    asked = list(observed.sent)
+    assert asked
+    pipeline.apply(spec_of())
+    pipeline.apply(spec_of({"hw_vif_model": "e1000e"}))
+    assert observed.sent == asked
 
 
 @pytest.mark.parametrize("answer", [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")], ids=str)
@@ -215,7 +220,7 @@ def test_a_filter_that_does_not_wait_is_not_wrapped() -> None:
     seen: list[Callable[..., Any]] = []
     pipeline = Pipeline([LoadedFilter("mine", _rules)])
     seen += pipeline._calls
-    assert all(call.__module__ == "os_prefilter.pipeline" for call in seen)
+    assert all(call.__module__ == "os_prefilter.calls" for call in seen)
 
 
 def test_requirements_that_wait_are_not_seen_by_the_filters_after() -> None:

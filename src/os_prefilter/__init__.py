@@ -1,10 +1,11 @@
 """Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
 from os_prefilter.capabilities import capability_traits
+from os_prefilter.decision import Decision
 from os_prefilter.default import process_reqspec
 from os_prefilter.late_check import Unsupported, guest_settings, unsupported
 from os_prefilter.options import Options
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request

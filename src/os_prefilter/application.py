@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.extra_specs import resource_key, trait_key
@@ -17,28 +17,60 @@ from os_prefilter.versioned import field_of
 _Key = tuple[str, str, bool]
 
 
-def apply_requirements(
+class Additions(NamedTuple):
+    """What is to be added to a request spec."""
+
+    root_required: tuple[str, ...] = ()
+    root_forbidden: tuple[str, ...] = ()
+    in_groups: tuple[Requirement, ...] = ()
+    own_groups: tuple[OwnGroup, ...] = ()
+    """The resource classes that the flavor asks for in a group of their own."""
+
+
+def additions(requirements: Iterable[Requirement], own_groups: Iterable[OwnGroup] = ()) -> Additions:
+    """Return what requirements add to a request spec, whichever it is."""
+    requirements = tuple(requirements)
+    return Additions(
+        tuple(item.trait for item in requirements if item.scope == ROOT and item.required),
+        tuple(item.trait for item in requirements if item.scope == ROOT and not item.required),
+        tuple(item for item in requirements if item.scope != ROOT),
+        tuple(own_groups),
+    )
+
+
+def check(
     requirements: Iterable[Requirement], request_spec: Any, request: Request, own_groups: Iterable[OwnGroup] = ()
 ) -> None:
-    """Add requirements to the request spec: to its root traits, its groups, or a clone of its flavor.
-
-    :param own_groups: the resource classes that the clone asks for in a group of their own.
-
-    What the user chose may be stored by the scheduler, so the flavor itself is never changed.
+    """Raise an error unless requirements can be added to a request spec.
 
     :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
     :raises FilterFailed: if a filter answered with a malformed trait, or a group that the request does not have.
-    :raises UnsuitableRequestSpec: if there is no place to write them to.
     """
-    requirements, own_groups = tuple(requirements), tuple(own_groups)
-    _check(requirements, request_spec, request, {group.suffix for group in own_groups})
+    _check(tuple(requirements), request_spec, request, {group.suffix for group in own_groups})
+
+
+_NONE: set[str] = set()
+
+
+def add(new: Additions, request_spec: Any) -> None:
+    """Add to the request spec: to its root traits, its groups, or a clone of its flavor; all of it, or nothing.
+
+    What the user chose may be stored by the scheduler, so the flavor itself is never changed.
+
+    :raises UnsuitableRequestSpec: if there is no place to write to.
+    """
     try:
-        steps = _prepared(requirements, request_spec, own_groups)
+        # Read once: with Nova's objects each is a property that goes through others.
+        root_required = request_spec.root_required if new.root_required else _NONE
+        root_forbidden = request_spec.root_forbidden if new.root_forbidden else _NONE
+        steps = _in_groups(new, request_spec) if new.in_groups or new.own_groups else ()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
         raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
     for step in steps:
         step()
+    root_required.update(new.root_required)
+    root_forbidden.update(new.root_forbidden)
 
 
 def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request, new_groups: set[str]) -> None:
@@ -70,29 +102,21 @@ def _known(request_spec: Any) -> dict[_Key, str]:
     }
 
 
-def _prepared(
-    requirements: tuple[Requirement, ...], request_spec: Any, own_groups: tuple[OwnGroup, ...]
-) -> list[Callable[[], object]]:
-    """Return the steps that write the requirements, none of which can fail."""
+def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
+    """Return the steps that write what is not on the root, none of which can fail."""
     steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
-    groups = raw_groups(request_spec) if any(item.scope != ROOT for item in requirements) else {}
-    # Read once: with Nova's objects each is a property that goes through others.
-    root_required, root_forbidden = request_spec.root_required, request_spec.root_forbidden
-    for item in requirements:
-        if item.scope == ROOT:
-            target = root_required if item.required else root_forbidden
-        elif item.scope in groups:
+    groups = raw_groups(request_spec)
+    for item in new.in_groups:
+        if item.scope in groups:
             group = groups[item.scope]
-            target = group.required_traits if item.required else group.forbidden_traits
+            steps.append(partial((group.required_traits if item.required else group.forbidden_traits).add, item.trait))
         else:
             suffix = "" if item.scope == UNSUFFIXED else item.scope
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
-            continue
-        steps.append(partial(target.add, item.trait))
-    if in_flavor or own_groups:
+    if in_flavor or new.own_groups:
         flavor = copy.deepcopy(request_spec.flavor)
-        flavor.extra_specs = {**_regrouped(field_of(flavor, "extra_specs", {}), own_groups), **in_flavor}
+        flavor.extra_specs = {**_regrouped(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
         # Before the others: a request spec that cannot be written to shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps

@@ -12,7 +12,7 @@ from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import shown
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
 
 _LENIENT = Options(skip_all_unknown_values=True)
 _PLACES = ("image property", "image field", "flavor extra spec")
@@ -27,8 +27,51 @@ class Chosen(NamedTuple):
     source: str
 
 
-def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = ROOT) -> Requirements:
-    """Return what ``request`` asks for by ``rows``.
+class Questions:
+    """Rows of the vocabulary that a filter asks a request about, found by what the request has.
+
+    A request says nothing of most rows, and these cost it nothing.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = tuple(rows)
+        # Name -> the numbers of the rows about it.
+        self._properties: dict[str, set[int]] = {}
+        self._extra_specs: dict[str, set[int]] = {}
+        self._always: set[int] = set()
+        self._by_traits: set[int] = set()
+        for number, row in enumerate(self.rows):
+            # The default of a row counts where what it depends on is asked for.
+            for each in (row, BY_NAME[row.only_with]) if row.default else (row,):
+                if each.image_property:
+                    self._properties.setdefault(each.image_property, set()).add(number)
+                if each.extra_spec:
+                    self._extra_specs.setdefault(each.extra_spec, set()).add(number)
+            if row.image_attribute:
+                self._always.add(number)
+            if row.device:
+                self._by_traits.add(number)
+
+    def about(self, request: Request) -> list[Row]:
+        """Return the rows of which a request may say something, in the order of the table."""
+        numbers = set(self._always)
+        # A view's intersection goes through the smaller of the two.
+        for name in self._properties.keys() & request.image_properties.keys():
+            numbers |= self._properties[name]
+        for name in self._extra_specs.keys() & request.extra_specs.keys():
+            numbers |= self._extra_specs[name]
+        if self._by_traits and request.names_traits:
+            numbers |= self._by_traits
+        return [self.rows[number] for number in sorted(numbers)]
+
+
+def questions_of(name: str) -> Questions:
+    """Return what the request filter ``name`` asks a request about."""
+    return Questions(rows_asked_by(name))
+
+
+def ask(request: Request, questions: Questions, options: Options, scope: str = ROOT) -> Requirements:
+    """Return what ``request`` asks for of the rows in ``questions``.
 
     A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
     becomes a note.
@@ -40,7 +83,7 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
     asked: list[Requirement] = []
     notes: list[Note] = []
     guest: Guest | None = None
-    for row in rows:
+    for row in questions.about(request):
         found = chosen(request, row, options, notes)
         if not found:
             continue
@@ -59,13 +102,13 @@ def ask(request: Request, rows: Iterable[Row], options: Options, scope: str = RO
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
 
 
-def keep_off(request: Request, rows: Iterable[Row], options: Options) -> Requirements:
-    """Return which machine types must not be the default of a host, for what others than filters ask for by ``rows``.
+def keep_off(request: Request, questions: Questions, options: Options) -> Requirements:
+    """Return which machine types must not be the default of a host, for what others than filters ask for.
 
     :raises ImpossibleCombination: for a device that the machine type asked for can never have.
     """
     asked: list[Requirement] = []
-    for row in rows:
+    for row in questions.about(request):
         found = chosen(request, row, options, [])
         if found:
             asked += _kept_off(guest_of(request), row, found, options, asked)
@@ -125,7 +168,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     # An empty extra spec says nothing, as in Nova.
     in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
-    device = row.values["true"].trait if row.boolean else None
+    device = row.device
     # Nearly every row of nearly every request: nothing there.
     if in_image is None and in_flavor is None and of_image is None and not device and not row.default:
         return None

@@ -5,7 +5,8 @@ from typing import Any
 
 from oslo_config import cfg
 
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.decision import Decision
+from os_prefilter.pipeline import Pipeline
 
 _lock = threading.Lock()
 _pipeline: Pipeline | None = None

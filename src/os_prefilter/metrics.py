@@ -5,17 +5,17 @@ filters and of rows of the vocabulary, never anything of a request.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Iterable
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from os_prefilter.answers import GATES, Coverage
+from os_prefilter.calls import Call, Given
+from os_prefilter.decision import Run
 from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.facts import Ask
-from os_prefilter.requirements import Requirements
-
-_Call = Callable[..., Any]
+from os_prefilter.request import Request
 
 # Seconds. Filters take some ten microseconds; one that waits for a fact, as long as the fact.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
@@ -31,9 +31,9 @@ class _Families(NamedTuple):
     runs: Any
     rejections: Any
     failures: Any
+    seconds: Any
     requirements: Any
     held_back: Any
-    seconds: Any
     silent: Any
 
 
@@ -53,21 +53,16 @@ class Measuring:
                 "or set metrics = false."
             ) from error
 
-    def measured(self, name: str, call: _Call) -> _Call:
-        """Return the filter ``name``, as the pipeline calls it, counted: its runs, what it asks for, how it ends."""
-        runs, rejections, failures, requirements, held_back, seconds = (
-            family.labels(name) for family in self._families[:6]
-        )
+    def measured(self, name: str, call: Call) -> Call:
+        """Return the filter ``name``, as the pipeline calls it, counted: its runs and how they end."""
+        # All six are there from the start, with 0.
+        runs, rejections, failures, seconds, _, _ = (family.labels(name) for family in self._families[:6])
 
-        def run(*given: Any) -> Any:
+        def run(request: Request, given: Given) -> object:
             runs.inc()
             start = perf_counter()
             try:
-                answer = call(*given)
-                # Of anything else the pipeline makes an error.
-                if isinstance(answer, Requirements):
-                    requirements.inc(len(answer.asked))
-                    held_back.inc(sum(note.waits for note in answer.notes))
+                return call(request, given)
             except RequestRejected:
                 rejections.inc()
                 raise
@@ -76,9 +71,19 @@ class Measuring:
                 raise
             finally:
                 seconds.observe(perf_counter() - start)
-            return answer
 
         return run
+
+    def asked(self, run: Run) -> None:
+        """Count what a filter asked for; a trait that it asked for in two scopes is one."""
+        self._families.requirements.labels(run.filter).inc(len({(item.trait, item.required) for item in run.asked}))
+        self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
+
+    def again(self, runs: Iterable[Run]) -> None:
+        """Count what filters answered before, and were not run for again."""
+        for run in runs:
+            self._families.runs.labels(run.filter).inc()
+            self.asked(run)
 
     def counted(self, ask: Ask) -> Ask:
         """Return the fact ``answers``, with the compute nodes that do not answer as a metric."""
@@ -104,9 +109,9 @@ def _families() -> _Families:
         counter("runs", "Requests that a filter looked at"),
         counter("rejections", "Requests that a filter rejected, because of what they ask for"),
         counter("failures", "Requests at which a filter failed with an error of its own"),
+        prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         counter("requirements", "Traits that a filter required or forbade"),
         counter("held_back", "Traits that a filter did not ask for yet, because it waits for answers"),
-        prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         prometheus.Gauge(
             "os_prefilter_compute_nodes_without_answer",
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",

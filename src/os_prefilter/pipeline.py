@@ -2,23 +2,24 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from oslo_config import cfg
 
 from os_prefilter import application, nova_style
+from os_prefilter.application import Additions
+from os_prefilter.calls import NEEDS, Given, Pending, answer_of, bound
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
+from os_prefilter.decision import Decision, Run
 from os_prefilter.deployment import facts_from
-from os_prefilter.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.facts import Ask, Fact
 from os_prefilter.metrics import Measuring
 from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import LoadedFilter, load_filters
+from os_prefilter.remembered import Answer, Remembered
 from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
+from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import unsuffixed_resources
 from os_prefilter.texts import first_of
 from os_prefilter.waiting import FACT, names_that_wait, waiting
@@ -30,53 +31,6 @@ _FACTS_INTERVAL = 60.0
 _MOST_WARNINGS = 10
 
 _ROOT_CLASSES = frozenset(HOST_CLASSES)
-
-# What filters may declare as needs beside the facts.
-_OPTIONS, _ASKED_BEFORE = "options", "asked_before"
-_NEEDS = frozenset((_OPTIONS, _ASKED_BEFORE))
-
-
-class _Pending:
-    """What is to be written into a request spec."""
-
-    def __init__(self) -> None:
-        self.requirements: list[Requirement] = []
-        self.own_groups: list[OwnGroup] = []
-
-
-_Call = Callable[[Request, Any, Any, _Pending], object]
-"""A filter with its needs bound: ``(request, request_spec, context, what is pending)``."""
-
-
-class Run(NamedTuple):
-    """What one filter did for one request."""
-
-    filter: str
-    asked: tuple[Requirement, ...]
-    notes: tuple[Note, ...]
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What the filters required of one request, who did, because of what, and how long each took."""
-
-    runs: tuple[Run, ...]
-
-    @property
-    def requirements(self) -> tuple[Requirement, ...]:
-        """All requirements, in the order of the filters."""
-        return tuple(item for run in self.runs for item in run.asked)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What was asked and did not become a requirement, and why."""
-        return tuple(note for run in self.runs for note in run.notes)
-
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Seconds by filter."""
-        return {run.filter: run.seconds for run in self.runs}
 
 
 class Pipeline:
@@ -91,13 +45,22 @@ class Pipeline:
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
-        self._facts = dict(facts or {})
-        waits = names_that_wait(self.filters, self.options.wait_for_answers, self._facts)
-        self._calls = [self._bound(each, waits=each.name in waits) for each in self.filters]
+        facts = facts or {}
+        waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
+        self._calls = [bound(each, self.options) for each in self.filters]
+        self._calls = [
+            waiting(call, self.options) if each.name in waits else call
+            for each, call in zip(self.filters, self._calls, strict=True)
+        ]
+        self._measuring = measuring
         if measuring:
             pairs = zip(self.filters, self._calls, strict=True)
             self._calls = [measuring.measured(each.name, call) for each, call in pairs]
+        needs = {need for each in self.filters for need in each.needs if need not in NEEDS}
+        # Those alone that somebody needs: to ask may be a query to every cell.
+        self._facts = [(name, facts[name]) for name in sorted(needs | ({FACT} if waits else set()))]
         self._changes_in_place = any(each.nova_style for each in self.filters)
+        self._remembered = Remembered()
 
     @classmethod
     def from_conf(
@@ -126,7 +89,7 @@ class Pipeline:
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
             raise refused(error) from error
-        pipeline = cls(load_filters(names, _NEEDS | known.keys()), options, known, measuring)
+        pipeline = cls(load_filters(names, NEEDS | known.keys()), options, known, measuring)
         if ("rules" in names) != ("rules" in (facts or {}) or bool(conf[GROUP].rules_dirs)):
             LOG.warning(
                 "No rule applies: that takes rules in [prefilter] enabled_filters, and directories in rules_dirs."
@@ -143,13 +106,16 @@ class Pipeline:
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
         known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
-        return cls(load_filters(names, _NEEDS | known.keys()), options, known)
+        return cls(load_filters(names, NEEDS | known.keys()), options, known)
 
     def __repr__(self) -> str:
         return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+
+        What they answered to a request of the same content is added again without running them, as long as the facts
+        are the same. Where one is written the Nova way, all run each time.
 
         :param context: handed to filters written the Nova way and to facts.
         :raises RequestRejected: if the request cannot be scheduled as it was asked.
@@ -158,26 +124,43 @@ class Pipeline:
         """
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
-            decision = self._run(request_spec, context)
+            answer = self._answer(request_spec, context)
+            application.add(answer.additions, request_spec)
         except BaseException:
             if before:
                 before.restore()
             raise
-        _log(decision)
-        return decision
+        _log(answer)
+        return answer.decision
 
-    def _run(self, request_spec: Any, context: Any) -> Decision:
+    def _answer(self, request_spec: Any, context: Any) -> Answer:
+        """Return what was answered to the same request before, or run the filters."""
+        facts = {name: fact.value(context) for name, fact in self._facts}
+        if self._changes_in_place:
+            return self._run(request_spec, context, facts)[0]
+        page = self._remembered.page(facts)
+        content, answer = self._remembered.find(page, request_spec)
+        if answer is None:
+            answer, request = self._run(request_spec, context, facts)
+            if content is not None and not request.read_beyond_content:
+                self._remembered.keep(page, content, answer)
+        elif self._measuring:
+            self._measuring.again(answer.decision.runs)
+        return answer
+
+    def _run(self, request_spec: Any, context: Any, facts: Mapping[str, Any]) -> tuple[Answer, Request]:
+        """Run the filters; return what they answer, and the view of the request that the last of them had."""
         request = Request(request_spec)
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
-        pending = _Pending()
+        pending = Pending()
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
-                self._write(pending, request_spec, request)
-                pending = _Pending()
+                application.add(_checked(pending, request_spec, request), request_spec)
+                pending = Pending()
             start = perf_counter()
-            answer = _answer(each.name, call, request, request_spec, context, pending)
+            answer = answer_of(each.name, call, request, Given(request_spec, context, facts, pending))
             seconds = perf_counter() - start
             asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
             if each.nova_style:
@@ -186,33 +169,12 @@ class Pipeline:
                 asked += self._mirrored(asked, request_spec, request)
                 pending.requirements += asked
                 pending.own_groups += answer.own_groups
-            runs.append(Run(each.name, asked, answer.notes, seconds))
-        self._write(pending, request_spec, request)
-        return Decision(tuple(runs))
-
-    def _bound(self, each: LoadedFilter, *, waits: bool) -> _Call:
-        """Return the filter as something to call with the request alone, so that no request pays for its needs."""
-        call = self._with_needs(each)
-        return waiting(call, self._facts[FACT], self.options) if waits else call
-
-    def _with_needs(self, each: LoadedFilter) -> _Call:
-        if each.nova_style:
-            return lambda _request, request_spec, context, _pending: nova_style.run(
-                each.name, each.function, context, request_spec
-            )
-        facts = [(need, self._facts[need]) for need in each.needs if need not in _NEEDS]
-        function = partial(each.function, options=self.options) if _OPTIONS in each.needs else each.function
-        if _ASKED_BEFORE in each.needs:
-            return lambda request, _request_spec, context, pending: function(
-                request,
-                asked_before=tuple(pending.requirements),
-                **{need: fact.value(context) for need, fact in facts},
-            )
-        if not facts:
-            return lambda request, _request_spec, _context, _pending: function(request)
-        return lambda request, _request_spec, context, _pending: function(
-            request, **{need: fact.value(context) for need, fact in facts}
-        )
+            run = Run(each.name, asked, answer.notes, seconds)
+            if self._measuring:
+                self._measuring.asked(run)
+            runs.append(run)
+        decision = Decision(tuple(runs))
+        return Answer(decision, _checked(pending, request_spec, request), _warning(decision)), request
 
     def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
         """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
@@ -223,34 +185,19 @@ class Pipeline:
             return ()
         return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
 
-    @staticmethod
-    def _write(pending: _Pending, request_spec: Any, request: Request) -> None:
-        if pending.requirements or pending.own_groups:
-            application.apply_requirements(pending.requirements, request_spec, request, pending.own_groups)
+
+def _checked(pending: Pending, request_spec: Any, request: Request) -> Additions:
+    application.check(pending.requirements, request_spec, request, pending.own_groups)
+    return application.additions(pending.requirements, pending.own_groups)
 
 
-def _answer(name: str, call: Callable[..., object], *given: Any) -> Requirements:
-    try:
-        answer = call(*given)
-    except RequestRejected as error:
-        error.filter = name
-        raise
-    except PrefilterError:
-        raise
-    except Exception as error:
-        raise FilterFailed(name, error) from error
-    if not isinstance(answer, Requirements) or not all(map(_is_requirement, answer.asked)):
-        raise FilterFailed(name, TypeError(f"it answered with a {type(answer).__name__}, not Requirements"))
-    return answer
-
-
-def _is_requirement(item: object) -> bool:
-    return isinstance(item, Requirement) and isinstance(item.required, bool)
-
-
-def _log(decision: Decision) -> None:
+def _warning(decision: Decision) -> str:
     warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
-    if warnings:
-        LOG.warning("Part of a request was not asked for: %s", "; ".join(first_of(warnings, _MOST_WARNINGS)))
+    return "; ".join(first_of(warnings, _MOST_WARNINGS))
+
+
+def _log(answer: Answer) -> None:
+    if answer.warning:
+        LOG.warning("Part of a request was not asked for: %s", answer.warning)
     if LOG.isEnabledFor(logging.DEBUG):
-        LOG.debug("Request filters required: %s", "; ".join(map(str, decision.requirements)) or "nothing")
+        LOG.debug("Request filters required: %s", "; ".join(map(str, answer.decision.requirements)) or "nothing")

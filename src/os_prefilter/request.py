@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from os_prefilter.content import OF_FLAVOR, OF_IMAGE
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.image_properties import LEGACY_NAMES
@@ -34,6 +35,7 @@ class Request:
         "_property",
         "_requested_groups",
         "_spec",
+        "read_beyond_content",
     )
 
     def __init__(self, request_spec: Any) -> None:
@@ -56,6 +58,8 @@ class Request:
         self._image_traits: tuple[str, ...] | None = None
         self._flavor_groups: Mapping[str, Group] | None = None
         self._requested_groups: Mapping[str, Group] | None = None
+        self.read_beyond_content = False
+        """Whether a filter has read what requests of the same content may differ in."""
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -68,6 +72,7 @@ class Request:
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
+        self.read_beyond_content |= name not in OF_IMAGE
         return field_of(self._image, name)
 
     def extra_spec(self, name: str) -> object:
@@ -76,6 +81,7 @@ class Request:
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
+        self.read_beyond_content |= name not in OF_FLAVOR
         return field_of(field_of(self._spec, "flavor"), name)
 
     @property
@@ -102,6 +108,15 @@ class Request:
         if self._image_traits is None:
             self._image_traits = _required_traits(field_of(self._image, "properties", {}))
         return self._image_traits
+
+    @property
+    def names_traits(self) -> bool:
+        """Whether the image or the flavor names a trait itself.
+
+        :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
+        """
+        groups = self.flavor_groups.values()
+        return bool(self.image_traits) or any(group.required or group.forbidden for group in groups)
 
     @property
     def flavor_groups(self) -> Mapping[str, Group]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.asking import ask, chosen
+from os_prefilter.asking import Questions, ask, chosen
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest
 from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
 from os_prefilter.options import Options
@@ -28,7 +28,9 @@ BY_REQUEST = "request"
 
 _AS_NOVA = Options(reject_unknown_values=True)
 # Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
-_ROWS = tuple(replace(row, never_with={}) if row.name == "secure_boot" else row for row in rows_asked_by("query"))
+_QUESTIONS = Questions(
+    replace(row, never_with={}) if row.name == "secure_boot" else row for row in rows_asked_by("query")
+)
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 _MACHINE = "hw_machine_type"
@@ -40,7 +42,7 @@ def stated_requirements(request: Request) -> tuple[Requirement, ...]:
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
-    asked = (*written_requirements(request), *ask(request, _ROWS, _AS_NOVA, UNSUFFIXED).asked)
+    asked = (*written_requirements(request), *ask(request, _QUESTIONS, _AS_NOVA, UNSUFFIXED).asked)
     _check_encrypted_machine(request)
     return tuple(item._replace(filter=BY_REQUEST) for item in asked)
 

@@ -86,6 +86,11 @@ class Row:
         """All traits of the row."""
         return frozenset(term.trait for term in self.values.values() if term.trait)
 
+    @property
+    def device(self) -> Trait | None:
+        """The trait by whose name a request may also ask for what this row switches; None if it switches nothing."""
+        return self.values["true"].trait if self.boolean else None
+
     def canonical(self, value: object) -> str | None:
         """Return the key of :attr:`values` that ``value`` means, None if it means none of them."""
         if self.boolean:

@@ -8,7 +8,8 @@ the field's name with a prefix; whether that still holds is asked of each class 
 from functools import cache
 from typing import Any
 
-_PREFIX = "_obj_"
+PREFIX = "_obj_"
+"""Before the name of a field in an object's ``__dict__``."""
 
 
 def field_of(owner: Any, name: str, default: Any = None) -> Any:
@@ -18,8 +19,8 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
     fields = getattr(owner, "fields", None)
     if fields is None or name not in fields:
         value = getattr(owner, name, None)
-    elif _keeps_fields_in_dict(owner.__class__):
-        value = vars(owner).get(_PREFIX + name)
+    elif keeps_fields_in_dict(owner.__class__):
+        value = vars(owner).get(PREFIX + name)
     else:
         value = getattr(owner, name) if owner.obj_attr_is_set(name) else None
     return default if value is None else value
@@ -27,16 +28,16 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 
 def set_fields_of(owner: Any) -> dict[str, Any]:
     """Return the fields of an object of oslo.versionedobjects that are set, by name."""
-    if _keeps_fields_in_dict(owner.__class__):
-        start = len(_PREFIX)
-        return {key[start:]: value for key, value in vars(owner).items() if key.startswith(_PREFIX)}
+    if keeps_fields_in_dict(owner.__class__):
+        start = len(PREFIX)
+        return {key[start:]: value for key, value in vars(owner).items() if key.startswith(PREFIX)}
     return {name: getattr(owner, name) for name in owner.fields if owner.obj_attr_is_set(name)}
 
 
 @cache
-def _keeps_fields_in_dict(kind: Any) -> bool:
+def keeps_fields_in_dict(kind: Any) -> bool:
     """Whether a value under the prefixed name is what the class's public interface gives for the field."""
     probe: Any = kind()
     name = next(iter(probe.fields))
-    vars(probe)[_PREFIX + name] = value = object()
+    vars(probe)[PREFIX + name] = value = object()
     return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value

@@ -1,15 +1,15 @@
 """Filters that wait: what they ask for is enforced once every compute node says whether it can (ADR 0014)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from os_prefilter.answers import Coverage, Gate, gates_by_trait, held_back
+from os_prefilter.calls import Call, Given
 from os_prefilter.errors import InvalidOption, MissingFact
-from os_prefilter.facts import Fact
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter
+from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirement, Requirements
 from os_prefilter.templates import effective
 from os_prefilter.texts import listed, shown
@@ -25,8 +25,6 @@ _ADVICE = (
     "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts={'answers': "
     "os_prefilter.adapters.answer_coverage.AnswerCoverage(client)}), or empty the option."
 )
-
-_Call = Callable[..., Any]
 
 
 def names_that_wait(filters: Sequence[LoadedFilter], names: Sequence[str], provided: Collection[str]) -> frozenset[str]:
@@ -63,20 +61,16 @@ def _check(name: str, by_name: dict[str, LoadedFilter]) -> None:
     raise InvalidOption("wait_for_answers", problem)
 
 
-def waiting(call: _Call, fact: Fact, options: Options) -> _Call:
-    """Return a filter, as the pipeline calls it, that asks only for what excludes no host that can.
-
-    :param call: ``(request, request_spec, context, pending) -> Requirements``
-    """
-    return partial(_answer, call, fact, gates_by_trait(effective(options.templates)))
+def waiting(call: Call, options: Options) -> Call:
+    """Return a filter, as the pipeline calls it, that asks only for what excludes no host that can."""
+    return partial(_answer, call, gates_by_trait(effective(options.templates)))
 
 
-def _answer(call: _Call, fact: Fact, gates: dict[str, Gate], *given: Any) -> Any:
-    answer = call(*given)
+def _answer(call: Call, gates: dict[str, Gate], request: Request, given: Given) -> object:
+    answer = call(request, given)
     if not isinstance(answer, Requirements) or not answer.asked:
         return answer
-    _request, _request_spec, context, _pending = given
-    coverage: Coverage | None = fact.value(context)
+    coverage: Coverage | None = given.facts[FACT]
     asked: list[Requirement] = []
     notes = list(answer.notes)
     for item in answer.asked:

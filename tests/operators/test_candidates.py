@@ -6,8 +6,8 @@ import pytest
 
 from os_prefilter import Flavor
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.decision import Decision, Run
 from os_prefilter.operators.candidates import ask_live_placement
-from os_prefilter.pipeline import Decision, Run
 from os_prefilter.requirements import ROOT, Requirement
 from os_prefilter.terms import Trait
 from tests.conftest import spec_of

@@ -18,11 +18,12 @@ from os_prefilter.cli.arguments import (
 )
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import Listing
+from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.request_spec import RequestSpec
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")

@@ -8,13 +8,13 @@ that hosts report the trait, whatever ``reported_traits`` says.
 from dataclasses import replace
 from functools import lru_cache
 
-from os_prefilter.asking import ask
+from os_prefilter.asking import ask, questions_of
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
-from os_prefilter.vocabulary import HPET, rows_asked_by
+from os_prefilter.vocabulary import HPET
 
-_ROWS = rows_asked_by("hpet")
+_QUESTIONS = questions_of("hpet")
 
 
 def hpet(request: Request, *, options: Options) -> Requirements:
@@ -22,7 +22,7 @@ def hpet(request: Request, *, options: Options) -> Requirements:
 
     :raises FlavorImageConflict: if it is asked for and against at once.
     """
-    return ask(request, _ROWS, _with_hpet(options))
+    return ask(request, _QUESTIONS, _with_hpet(options))
 
 
 # One pipeline has one.

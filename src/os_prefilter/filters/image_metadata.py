@@ -1,15 +1,17 @@
 """Device models and guest types that an image asks for, as traits of the host (spec image-metadata-prefiltering)."""
 
-from os_prefilter.asking import ask, keep_off
+from os_prefilter.asking import Questions, ask, keep_off, questions_of
 from os_prefilter.options import Options
 from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import rows_asked_by
 
-_ROWS = rows_asked_by("image_metadata")
+_QUESTIONS = questions_of("image_metadata")
 # Nova asks for their traits, which say nothing of the machine type.
-_STATED = tuple(row for row in rows_asked_by("query") if any(families_without(row.name, each) for each in row.values))
+_STATED = Questions(
+    row for row in rows_asked_by("query") if any(families_without(row.name, each) for each in row.values)
+)
 
 
 def image_metadata(request: Request, *, options: Options) -> Requirements:
@@ -17,4 +19,4 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
 
     :raises ImpossibleCombination: for a device that the machine type asked for can never have.
     """
-    return ask(request, _ROWS, options) + keep_off(request, _STATED, options)
+    return ask(request, _QUESTIONS, options) + keep_off(request, _STATED, options)

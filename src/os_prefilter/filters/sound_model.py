@@ -1,14 +1,13 @@
 """The sound device alone, for clouds that do not filter by all image metadata."""
 
-from os_prefilter.asking import ask
+from os_prefilter.asking import ask, questions_of
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
-from os_prefilter.vocabulary import rows_asked_by
 
-_ROWS = rows_asked_by("sound_model")
+_QUESTIONS = questions_of("sound_model")
 
 
 def sound_model(request: Request, *, options: Options) -> Requirements:
     """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
-    return ask(request, _ROWS, options)
+    return ask(request, _QUESTIONS, options)

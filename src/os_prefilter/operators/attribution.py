@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from os_prefilter.decision import Decision
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
-from os_prefilter.pipeline import Decision
 from os_prefilter.request import Request
 from os_prefilter.requirements import UNSUFFIXED, Requirement
 from os_prefilter.stated import BY_REQUEST

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.decision import Decision
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.terms import CUSTOM_PREFIX
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import os_traits
 
+from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.operators import candidates
 from os_prefilter.operators.attribution import Attributions
@@ -40,7 +41,7 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.placing import Host, hosts_in
 from os_prefilter.operators.remedies import has_instead, remedy
 from os_prefilter.operators.shortfall import Shortfalls, Way, shortfalls
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.request import Request
 from os_prefilter.stated import BY_REQUEST, stated_requirements

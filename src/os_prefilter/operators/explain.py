@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from os_prefilter.pipeline import Decision, Pipeline
+from os_prefilter.decision import Decision
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirement
 from os_prefilter.stated import stated_requirements

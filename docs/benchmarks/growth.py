@@ -1,0 +1,77 @@
+"""How the time of a request grows with filters and rules: ``python docs/benchmarks/growth.py [small]``.
+
+A request is what a scheduler does before it asks Placement: the pipeline runs, and the query is built.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from pipeline import PROPERTIES, medians, own_spec
+
+from os_prefilter import Options, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter.plugins import installed_filters
+from os_prefilter.requirements import ROOT
+from os_prefilter.rules import IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.terms import trait_named
+
+_FACTS: dict[str, Callable[[Any], Any]] = {"owner_is_reported": lambda _context: True}
+FILTERS = tuple(name for name in sorted(installed_filters()) if name != "rules")
+RULES = (0, 10, 100, 1000)
+
+
+def rules_of(number: int) -> RuleSet:
+    """Return that many rules, each about a property of its own; the request of these benchmarks meets the first."""
+    names = ["os_distro", *(f"a_property_{each}" for each in range(1, number))][:number]
+    return RuleSet(
+        Rule(
+            f"rule-{each}",
+            (Condition(IMAGE_PROPERTY, name, frozenset((PROPERTIES.get(name, "yes"),))),),
+            require=(trait_named(f"CUSTOM_RULE_{each}"),),
+            scope=ROOT,
+        )
+        for each, name in enumerate(names)
+    )
+
+
+def request(names: Sequence[str], rules: RuleSet) -> Callable[[RequestSpec], str]:
+    """Return what a scheduler does with a request: apply a pipeline, build the query."""
+    facts = {**_FACTS, "rules": lambda _context: rules}
+    pipeline = Pipeline.from_names(*names, options=Options(), facts={n: f for n, f in facts.items()})
+
+    def ask(spec: RequestSpec) -> str:
+        pipeline.apply(spec)
+        return allocation_candidates_query(spec)
+
+    return ask
+
+
+def table(title: str, sides: Mapping[str, Callable[[RequestSpec], str]], rounds: int, calls: int) -> list[str]:
+    """Return the lines of one comparison."""
+    number = count(1)
+    again = {name: (call, own_spec) for name, call in sides.items()}
+    new = {name: (call, lambda: own_spec(next(number))) for name, call in sides.items()}
+    known, unknown = medians(again, rounds, calls), medians(new, rounds, calls)
+    lines = [f"  {name:24} {known[name] * 1e6:10.1f} us {unknown[name] * 1e6:16.1f} us" for name in sides]
+    return [f"{title:26} {'made before':>13} {'never made':>19}", *lines]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print both tables."""
+    rounds, calls = (2, 10) if "small" in arguments else (20, 100)
+    by_filters = {
+        f"{number} filters": request(FILTERS[:number], rules_of(0)) for number in range(0, len(FILTERS) + 1, 3)
+    }
+    by_rules = {f"{number} rules": request(("rules",), rules_of(number)) for number in RULES}
+    for number, ask in zip(RULES, by_rules.values(), strict=True):
+        asked = ask(own_spec()).count("CUSTOM_RULE_")
+        if asked != (1 if number else 0):
+            raise SystemExit(f"With {number} rules, {asked} of their traits are asked for.")
+    print(
+        "\n".join([*table("Enabled filters", by_filters, rounds, calls), "", *table("Rules", by_rules, rounds, calls)])
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

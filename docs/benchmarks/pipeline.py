@@ -1,0 +1,186 @@
+"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python docs/benchmarks/pipeline.py``.
+
+Both sides get the same requests, each one once and as it came: what a filter has written is not there the next time.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from statistics import median
+from time import perf_counter
+from typing import Any
+from unittest import mock
+
+import nova.conf
+import os_traits
+from nova import objects
+from nova.scheduler import request_filter
+
+from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+
+objects.register_all()
+
+PROPERTIES = {
+    "hw_architecture": "x86_64",
+    "hw_cdrom_bus": "sata",
+    "hw_cpu_sockets": "1",
+    "hw_disk_bus": "scsi",
+    "hw_machine_type": "q35",
+    "hw_pointer_model": "usbtablet",
+    "hw_qemu_guest_agent": "yes",
+    "hw_rng_model": "virtio",
+    "hw_scsi_model": "virtio-scsi",
+    "hw_video_model": "virtio",
+    "hw_vif_model": "e1000e",
+    "hw_vif_multiqueue_enabled": "true",
+    "hw_virtio_packed_ring": "true",
+    "hw_watchdog_action": "reset",
+    "os_distro": "debian",
+    "os_require_quiesce": "yes",
+    "os_type": "linux",
+}
+"""Seventeen that Nova knows; six of them, and two things that no property says, make eight traits."""
+
+EXTRA_SPECS = {"hw:cpu_policy": "shared"}
+FILTERS = tuple(SAME_PURPOSE)
+_FACTS: dict[str, Callable[[Any], Any]] = {
+    "owner_is_reported": lambda _context: True,
+    "minimum_compute_version": lambda _context: 1000,
+}
+
+
+def nova_spec(number: int = 0) -> Any:
+    """Return a request spec of Nova's; of another flavor for each number."""
+    image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": PROPERTIES})
+    extra_specs = EXTRA_SPECS | {"quota:cpu_shares": str(number)}
+    flavor = objects.Flavor(
+        vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0, name="small", extra_specs=extra_specs
+    )
+    return objects.RequestSpec(
+        flavor=flavor,
+        image=image,
+        is_bfv=False,
+        requested_resources=[],
+        numa_topology=None,
+        pci_requests=None,
+        project_id="project",
+        availability_zone=None,
+        security_groups=objects.SecurityGroupList(objects=[]),
+        num_instances=1,
+    )
+
+
+def own_spec(number: int = 0) -> RequestSpec:
+    """Return the same as an object of this library's."""
+    flavor = Flavor(1, 512, 1, extra_specs=EXTRA_SPECS | {"quota:cpu_shares": str(number)}, name="small")
+    return RequestSpec(flavor=flavor, image=Image(PROPERTIES, "qcow2"))
+
+
+def by_hand(request_spec: RequestSpec) -> None:
+    """Look values up and add traits to a set: the floor."""
+    add = request_spec.root_required.add
+    for name, value in request_spec.image.properties.items():
+        traits = _TRAITS_BY_HAND.get(name)
+        if traits:
+            trait = traits.get(value)
+            if trait:
+                add(trait)
+    trait = _IMAGE_TYPES.get(request_spec.image.disk_format)
+    if trait:
+        add(trait)
+    add(os_traits.OWNER_NOVA)
+    request_spec.root_forbidden.add(os_traits.COMPUTE_STATUS_DISABLED)
+
+
+_TRAITS_BY_HAND: dict[str, dict[object, str]] = {
+    str(row.image_property): {value: term.trait for value, term in row.values.items() if term.trait and not term.opt_in}
+    for row in rows_asked_by("image_metadata") + rows_asked_by("packed_virtqueue")
+}
+_IMAGE_TYPES = {value: term.trait for value, term in BY_NAME["image_type"].values.items()}
+
+
+def traits_of(call: Callable[[Any], object], spec: Any) -> tuple[set[str], set[str]]:
+    """Return what the root must have, and must not have, after a call."""
+    call(spec)
+    return set(spec.root_required), set(spec.root_forbidden)
+
+
+def measure(rounds: int, calls: int) -> list[str]:
+    """Return the lines of the table."""
+
+    def fresh() -> Callable[[Any], object]:
+        return Pipeline.from_names(*FILTERS, options=Options(), facts=_FACTS).apply
+
+    def nova_call(spec: Any) -> None:
+        request_filter.process_reqspec(None, spec)
+
+    ours = fresh()
+    expected = traits_of(nova_call, nova_spec())
+    for call, spec in ((ours, nova_spec()), (ours, nova_spec(1)), (ours, own_spec()), (by_hand, own_spec())):
+        if traits_of(call, spec) != expected:
+            raise SystemExit(f"The traits are not the same: {traits_of(call, spec)}, Nova's are {expected}")
+    number = count(1)
+    sides: dict[str, tuple[Callable[[Any], object], Callable[[], Any]]] = {
+        "Nova's process_reqspec": (nova_call, nova_spec),
+        "17 properties read, 8 traits added, through Nova's public interface": (_publicly, nova_spec),
+        "this library, the request was made before": (fresh(), nova_spec),
+        "this library, it never was": (fresh(), lambda: nova_spec(next(number))),
+        "a loop by hand": (by_hand, own_spec),
+        "this library, the same request was made before": (fresh(), own_spec),
+        "this library, the same never was": (fresh(), lambda: own_spec(next(number))),
+    }
+    times = list(medians(sides, rounds, calls).items())
+    lines = [f"{len(expected[0])} traits required, {len(expected[1])} forbidden, the same by all.", ""]
+    for title, part in (("On Nova's RequestSpec", times[:4]), ("On this library's RequestSpec", times[4:])):
+        lines += [title, *(_line(name, seconds, part[0][1]) for name, seconds in part), ""]
+    return lines[:-1]
+
+
+def _line(name: str, seconds: float, first: float) -> str:
+    return f"  {name:68} {seconds * 1e6:7.1f} us {seconds / first:6.2f} x"
+
+
+def _publicly(spec: Any) -> None:
+    for name in PROPERTIES:
+        spec.image.properties.get(name)
+    for trait in _EIGHT:
+        spec.root_required.add(trait)
+
+
+_EIGHT = tuple(f"CUSTOM_{number}" for number in range(8))
+
+
+def medians(
+    sides: Mapping[str, tuple[Callable[[Any], object], Callable[[], Any]]], rounds: int, calls: int
+) -> dict[str, float]:
+    """Return the median seconds of one call of each side, turn by turn, each call with a request made just before."""
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, (call, made) in sides.items():
+            for _ in range(calls):
+                spec = made()
+                start = perf_counter()
+                call(spec)
+                seconds[name].append(perf_counter() - start)
+    return {name: median(each) for name, each in seconds.items()}
+
+
+def _newest(*_given: object, **_named: object) -> int:
+    return 1000
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Print the table."""
+    rounds, calls = (3, 20) if "small" in arguments else (30, 200)
+    nova.conf.CONF([], project="nova", default_config_files=[])
+    nova.conf.CONF.set_override("image_metadata_prefilter", True, "scheduler")
+    nova.conf.CONF.set_override("query_placement_for_image_type_support", True, "scheduler")
+    # Nova's one query to its databases. A Mock would take longer than what is measured.
+    with mock.patch.object(objects.service, "get_minimum_version_all_cells", _newest):
+        print("\n".join(measure(rounds, calls)))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -97,7 +97,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run all cases, or the one that is named last."""
     images, hosts, *case = (*arguments, *("10000", "10000")[len(arguments) :])
     if case:
-        print(measure(case[0], int(images), int(hosts)), flush=True)  # noqa: T201
+        print(measure(case[0], int(images), int(hosts)), flush=True)
         return
     for each in CASES:
         subprocess.run([sys.executable, __file__, images, hosts, each], check=True)  # noqa: S603

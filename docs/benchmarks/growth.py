@@ -38,7 +38,7 @@ def rules_of(number: int) -> RuleSet:
 def request(names: Sequence[str], rules: RuleSet) -> Callable[[RequestSpec], str]:
     """Return what a scheduler does with a request: apply a pipeline, build the query."""
     facts = {**_FACTS, "rules": lambda _context: rules}
-    pipeline = Pipeline.from_names(*names, options=Options(), facts={n: f for n, f in facts.items()})
+    pipeline = Pipeline.from_names(*names, options=Options(), facts=facts)
 
     def ask(spec: RequestSpec) -> str:
         pipeline.apply(spec)

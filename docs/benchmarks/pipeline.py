@@ -179,7 +179,7 @@ def main(arguments: Sequence[str]) -> None:
     nova.conf.CONF.set_override("query_placement_for_image_type_support", True, "scheduler")
     # Nova's one query to its databases. A Mock would take longer than what is measured.
     with mock.patch.object(objects.service, "get_minimum_version_all_cells", _newest):
-        print("\n".join(measure(rounds, calls)))  # noqa: T201
+        print("\n".join(measure(rounds, calls)))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,10 @@ class Reply(NamedTuple):
     """The answer to it."""
 
     status: int
-    body: bytes
+    body: bytes | Iterator[bytes]
+    """Whole, or as pieces that are sent as they come; after these the connection is closed."""
     headers: Mapping[str, str]
-    """Beside Content-Length."""
+    """Beside Content-Length, which pieces do not have unless it is here."""
 
 
 @contextmanager
@@ -57,10 +58,15 @@ def serving(
             self.send_response(reply.status)
             for name, value in reply.headers.items():
                 self.send_header(name, value)
-            if reply.status != _NO_CONTENT:
+            if reply.status != _NO_CONTENT and isinstance(reply.body, bytes):
                 self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
-            self.wfile.write(reply.body)
+            if isinstance(reply.body, bytes):
+                self.wfile.write(reply.body)
+                return
+            self.close_connection = True
+            for piece in reply.body:
+                self.wfile.write(piece)
 
         do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = serve  # noqa: N815 - the server's own names
 
@@ -69,6 +75,8 @@ def serving(
 
     class Server(ThreadingHTTPServer):
         daemon_threads = not waits
+        # Many clients may connect at once; the kernel turns others away for seconds.
+        request_queue_size = 128
 
         def handle_error(self, request: object, client_address: object) -> None:
             """Say nothing: clients give up, or are killed here."""

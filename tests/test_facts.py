@@ -1,6 +1,8 @@
 """Facts: asked at most once per interval, kept while they cannot be asked for, said once when they change."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -84,3 +86,64 @@ def test_the_newest_value_is_used_also_where_it_counts_as_equal(caplog: pytest.L
     fact = Fact("x", lambda _context: values.pop(), 0)
     assert [type(fact.value()) for _ in range(2)] == [int, float]
     assert len(caplog.records) == 1
+
+
+def until_known(fact: Fact, value: object) -> None:
+    """Wait until the answer that is on its way is in use."""
+    for _ in range(6000):
+        if fact.value(None, lambda: 0.0) == value:
+            return
+        threading.Event().wait(0.01)
+    pytest.fail(f"it is still {fact.value()!r}")
+
+
+def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked once, however long that takes; one line says that it does not answer, one that it did."""
+    caplog.set_level("INFO", "os_prefilter.facts")
+    answer, asked = threading.Event(), []
+
+    def ask(_context: object) -> str:
+        asked.append(1)
+        assert answer.wait(60)
+        return "known"
+
+    fact = Fact("f", ask, 10, unknown="unknown", patience=0.05)
+    clock = _Clock()
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda _: fact.value(None, clock), range(50))) == {"unknown"}
+    answer.set()
+    until_known(fact, "known")
+    assert asked == [1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "The deployment fact f cannot be asked for (no answer in 0.05 seconds); it stays 'unknown' until that works "
+        "again.",
+        "The deployment fact f can be asked for again.",
+        "The deployment fact f is now 'known' (was 'unknown').",
+    ]
+
+
+def test_the_first_requests_all_wait_for_the_first_answer() -> None:
+    """What is not known yet would let them go where they should not; later ones go on with what was known."""
+    together, answer = threading.Barrier(8), threading.Event()
+    answers = iter(("first", "second"))
+
+    def ask(_context: object) -> str:
+        assert answer.wait(60)
+        return next(answers)
+
+    fact = Fact("f", ask, 10, unknown="unknown", patience=60)
+
+    def value(_number: int) -> object:
+        if together.wait(60) == 0:
+            answer.set()
+        return fact.value(None, lambda: 0.0)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(value, range(8))) == {"first"}
+        answer.clear()
+        asking = threads.submit(fact.value, None, lambda: 10.0)
+        while not fact._question:
+            assert not asking.done()
+        assert fact.value(None, lambda: 10.0) == "first"
+        answer.set()
+        assert asking.result(60) == "second"

@@ -12,6 +12,7 @@ from os_prefilter.adapters.cloud_flavors import flavor_named, flavors
 from os_prefilter.adapters.cloud_images import image_named, images
 from os_prefilter.adapters.cloud_servers import request_of_server
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
+from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.operators.fleet import Aggregate
 from os_prefilter.texts import shown, told
@@ -38,12 +39,14 @@ def connect(name: str) -> Any:
     """
     try:
         # Without an end to wait for, a service that hangs would keep the command for ever.
-        return openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
+        connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
     except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
             f"The cloud {shown(name)} cannot be used: {told(error).rstrip('.')}. Name one that clouds.yaml has, in "
             "this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
         ) from error
+    limit(connection.session)
+    return connection
 
 
 def placement_of(connection: Any) -> PlacementClient:

@@ -1,13 +1,17 @@
 """A libvirt host, asked what it can do.
 
 Each probe opens a connection and closes it. It gives all facts, or it is an error that names the call that failed:
-absence of an answer is never taken for absence of a device. There is no timeout of our own: libvirt's keepalive needs
-an event loop, and a libvirt that hangs on the host itself is for the service manager to see.
+absence of an answer is never taken for absence of a device.
+
+libvirt's calls have no timeout, and its keepalive needs an event loop. So each is made in a thread of its own, and one
+that takes too long is an error. It cannot be broken off: as long as it lasts no other one is made.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -21,9 +25,13 @@ from os_prefilter.adapters.libvirt_documents import (
 )
 from os_prefilter.adapters.libvirt_xml import facts_of, virt_type_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.background import started
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.platforms import MACHINES
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+
+TIMEOUT = 120.0
+"""Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""
 
 _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
 _DEFAULT_URI = "qemu:///system"
@@ -35,6 +43,7 @@ _ADVICE_DENIED = (
     "The connection may only read, and libvirt gives domain capabilities to full ones alone. Connect to the socket "
     "that is not read-only, as root or as a member of the group libvirt."
 )
+_ADVICE_HANGS = "libvirt hangs: look into its log and restart it; it is asked again then."
 _ADVICE_ANSWER = "Mend that; if nothing is wrong with the host, report the answer to this project."
 
 
@@ -48,13 +57,15 @@ class LibvirtHost:
 
     :param uri: empty: the usual one of the virt type
     :param settings: what nova.conf says of the host
+    :param timeout: seconds that one call may take
     :raises ConfigurationError: if libvirt-python is not installed
     """
 
-    def __init__(self, uri: str, settings: LibvirtSettings) -> None:
+    def __init__(self, uri: str, settings: LibvirtSettings, *, timeout: float = TIMEOUT) -> None:
         self.uri = uri or default_uri(settings)
         self._settings = settings
         self._libvirt = _libvirt()
+        self._calls = _Calls(timeout)
 
     def identity(self) -> str:
         """Return what changes when libvirt or QEMU was upgraded, or the host has become another.
@@ -94,28 +105,56 @@ class LibvirtHost:
     @contextmanager
     def _session(self) -> Iterator["_Session"]:
         with _failures(self._libvirt, f"open({self.uri!r})", _ADVICE_OPEN):
-            connection = self._libvirt.open(self.uri)
+            connection = self._calls.make(partial(self._libvirt.open, self.uri))
         try:
-            yield _Session(self._libvirt, connection, self.uri)
+            yield _Session(self._libvirt, connection, self.uri, self._calls)
         finally:
-            # It may be dead already; what was learned, or went wrong, before is what counts.
-            with suppress(self._libvirt.libvirtError):
-                connection.close()
+            # It may be dead already; what was learned, or went wrong, before is what counts. Where a call hangs, the
+            # connection is closed when that ends and nobody has it any more.
+            if not self._calls.one_hangs:
+                with suppress(self._libvirt.libvirtError, TimeoutError):
+                    self._calls.make(connection.close)
+
+
+class _Calls:
+    """Makes one call at a time, and waits no longer than a limit for it."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._last: Future[Any] | None = None
+
+    @property
+    def one_hangs(self) -> bool:
+        """Whether a call is under way that nobody waits for any more."""
+        return bool(self._last and not self._last.done())
+
+    def make(self, call: Callable[[], Any]) -> Any:
+        """Make a call.
+
+        :raises TimeoutError: it did not end, or one before it has not ended yet
+        """
+        if self._last and not wait([self._last], self._timeout).done:
+            raise TimeoutError(f"a call of before has not ended, also not in another {self._timeout:g} seconds")
+        self._last = last = started(call, "libvirt")
+        if not wait([last], self._timeout).done:
+            raise TimeoutError(f"no answer in {self._timeout:g} seconds")
+        return last.result()
 
 
 class _Session:
     """An open connection."""
 
-    def __init__(self, libvirt: Any, connection: Any, uri: str) -> None:
+    def __init__(self, libvirt: Any, connection: Any, uri: str, calls: _Calls) -> None:
         self._libvirt = libvirt
         self._connection = connection
         self._uri = uri
+        self._calls = calls
 
     def call(self, name: str, *arguments: object) -> Any:
         """Return what a function of the connection answers."""
         what = f"{_call(name, *arguments)} of {self._uri}"
         with _failures(self._libvirt, what, _ADVICE.format(uri=self._uri)):
-            return getattr(self._connection, name)(*arguments)
+            return self._calls.make(partial(getattr(self._connection, name), *arguments))
 
     def version(self, name: str) -> Version:
         """Return the version that a function of the connection answers."""
@@ -157,6 +196,8 @@ def _failures(libvirt: Any, what: str, advice: str) -> Iterator[None]:
         if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED):
             advice = _ADVICE_DENIED
         raise ProbeFailed(what, str(error), advice) from error
+    except TimeoutError as error:
+        raise ProbeFailed(what, str(error), _ADVICE_HANGS) from error
 
 
 def _call(name: str, *arguments: object) -> str:

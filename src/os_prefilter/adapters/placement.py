@@ -15,6 +15,7 @@ from keystoneauth1.adapter import Adapter
 
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.options import HOST_CLASSES
+from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import one_line, shown
 
 # The first that has "in:" in the traits that allocation candidates require.
@@ -81,13 +82,10 @@ class PlacementClient:
         :raises PlacementRefused: the query is malformed
         :raises PlacementUnavailable: no answer, or not the answer of a Placement
         """
-        what = "GET /resource_providers"
-        answer = self.request("GET", f"/resource_providers?{query}")
-        with expected(what):
-            return bool(answer["resource_providers"])
+        return bool(self.listed(f"/resource_providers?{query}", "resource_providers"))
 
     def listed(self, url: str, name: str) -> list[Any]:
-        """Return the list that the answer to a GET has under a name.
+        """Return the list that the answer to a GET has under a name: traits, or resource_providers.
 
         :raises UnknownTraits: the query names traits that this Placement does not have
         :raises PlacementRefused: the query is malformed
@@ -96,8 +94,9 @@ class PlacementClient:
         answer = self.request("GET", url)
         with expected(f"GET {url.partition('?')[0]}"):
             found: list[Any] = answer[name]
-            if not isinstance(found, list):
-                raise TypeError(f"{name} is no list")
+            is_one = is_trait_name if name == "traits" else _is_provider
+            if not isinstance(found, list) or not all(map(is_one, found)):
+                raise TypeError(f"{name} is no list of what it should be")
             return found
 
     def traits(self) -> frozenset[str]:
@@ -166,9 +165,7 @@ class PlacementClient:
         return _object(what, response) if response.content else None
 
     def _trait_names(self, url: str) -> list[str]:
-        answer = self.request("GET", url)
-        with expected("GET /traits"):
-            return [str(name) for name in answer["traits"]]
+        return self.listed(url, "traits")
 
     def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
         """Return uuid -> name. One request for the whole fleet, and again only when a provider is new.
@@ -176,9 +173,9 @@ class PlacementClient:
         The alternatives cost one request a host.
         """
         if not uuids <= self._names.keys():
-            answer = self.request("GET", "/resource_providers")
+            providers = self.listed("/resource_providers", "resource_providers")
             with expected("GET /resource_providers"):
-                self._names = {rp["uuid"]: rp["name"] for rp in answer["resource_providers"]}
+                self._names = {rp["uuid"]: rp["name"] for rp in providers}
         # A provider deleted between the two requests has no name any more.
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
@@ -218,6 +215,10 @@ def _detail(response: Any) -> str:
         text = response.text
     text = "".join(c if c.isprintable() else " " for c in text[:10_000])
     return " ".join(text.split()) or "no explanation"
+
+
+def _is_provider(row: object) -> bool:
+    return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("uuid", "name"))
 
 
 def _object(what: str, response: Any) -> Any:

@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import reason_of
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
+from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.options import Options
@@ -101,6 +102,7 @@ class _Section:
             raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {reason_of(error)}") from error
         # It holds for Keystone's answers too, which a service must not wait for without end.
         session.timeout = session.timeout or TIMEOUT
+        limit(session)
         return PlacementClient(adapter, timeout=session.timeout)
 
     def _register_auth_type(self) -> str:
@@ -154,8 +156,8 @@ class _Section:
             return self._conf[group][option]
         except cfg.ConfigSourceValueError as error:
             raise self._wrong(option, reason_of(error), group) from error
-        except cfg.Error as error:
-            problem = "a $ in its value refers to nothing. Write $$ where a $ is meant."
+        except (cfg.Error, RecursionError) as error:
+            problem = "a $ in its value refers to nothing, or to itself. Write $$ where a $ is meant."
             raise self._wrong(option, problem, group) from error
 
     def _wrong(self, option: str, problem: str, group: str = SECTION) -> ConfigurationError:

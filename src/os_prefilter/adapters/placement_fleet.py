@@ -21,8 +21,7 @@ from os_prefilter.adapters.placement import PlacementClient, expected
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
 from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import one_line, shown
+from os_prefilter.texts import one_line
 
 THREADS = 8
 """How many requests are under way at a time; keystoneauth keeps up to ten connections open."""
@@ -86,7 +85,7 @@ def read_fleet(
     taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     providers = ResourceProviders(client)
     before = {each.uuid: each for each in providers.all()}
-    names = _trait_names(client)
+    names = client.listed("/traits?associated=true", "traits")
     requests = _Requests(client, len(names) + len(before if inventories else known), progress)
     traits = _traits(requests, names, before)
     details = _details(requests, before) if inventories else _members(requests, before, known)
@@ -102,12 +101,6 @@ def _printable(aggregate: Aggregate) -> Aggregate:
     return Aggregate(aggregate.uuid, name, zone)
 
 
-def _trait_names(client: PlacementClient) -> list[str]:
-    answer = client.request("GET", "/traits?associated=true")
-    with expected("GET /traits"):
-        return [_trait(name) for name in answer["traits"]]
-
-
 def _traits(requests: _Requests, names: Iterable[str], known: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return the traits of each of the providers; equal sets are one."""
     found: dict[str, list[str]] = {uuid: [] for uuid in known}
@@ -119,13 +112,6 @@ def _traits(requests: _Requests, names: Iterable[str], known: Iterable[str]) -> 
     return {uuid: sets.setdefault(frozenset(having), frozenset(having)) for uuid, having in found.items()}
 
 
-def _trait(name: Any) -> str:
-    # It becomes a part of a URL.
-    if not is_trait_name(name):
-        raise ValueError(f"{shown(name)} is not a trait")
-    return str(name)
-
-
 def _having(client: PlacementClient, trait: str) -> list[str]:
     try:
         return _listed(client, f"required={trait}")
@@ -135,9 +121,9 @@ def _having(client: PlacementClient, trait: str) -> list[str]:
 
 
 def _listed(client: PlacementClient, query: str) -> list[str]:
-    answer = client.request("GET", f"/resource_providers?{query}")
+    rows = client.listed(f"/resource_providers?{query}", "resource_providers")
     with expected("GET /resource_providers"):
-        return [each["uuid"] for each in answer["resource_providers"]]
+        return [each["uuid"] for each in rows]
 
 
 def _members(requests: _Requests, known: Iterable[str], aggregates: Iterable[str]) -> dict[str, _Details]:

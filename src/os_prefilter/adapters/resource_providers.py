@@ -81,9 +81,9 @@ class ResourceProviders:
             return frozenset(answer["inventories"].keys())
 
     def _providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
-        answer = self._client.request("GET", f"/resource_providers?{query}".rstrip("?"))
+        rows = self._client.listed(f"/resource_providers?{query}".rstrip("?"), "resource_providers")
         with expected("GET /resource_providers"):
-            return tuple(map(_provider, answer["resource_providers"]))
+            return tuple(map(_provider, rows))
 
     def _of_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
         try:

@@ -93,6 +93,7 @@ def _connect(arguments: argparse.Namespace) -> Any:
 def _client_connection(command: CloudCommand) -> Any:
     """Return the connection of the openstack client, with the user, the region and all else that its options say."""
     from os_prefilter.adapters.placement import TIMEOUT  # noqa: PLC0415
+    from os_prefilter.adapters.whole_answers import limit  # noqa: PLC0415
 
     client: Any = command.app
     command.auth_required = True
@@ -106,6 +107,7 @@ def _client_connection(command: CloudCommand) -> Any:
         ) from error
     # The client waits for an answer without end.
     connection.session.timeout = connection.session.timeout or TIMEOUT
+    limit(connection.session)
     return connection
 
 

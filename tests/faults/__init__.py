@@ -1,0 +1,1 @@
+"""What happens to us and to others when something beside us breaks."""

@@ -1,0 +1,116 @@
+"""The agent is killed at random points and started again: Placement and files are the old or the new, then right."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.provider_config import document, write_document
+from os_prefilter.operators.provider_plan import traits_to_know
+from os_prefilter.vocabulary import REPORTED
+from tests.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
+from tests.real_libvirt import needs_libvirt, uri
+from tests.with_nova.process.services import until
+
+KILLS = max(1, round(4 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+OPERATORS = "CUSTOM_OF_AN_OPERATOR"
+STALE = "CUSTOM_VM_MODE_XEN"
+"""A trait of ours that this host does not have."""
+
+# The agent's requests for a report that changes something, and the one read of the next round.
+_REQUESTS = 5
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
+        # It would create them one by one.
+        placement.client.ensure_traits(traits_to_know())
+        yield state
+
+
+def agent(server: Served, folder: Path) -> "subprocess.Popen[bytes]":
+    conf = folder / "nova.conf"
+    conf.write_text(nova_conf(server.url), encoding="utf-8")
+    command = [sys.executable, "-m", "os_prefilter.cli.main", "capabilities", "report", "--watch", "1"]
+    command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
+    with (folder / "agent.log").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "no_proxy": "127.0.0.1"})
+
+
+@needs_libvirt
+def test_killed_at_random_it_converges(server: Served, tmp_path: Path) -> None:
+    """Between two requests, with one under way, or anywhere: the host has its old traits or its new ones."""
+    choice = random.Random(7)  # noqa: S311 - when it is killed
+    placement = server.placement
+    old = traits_of(placement)
+    seen = {old}
+    for number in range(KILLS):
+        start = len(server.sent)
+        process = agent(server, tmp_path)
+        at = start + choice.randint(1, _REQUESTS)
+
+        def kill(request: int, at: int = at, process: "subprocess.Popen[bytes]" = process) -> None:
+            if request == at:
+                process.kill()
+
+        server.before = server.after = lambda _number: None
+        if number % 3 == 0:
+            server.before = kill
+        elif number % 3 == 1:
+            server.after = kill
+        else:
+            server.wait_for(start + 1)
+            time.sleep(choice.uniform(0, 0.2))
+            process.kill()
+        assert process.wait(120) == -signal.SIGKILL, (tmp_path / "agent.log").read_text()
+        seen.add(traits_of(placement))
+        # So that there is something to change again.
+        put_traits(placement, lambda traits: traits.add(STALE))
+    server.before = server.after = lambda _number: None
+    process = agent(server, tmp_path)
+    try:
+        until(lambda: STALE not in traits_of(placement), (tmp_path / "agent.log").read_text)
+        new = traits_of(placement)
+    finally:
+        process.kill()
+        process.wait(60)
+    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", REPORTED} <= new
+    assert seen <= {old, new, new | {STALE}}
+    assert "Traceback" not in (tmp_path / "agent.log").read_text()
+
+
+WRITER = """
+import sys
+from os_prefilter.adapters.provider_config import write_document
+print("begins", flush=True)
+for number in range(10**9):
+    write_document(sys.argv[1], {f"CUSTOM_{name}_{number % 2}": True for name in range(300)})
+"""
+
+
+def test_a_provider_config_is_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    """Whenever its writer is killed, nova-compute reads one of them whole, and the next report puts it right."""
+    choice = random.Random(8)  # noqa: S311 - when it is killed
+    path = tmp_path / "os-prefilter.yaml"
+    sets = [{f"CUSTOM_{name}_{which}": True for name in range(300)} for which in (0, 1)]
+    for _ in range(2 * KILLS):
+        command = [sys.executable, "-c", WRITER, str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            time.sleep(choice.uniform(0, 0.2))
+            process.kill()
+        if path.exists():
+            assert path.read_text(encoding="utf-8") in [document(each) for each in sets]
+    write_document(path, {"CUSTOM_A": True})
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["providers"][0]["traits"]["additional"] == ["CUSTOM_A"]
+    assert list(tmp_path.glob("*.yaml")) == [path]

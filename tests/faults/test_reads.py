@@ -1,0 +1,87 @@
+"""What is read from a Placement that breaks at random is the truth or an error, and never takes longer than stated."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement_fleet import read_fleet
+from os_prefilter.adapters.reported import LiveReported
+from os_prefilter.adapters.resource_providers import ResourceProviders
+from os_prefilter.background import started
+from os_prefilter.errors import PlacementError
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.vocabulary import REPORTED
+from tests.faults.broken_proxy import WRONG, broken, client_of
+from tests.placements import UUID, Answer, Observed, provider
+
+ROUNDS = max(1, round(20 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+FOREVER = 60.0
+
+QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
+    "owner coverage": lambda client: OwnerCoverage(client)(),
+    "answer coverage": lambda client: AnswerCoverage(client)(),
+    "what is reported": lambda client: (
+        LiveReported(client).traits,
+        LiveReported(client).every_compute_has("CUSTOM_A"),
+    ),
+    "fleet": lambda client: read_fleet(client).hosts,
+    "fleet without inventories": lambda client: read_fleet(client, inventories=False).hosts,
+    "traits": lambda client: (client.traits(), client.custom_traits(), client.traits_in_use()),
+    "ensure_traits": lambda client: client.ensure_traits(["CUSTOM_A", "COMPUTE_NODE"]),
+    "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
+    "has_provider": lambda client: client.has_provider("required=CUSTOM_NOBODYS"),
+    "tree": lambda client: ResourceProviders(client).tree(UUID),
+    "provider": lambda client: (
+        ResourceProviders(client).traits(UUID),
+        ResourceProviders(client).resource_classes(UUID),
+    ),
+}
+
+
+def fleet() -> Fleet:
+    gpu = provider("gpu", "VGPU", "OWNER_NOVA")
+    traits = f"COMPUTE_NODE OWNER_NOVA {REPORTED} CUSTOM_A"
+    return Fleet((provider("kvm-1", traits=traits, children=(gpu,)), provider("kvm-2", traits=traits)))
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
+    ask = QUESTIONS[name]
+    with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.2) as (proxy, url):
+        placement.client.ensure_traits(["CUSTOM_NOBODYS"])
+        truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
+        for _ in range(ROUNDS):
+            try:
+                answers.append(started(lambda: ask(client), "a question").result(FOREVER))
+            except PlacementError as error:
+                assert "\n" not in str(error)
+        proxy.settle(client)
+        answers.append(ask(client))
+        assert all(answer == truth for answer in answers)
+        assert proxy.broken
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_an_answer_that_no_placement_gives_is_an_error(name: str) -> None:
+    """Whichever of the first requests has it."""
+    with EmbeddedPlacement(fleet()) as placement:
+        placement.client.ensure_traits(["CUSTOM_NOBODYS"])
+        truth = QUESTIONS[name](placement.client)
+        for wrong in WRONG:
+            for number in range(3):
+                seen = Observed(placement)
+
+                def spoil(method: str, url: str, seen: Observed = seen, at: int = number) -> Answer | None:
+                    return (200, wrong) if len(seen.sent) == at + 1 else None  # noqa: B023
+
+                seen.hook = spoil
+                try:
+                    assert QUESTIONS[name](seen.client) == truth, (wrong, seen.sent)
+                except PlacementError:
+                    assert len(seen.sent) >= number + 1

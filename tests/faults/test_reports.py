@@ -1,0 +1,208 @@
+"""Reports through a Placement that breaks at random, while others write: nothing of theirs is lost, ours is whole.
+
+A round is one of the watch's. OS_PREFILTER_EXAMPLES multiplies their number.
+"""
+
+import logging
+import os
+import random
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from os_prefilter import Options
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.agent import LOG, Watch
+from os_prefilter.background import started
+from os_prefilter.errors import GenerationConflict, PlacementRefused
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.operators.provider_plan import Goal
+from os_prefilter.reporters import HostFacts
+from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
+from tests.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
+
+ROUNDS = max(1, round(40 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+SEEDS = range(3)
+FOREVER = 60.0
+"""Seconds after which something hangs: far more than all timeouts of one round together."""
+
+GOALS = (
+    {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},
+    {"CUSTOM_A": False, "CUSTOM_B": True, "CUSTOM_C": True},
+    {"CUSTOM_A": False, "CUSTOM_B": False, "CUSTOM_C": False},
+)
+WHOLE = {frozenset(trait for trait, has in goal.items() if has) for goal in GOALS}
+MINE = {*GOALS[0], "OWNER_NOVA"}
+OTHER_REPORTERS = ("CUSTOM_X", "CUSTOM_Y")
+GPU = "gpu"
+
+
+class Others:
+    """An operator, Nova and another reporter, who write through a Placement that is not broken."""
+
+    def __init__(self, placement: EmbeddedPlacement, seed: int) -> None:
+        self.placement = placement
+        self.random = random.Random(seed)  # noqa: S311 - a choice of writers
+        self.operators: set[str] = {"CUSTOM_OF_AN_OPERATOR"}
+        self.of_nova = {"COMPUTE_NODE"}
+        self.theirs: set[str] = set()
+        self.seen: list[tuple[frozenset[str], set[str]]] = []
+        """All traits of the host, and what there should be of these writers."""
+        self._writing = threading.Lock()
+
+    def write(self) -> None:
+        """Write as one of them does."""
+        with self._writing:
+            self.random.choice((self._operator, self._nova, self._bump, self._reporter))()
+        self.look()
+
+    def look(self) -> None:
+        """Note what there is, and what they want to be there."""
+        with self._writing:
+            self.seen.append((traits_of(self.placement), self.wanted()))
+
+    def wanted(self) -> set[str]:
+        """Return all that they want to be there."""
+        return self.operators | self.of_nova | self.theirs
+
+    def _operator(self) -> None:
+        trait = f"CUSTOM_OPERATOR_{self.random.randrange(10)}"
+        self.placement.client.ensure_traits([trait])
+        self.operators ^= {trait}
+        self._flip(trait)
+
+    def _nova(self) -> None:
+        self.of_nova ^= {"HW_CPU_X86_VMX"}
+        self._flip("HW_CPU_X86_VMX")
+
+    def _flip(self, trait: str) -> None:
+        until_written(lambda: put_traits(self.placement, lambda traits: traits.symmetric_difference_update({trait})))
+
+    def _bump(self) -> None:
+        """As Nova does when a host has got more processors."""
+        url = f"/resource_providers/{UUID}/inventories/VCPU"
+        send = self.placement.client.request
+
+        def grow() -> None:
+            now = send("GET", url)
+            send("PUT", url, {**now, "total": now["total"] + 1})
+
+        until_written(grow)
+
+    def _reporter(self) -> None:
+        self.theirs = {trait for trait in OTHER_REPORTERS if self.random.random() < 0.5}
+        goal = Goal({trait: trait in self.theirs for trait in OTHER_REPORTERS})
+        HostTraits(self.placement.client, HOST).sync(goal)
+
+
+def until_written(write: Callable[[], None]) -> None:
+    """Write, again as long as somebody else is faster."""
+    for _ in range(100):
+        try:
+            return write()
+        except PlacementRefused as error:
+            assert error.status == 409
+    pytest.fail("others are faster each time")
+
+
+class Host:
+    """A host that is always the same."""
+
+    def identity(self) -> str:
+        return "host"
+
+    def facts(self) -> HostFacts:
+        return HostFacts()
+
+
+class Reporter:
+    """The watch, whose goal is another one in each round."""
+
+    def __init__(self, client: PlacementClient) -> None:
+        self.number = 0
+        self.succeeded: list[bool] = []
+        self.traits = HostTraits(client, HOST, sleep=lambda _seconds: None)
+        self.watch = Watch(Host(), self._report, 1.0)
+
+    @property
+    def goal(self) -> Goal:
+        return Goal(GOALS[self.number % len(GOALS)], Options(), frozenset(GOALS[0]))
+
+    def round(self) -> None:
+        self.number += 1
+        self.succeeded.append(False)
+        started(self.watch.round, "a round").result(FOREVER)
+
+    def _report(self, _facts: HostFacts) -> str:
+        self.traits.sync(self.goal)
+        self.succeeded[-1] = True
+        return ""
+
+
+def fleet() -> Fleet:
+    gpu = provider(GPU, "VGPU", "HW_GPU_API_VULKAN")
+    return Fleet((provider(HOST, traits="COMPUTE_NODE CUSTOM_OF_AN_OPERATOR", children=(gpu,)),))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_random_faults_nothing_is_lost_and_nothing_hangs(
+    seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No trait of others is lost, no set half written, each outage is said once, and the report after it is right."""
+    caplog.set_level(logging.INFO, LOG.name)
+    with EmbeddedPlacement(fleet()) as placement:
+        placement.client.ensure_traits(OTHER_REPORTERS)
+        others = Others(placement, seed)
+        with broken(placement, seed) as (proxy, url):
+            proxy.between = others.write
+            client = client_of(url, tmp_path)
+            reporter = Reporter(client)
+            for _ in range(ROUNDS):
+                reporter.round()
+                others.look()
+            check_log(caplog, reporter.succeeded)
+            proxy.settle(client)
+            reporter.round()
+            final = traits_of(placement), traits_of(placement, GPU)
+        check_faults(proxy)
+    for traits, wanted in others.seen:
+        assert traits - MINE == wanted
+        assert traits & set(GOALS[0]) in WHOLE
+    assert reporter.succeeded[-1]
+    assert final[0] == {trait for trait, has in reporter.goal.traits.items() if has} | others.wanted() | {"OWNER_NOVA"}
+    assert final[1] == {"HW_GPU_API_VULKAN", "OWNER_NOVA"}
+
+
+def check_faults(proxy: BrokenPlacement) -> None:
+    """Else a run with few of them would say nothing."""
+    assert len(proxy.broken) >= ROUNDS / 5
+    if ROUNDS >= 100:
+        assert set(proxy.broken) == set(FAULTS)
+
+
+def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:
+    """One line when failures begin, whatever follows, and one when they end."""
+    before, expected = True, []
+    for now in succeeded:
+        if now != before:
+            expected.append(logging.INFO if now else logging.WARNING)
+        before = now
+    assert [record.levelno for record in caplog.records] == expected
+    assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+def test_who_always_conflicts_is_told_once_and_costs_ten_attempts() -> None:
+    """A conflict is tried again, as often as is documented, and then it is one error."""
+    with EmbeddedPlacement(fleet()) as placement:
+
+        def conflict(method: str, url: str) -> Answer | None:
+            return (409, {"errors": []}) if method == "PUT" and url.endswith("/traits") else None
+
+        seen = Observed(placement, conflict)
+        with pytest.raises(GenerationConflict, match="in each of 10 attempts"):
+            HostTraits(seen.client, HOST, sleep=lambda _seconds: None).sync(Goal({"CUSTOM_A": True}))
+        assert sum(each.startswith(f"PUT /resource_providers/{UUID}/traits") for each in seen.sent) == 10

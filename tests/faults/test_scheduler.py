@@ -1,0 +1,100 @@
+"""The scheduler's side: Placement breaks at random while facts are asked. No request hangs, no gate opens wrongly."""
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from os_prefilter import Pipeline
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.background import started
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.vocabulary import REPORTED
+from tests.conftest import conf_with, spec_of
+from tests.faults.broken_proxy import broken, client_of
+from tests.placements import Observed, provider
+
+ROUNDS = max(1, round(30 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+FOREVER = 60.0
+IGB = "COMPUTE_NET_VIF_MODEL_IGB"
+ASKED = {IGB, "OWNER_NOVA"}
+
+
+def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
+    """Return a pipeline that asks Placement for both of its facts at each request."""
+    conf = conf_with(
+        enabled_filters=["image_metadata", "owner"],
+        wait_for_answers=["image_metadata"],
+        owner_gate="coverage",
+        facts_interval=interval,
+    )
+    return Pipeline.from_conf(conf, {"answers": AnswerCoverage(client), "owner_coverage": OwnerCoverage(client)})
+
+
+def asked(pipeline: Pipeline) -> set[str]:
+    """Return what a request for an igb is asked for; it must not take longer than all its neighbours may."""
+    request = spec_of({"hw_vif_model": "igb"})
+    decision = started(lambda: pipeline.apply(request), "a request").result(FOREVER)
+    return {item.trait for item in decision.requirements}
+
+
+def fleet(*traits: str) -> Fleet:
+    return Fleet(tuple(provider(f"kvm-{number}", traits=f"COMPUTE_NODE {each}") for number, each in enumerate(traits)))
+
+
+NEW = f"OWNER_NOVA {REPORTED} {IGB}"
+
+
+def test_a_gate_never_opens_while_one_host_has_not_answered(tmp_path: Path) -> None:
+    """Whatever answers are lost or spoilt: the old host would be excluded."""
+    with EmbeddedPlacement(fleet(NEW, NEW, "")) as placement, broken(placement, 1) as (proxy, url):
+        pipeline = pipeline_of(client_of(url, tmp_path))
+        assert all(not asked(pipeline) & ASKED for _ in range(ROUNDS))
+        assert proxy.broken
+
+
+def test_what_was_known_once_is_asked_for_through_all_faults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No fault closes a gate either; each outage of a fact is one line when it begins and one when it ends."""
+    caplog.set_level(logging.INFO, "os_prefilter.facts")
+    with EmbeddedPlacement(fleet(NEW, NEW)) as placement, broken(placement, 2, rate=0.0) as (proxy, url):
+        client = client_of(url, tmp_path)
+        proxy.settle(client)
+        pipeline = pipeline_of(client)
+        assert asked(pipeline) == ASKED
+        caplog.clear()
+        client._timeout, proxy.rate = 0.3, 0.3
+        assert all(asked(pipeline) == ASKED for _ in range(ROUNDS))
+        assert proxy.broken
+        proxy.settle(client)
+        assert asked(pipeline) == ASKED
+    for fact in ("answers", "owner_is_reported"):
+        lines = [record.levelno for record in caplog.records if f"fact {fact} " in record.getMessage()]
+        assert lines == [logging.WARNING, logging.INFO] * (len(lines) // 2)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["nothing known", "known"])
+def test_a_placement_that_never_answers_delays_one_request_and_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, known: bool
+) -> None:
+    """Requests go on with what is known, or with closed gates."""
+    waited: list[float] = []
+    hanging: list[object] = []
+    with EmbeddedPlacement(fleet(NEW)) as placement:
+        observed = Observed(placement)
+        pipeline = pipeline_of(observed.client)
+        if known:
+            assert asked(pipeline) == ASKED
+        caplog.clear()
+        # The question is never even begun, and nobody waits in tests' time.
+        monkeypatch.setattr("os_prefilter.facts.started", lambda call, _name: hanging.append(call))
+        monkeypatch.setattr("threading.Event.wait", lambda _self, timeout: waited.append(timeout))
+        found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
+    assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20
+    assert len(hanging) == len(waited) == 2
+    assert all(4 < seconds <= 5 for seconds in waited)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len([line for line in warnings if "no answer in 5 seconds" in line]) == 2

@@ -124,6 +124,9 @@ def test_the_plain_form() -> None:
         (b"\xff\xfe", "byte 0 is not UTF-8"),
         (b"[" * 100_000, "not JSON that can be read"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not JSON that can be read"),
+        # The last would win, and a requirement be lost.
+        (b'{"hw:a": "1", "hw:a": "2"}', "the key 'hw:a' is given twice"),
+        (b'{"a": NaN}', "NaN is no number of JSON"),
     ],
 )
 def test_broken_files_say_what_is_wrong(content: bytes, message: str, tmp_path: Path) -> None:
@@ -177,6 +180,7 @@ def test_what_is_no_file_says_so(path: str, message: str) -> None:
         ),
         ({"flavor": {}, "pci_requests": {"requests": [1]}}, "pci_requests.requests is 1"),
         ({"spec": "{"}, "spec: not JSON"),
+        ({"spec": '{"flavor": {}, "flavor": null}'}, "spec: not JSON: .*the key 'flavor' is given twice"),
     ],
 )
 def test_wrong_types_say_where(document: dict[str, Any], message: str | None) -> None:
@@ -185,6 +189,15 @@ def test_wrong_types_say_where(document: dict[str, Any], message: str | None) ->
     else:
         with pytest.raises(DocumentError, match=f"^r.json: .*{message}"):
             request_spec_from(document, "r.json")
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x9b31m", "\u2028", "x" * 5_000])
+def test_the_name_of_a_resource_class_stays_on_its_line(name: str) -> None:
+    group = {"requester_id": "p", "resources": {name: {}}}
+    with pytest.raises(DocumentError) as caught:
+        request_spec_from({"flavor": {}, "requested_resources": [group]}, "r.json")
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
 
 
 _JSON = st.recursive(

@@ -98,3 +98,19 @@ def test_persistent_memory_is_counted_by_label() -> None:
     resources = unsuffixed_resources(spec, Request(spec))
     assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
     assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1
+
+
+@pytest.mark.parametrize("label", ["x" * 300, "A," * 500_000, "9" * 1_000_000])
+def test_labels_of_no_resource_class_are_refused_before_placement_refuses_them(label: str) -> None:
+    with pytest.raises(RequestRejected, match="extra spec hw:pmem: .* is not labels"):
+        allocation_candidates_query(_spec({"hw:pmem": label}))
+
+
+def test_a_mask_costs_no_more_than_the_cpus_of_a_host() -> None:
+    """Neither the same CPUs named a hundred thousand times, nor a flavor of two thousand million."""
+    with pytest.raises(RequestRejected, match="hw_cpu_realtime_mask"):
+        _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": "0-65535," * 100_000})
+    spec = _spec(_MIXED | {"hw:cpu_dedicated_mask": "^0"})
+    spec.flavor.vcpus = 2**31 - 1
+    with pytest.raises(RequestRejected, match="flavor field vcpus: 2147483647 is not at most 65536"):
+        allocation_candidates_query(spec)

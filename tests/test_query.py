@@ -8,6 +8,7 @@ import pytest
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest, UnknownValue
+from os_prefilter.request import Request
 from tests.conftest import spec_of
 
 _AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
@@ -273,3 +274,10 @@ def test_memory_is_encrypted_on_q35_alone(machine: str) -> None:
     assert "MEM_ENCRYPTION_CONTEXT" in allocation_candidates_query(spec_of({**image, "hw_machine_type": "pc-q35-9.1"}))
     with pytest.raises(ImpossibleCombination, match="hw_machine_type"):
         allocation_candidates_query(spec_of({**image, "hw_machine_type": machine}))
+
+
+def test_a_group_of_which_all_is_left_out_is_none() -> None:
+    """As in Nova: it neither needs a policy nor keeps a resource from getting a group of its own."""
+    spec = spec_of(extra_specs={"resources1:NO_SUCH": "1", "trait2:HW_CPU_X86_AVX": "odd", "resources_3:VGPU": "1"})
+    assert Request(spec).flavor_groups.keys() == {"_3"}
+    assert "group_policy" not in allocation_candidates_query(spec)

@@ -10,10 +10,12 @@ from typing import Any
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
+from os_prefilter.json_document import strict
 from os_prefilter.request_spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
-from os_prefilter.texts import shown
+from os_prefilter.texts import one_line, shown
 
 _NOVA_DATA = "nova_object.data"
+_LONGEST_NAME = 80
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
@@ -23,13 +25,13 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """
     data = read_bytes(path)
     try:
-        document = json.loads(data.decode("utf-8-sig"))
+        document = strict(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except (RecursionError, ValueError) as error:
-        # Nested too deeply, or a number of more than 4,300 digits.
+        # Nested too deeply, a key that is given twice, NaN, or a number of more than 4,300 digits.
         raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
     return _mapping(document, path, "the document")
 
@@ -76,7 +78,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     data = _unwrapped(document, path, "request spec")
     if isinstance(data.get("spec"), str):
         try:
-            data = _unwrapped(json.loads(data["spec"]), path, "spec")
+            data = _unwrapped(strict(data["spec"]), path, "spec")
         except (ValueError, RecursionError) as error:
             raise DocumentError(path, f"spec: not JSON: {shown(str(error))}") from error
     if data.get("flavor") is None:
@@ -214,6 +216,8 @@ def _number(data: Mapping[str, Any], names: tuple[str, ...], path: str | Path, w
         if value is None or value == "":
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise DocumentError(path, f"{where}.{name} is {shown(value)}; expected a whole number of at least 0.")
+            # The name may be that of a resource class, which is whatever the document says.
+            place = f"{where}.{one_line(name[:_LONGEST_NAME])}"
+            raise DocumentError(path, f"{place} is {shown(value)}; expected a whole number of at least 0.")
         return value
     return 0

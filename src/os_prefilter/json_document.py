@@ -21,7 +21,7 @@ def parse_json(data: bytes, path: object) -> object:
     except UnicodeDecodeError as error:
         raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+        return strict(text)
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
     except RecursionError as error:
@@ -29,6 +29,15 @@ def parse_json(data: bytes, path: object) -> object:
     except ValueError as error:
         # A refusal of ours, or an integer of thousands of digits.
         raise DocumentError(path, f"a value cannot be read: {error}.") from error
+
+
+def strict(text: str) -> Any:
+    """Return what JSON text holds.
+
+    :raises ValueError: the text is not JSON, has a key twice, or a number that is none
+    :raises RecursionError: it is nested too deep
+    """
+    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

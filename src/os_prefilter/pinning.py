@@ -37,6 +37,8 @@ def cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     isolated = emulator is not None and emulator.value == "isolate"
     if policy.value == "dedicated":
         return {orc.PCPU: vcpus + isolated}
+    if vcpus > _MOST_CPUS:
+        raise MalformedRequest("flavor field vcpus", vcpus, f"at most {_MOST_CPUS}, of which some can be pinned")
     realtime = _realtime(request, vcpus, leaves_all=emulator is not None)
     pinned = len(_dedicated(request, vcpus) or realtime)
     return {orc.VCPU: vcpus - pinned, orc.PCPU: pinned + isolated}
@@ -76,13 +78,16 @@ def _cpus(mask: object, vcpus: int, source: str) -> frozenset[int]:
         raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
     included: set[int] = set(range(vcpus)) if mask.strip().startswith("^") else set()
     excluded: set[int] = set()
+    listed = 0
     for item in filter(None, (each.strip() for each in mask.split(","))):
         first, _, last = item.removeprefix("^").partition("-")
         try:
             start, end = int(first), int(last) if _ else int(first)
         except ValueError:
             start, end = 0, -1
-        if not 0 <= start <= end < _MOST_CPUS:
+        listed += end - start + 1
+        # The second: an image may name the same CPUs a hundred thousand times.
+        if not 0 <= start <= end < _MOST_CPUS or listed > _MOST_CPUS:
             raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
         (excluded if item.startswith("^") else included).update(range(start, end + 1))
     return frozenset(included - excluded)

@@ -13,7 +13,7 @@ import os_resource_classes as orc
 
 from os_prefilter.asking import Questions, ask, chosen
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest
-from os_prefilter.extra_specs import LARGEST_AMOUNT, resource_amount, trait_key
+from os_prefilter.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount, trait_key
 from os_prefilter.options import Options
 from os_prefilter.pinning import cpu_resources
 from os_prefilter.request import Request
@@ -35,6 +35,9 @@ _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 _MACHINE = "hw_machine_type"
 _ENCRYPTED_MACHINE = "q35"
+_PMEM = "hw:pmem"
+# Nova's database keeps 255 characters of an extra spec; each label costs time.
+_LONGEST_PMEM = 4096
 
 
 def stated_requirements(request: Request) -> tuple[Requirement, ...]:
@@ -110,8 +113,15 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
 
 def _persistent_memory(request: Request) -> Counter[str]:
     """Return the namespaces of persistent memory, by the class that Nova's operator made of each label."""
-    labels = filter(None, (label.strip() for label in str(request.extra_spec("hw:pmem") or "").split(",")))
-    return Counter(orc.normalize_name(f"PMEM_NAMESPACE_{label}") for label in labels)
+    text = str(request.extra_spec(_PMEM) or "")
+    if len(text) > _LONGEST_PMEM:
+        raise MalformedRequest(f"flavor extra spec {_PMEM}", text, f"labels in at most {_LONGEST_PMEM} characters")
+    labels = filter(None, (label.strip() for label in text.split(",")))
+    classes = Counter(orc.normalize_name(f"PMEM_NAMESPACE_{label}") for label in labels)
+    for name in classes:
+        if not is_resource_class(name):
+            raise MalformedRequest(f"flavor extra spec {_PMEM}", text, "labels that name resource classes")
+    return classes
 
 
 def _disk_gb(flavor: Any, request: Request) -> int:

@@ -111,3 +111,26 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str | bytes, says: str) ->
 def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="it cannot be read as a nova.conf"):
         libvirt_settings(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["  secret: it's secret", ": secret: secret", "[secret: secret", "  'secret': \"secret", "[secret" + "9" * 9_000],
+)
+def test_the_line_that_is_broken_is_never_shown(tmp_path: Path, line: str) -> None:
+    """It may hold a password, also one with colons and quotes in it; a long one fills no screen."""
+    path = tmp_path / "nova.conf"
+    path.write_text(line)
+    with pytest.raises(ConfigurationError) as raised:
+        libvirt_settings(path)
+    assert "secret" not in str(raised.value)
+    assert f"{path}:1" in str(raised.value)
+    assert len(str(raised.value)) < 900
+
+
+@pytest.mark.parametrize("text", ["cpu_mode = $cpu_mode", "images_type = x$virt_type\nvirt_type = ${images_type}"])
+def test_a_value_that_refers_to_itself_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(f"[libvirt]\n{text}\n")
+    with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: it refers to itself"):
+        libvirt_settings(path)

@@ -3,6 +3,7 @@
 Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``, ``nova/conf/compute.py``); a test compares them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ _LIBVIRT = [
     cfg.StrOpt("cpu_mode"),
 ]
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
+_QUOTED_LINE = re.compile(""": ['"]""")
+_LONGEST_REASON = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +128,8 @@ class _Options:
             raise self._wrong(option, f"{reason_of(error)} {advice}", group) from error
         except (cfg.Error, ValueError) as error:
             raise self._wrong(option, f"{reason_of(error)} Correct it.", group) from error
+        except RecursionError as error:
+            raise self._wrong(option, "it refers to itself. Write the value out.", group) from error
 
     def _wrong(self, option: str, problem: str, group: str = "libvirt") -> ConfigurationError:
         return ConfigurationError(f"{self._where}: [{group}] {option}: {problem}")
@@ -134,6 +139,6 @@ def reason_of(error: Exception) -> str:
     """Return what oslo.config or a library that reads by it says: one sentence, and not where it says it from."""
     text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
     if isinstance(error, cfg.ConfigFileParseError):
-        # The line itself follows, and may have a password in it.
-        text = text.rpartition(": ")[0]
-    return one_line(text).rstrip(".") + "."
+        # The line itself follows in quotes, and may have a password in it.
+        text = _QUOTED_LINE.split(text, maxsplit=1)[0]
+    return one_line(text[:_LONGEST_REASON]).rstrip(".") + "."

@@ -70,17 +70,20 @@ class AuditImages(Listing):
         for text in (*_of_fleet(fleet), *_summary(self._audit, left_out)):
             self.app.stderr.write(f"{text}\n")
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
-        flat = parsed_args.formatter in ("csv", "value")
-        return _COLUMNS, [_row(line, flat=flat) for line in self._audit.lines if line.verdict in verdicts]
+        rows = [_row(line, parsed_args.formatter) for line in self._audit.lines if line.verdict in verdicts]
+        return _COLUMNS, rows
 
 
-def _row(line: Line, *, flat: bool) -> tuple[Any, ...]:
+def _row(line: Line, form: str) -> tuple[Any, ...]:
     names: Any = _Names(line)
     lost: Any = _Lost(line)
-    if flat:
+    flavor = line.flavor
+    if form in ("csv", "value"):
         names, lost = "; ".join(line.names), lost.human_readable().replace("\n", "; ")
+    if form == "csv":
+        names, flavor = _cell(names), _cell(flavor)
     verdict = f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict)
-    return names, line.images, line.flavor, line.before.bit_count(), line.after.bit_count(), verdict, lost
+    return names, line.images, flavor, line.before.bit_count(), line.after.bit_count(), verdict, lost
 
 
 class _Names(FormattableColumn[Any]):
@@ -108,6 +111,11 @@ class _Lost(FormattableColumn[Any]):
             {**loss.cause._asdict(), "hosts_lacking": loss.lacking, "hosts_lacking_only_this": loss.lacking_only}
             for loss in self._value.losses
         ]
+
+
+def _cell(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula, which whoever names an image could run elsewhere."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
 def _cut(name: str) -> str:

@@ -1,0 +1,221 @@
+"""Hostile tenants: what the commands print, and the page of an audit, have no more lines, cells or elements by them."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from os_prefilter import Image, RequestSpec
+from os_prefilter.cli.audit_page import page
+from os_prefilter.cli.main import main
+from os_prefilter.operators.audit import audit
+from os_prefilter.operators.explain import explain
+from os_prefilter.operators.fleet import example_fleet
+from os_prefilter.operators.image_groups import Change
+from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.pipeline import Pipeline
+from os_prefilter.plugins import installed_filters
+from os_prefilter.texts import one_line
+from tests.conftest import pipeline_of
+from tests.faults.hostile import PLACES, at, spec_with, texts
+
+Capture = pytest.CaptureFixture[str]
+Said = Callable[[int, str], str]
+
+# As long as a name in Glance may be.
+_TEXTS = [each.value[:255] for each in texts()]
+# Nova brings it; it has no types.
+_LXML: Any = import_module("lxml.html")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FLEET = {"hosts": {"kvm-1": {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}, "traits": ["COMPUTE_NODE"]}}}
+_FORMS = pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
+
+
+def _hostile(_number: int, text: str) -> str:
+    return text
+
+
+def _harmless(number: int, text: str) -> str:
+    # What is empty asks for nothing, so it must stay so.
+    return f"harmless-{number}" if text.strip() else text
+
+
+def _images(said: Said) -> list[Image]:
+    """Return an image for each text, and a trait of its own for each, so that no two are one line."""
+    return [
+        Image(
+            {
+                "hw_vif_model": said(number, text),
+                f"note {said(number, text)}": "1",
+                f"trait:CUSTOM_{number}": "required",
+            },
+            "qcow2",
+            name=said(number, text),
+            id=str(number),
+        )
+        for number, text in enumerate(_TEXTS)
+    ]
+
+
+def _written(path: Path, said: Said) -> str:
+    documents = [
+        {"id": each.id, "name": each.name, "disk_format": "qcow2", "properties": each.properties}
+        for each in _images(said)
+    ]
+    path.write_text(json.dumps(documents), encoding="utf-8")
+    return str(path)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of an output, each of which must be printable."""
+    lines = text.split("\n")
+    assert all(line.isprintable() for line in lines), [ascii(line) for line in lines if not line.isprintable()][:3]
+    return lines
+
+
+def _audited(capsys: Capture, path: Path, said: Said, form: str) -> str:
+    assert main(["audit", "--images", _written(path, said), "--enable", "image_metadata", "-f", form]) == 0
+    printed = capsys.readouterr()
+    _lines(printed.err)
+    return printed.out
+
+
+@_FORMS
+def test_an_audit_has_the_rows_that_it_has_without_them(form: str, capsys: Capture, tmp_path: Path) -> None:
+    """As many lines for harmless names; for programs, the names themselves on one line each."""
+    hostile, harmless = (_audited(capsys, tmp_path / "images.json", each, form) for each in (_hostile, _harmless))
+    # YAML folds long text.
+    assert len(_lines(hostile)) == len(_lines(harmless)) or form == "yaml"
+    if form in ("json", "yaml"):
+        rows, plain = (yaml.safe_load(each) if form == "yaml" else json.loads(each) for each in (hostile, harmless))
+        assert [row.keys() for row in rows] == [row.keys() for row in plain]
+        assert {row["Verdict"] for row in rows} == {row["Verdict"] for row in plain}
+        names = {name for row in rows for name in row["Images"]}
+        assert names == {one_line(text) or str(number) for number, text in enumerate(_TEXTS)}
+
+
+def test_no_cell_of_csv_is_a_formula(capsys: Capture, tmp_path: Path) -> None:
+    """A spreadsheet that opens the file runs nothing: what would be a formula begins with an apostrophe."""
+    printed = _audited(capsys, tmp_path / "images.json", _hostile, "csv")
+    rows = list(csv.reader(io.StringIO(printed)))
+    assert {len(row) for row in rows} == {7}
+    assert not [cell for row in rows for cell in row if cell.startswith(_FORMULA)]
+    assert "'=cmd|' /C calc'!A1" in {row[0] for row in rows}
+
+
+class _Elements(HTMLParser):
+    """The elements of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, tuple[tuple[str, str | None], ...]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.elements.append((tag, tuple(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def handle_comment(self, data: str) -> None:
+        raise AssertionError(f"a comment: {data[:80]}")
+
+
+def _page(said: Said) -> str:
+    left_out = LeftOut()
+    for number, text in enumerate(_TEXTS):
+        left_out(one_line(f"line {number}: {said(number, text)}"))
+    change = Change(Pipeline(()), pipeline_of("image_metadata"))
+    return page(audit(_images(said), example_fleet(), change), change, left_out)
+
+
+def test_the_page_has_no_element_and_no_attribute_by_them() -> None:
+    """Two parsers find the same elements as for harmless names; the text is what was to be shown."""
+    hostile, harmless = _Elements(_page(_hostile)), _Elements(_page(_harmless))
+    assert hostile.elements == harmless.elements
+    trees = [_LXML.document_fromstring(_page(each).encode()) for each in (_hostile, _harmless)]
+    found = [[(each.tag, sorted(each.attrib)) for each in tree.iter()] for tree in trees]
+    assert found[0] == found[1]
+    for number, text in enumerate(_TEXTS):
+        assert one_line(f"line {number}: {text}") in hostile.text
+    (data,) = (
+        json.loads(each.text or "") for each in trees[0].iter("script") if (each.get("type") or "").endswith("json")
+    )
+    assert {name for line in data["lines"] for name in line["names"]} >= {one_line(text) for text in _TEXTS if text}
+
+
+def test_an_explanation_has_no_other_line_by_them() -> None:
+    """Each trait, rule, scope and filter is as without; the reason shows the text on one line."""
+    pipeline = pipeline_of(*installed_filters())
+    plain = {line[:4] for line in explain(spec_with(), pipeline) if line.trait}
+    for place in (each for each in PLACES if each.name.startswith("image property") and "adapter" not in each.name):
+        for each in at(place):
+            lines = explain(spec_with(place, each.value), pipeline)
+            assert {line[:4] for line in lines if line.trait} == plain, (place.name, each.purpose)
+            assert all(part.isprintable() and len(part) < 1_000 for line in lines for part in line)
+
+
+def _one_request(path: Path, said: Said) -> str:
+    """Write an image that has all texts in its properties, and return the path."""
+    properties = {f"hw_{number}_{said(number, text)}": said(number, text) for number, text in enumerate(_TEXTS)}
+    every = said(0, "".join(text[:40] for text in _TEXTS))
+    document = {"name": every, "id": every, "disk_format": "qcow2", "properties": {**properties, "hw_vif_model": every}}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+@_FORMS
+@pytest.mark.parametrize("command", ["explain", "diagnose"])
+def test_a_command_about_one_request_prints_as_many_lines_as_without_them(
+    command: str, form: str, capsys: Capture, tmp_path: Path
+) -> None:
+    fleet = tmp_path / "fleet.json"
+    fleet.write_text(json.dumps(_FLEET), encoding="utf-8")
+    printed = []
+    for said in (_hostile, _harmless):
+        path = _one_request(tmp_path / "image.json", said)
+        code = main([command, "--image", path, "--hosts", str(fleet), "--filter", "image_metadata", "-f", form])
+        assert code == 0
+        out, error = capsys.readouterr()
+        printed.append((len(_lines(out)), len(_lines(error))))
+    # YAML folds long text.
+    assert printed[0] == printed[1] or form == "yaml"
+
+
+def test_a_refusal_is_one_line_of_the_terminal(capsys: Capture, tmp_path: Path) -> None:
+    """With unknown_values = reject the command says which value it is, and nothing else."""
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n", encoding="utf-8")
+    path = _one_request(tmp_path / "image.json", _hostile)
+    assert main(["explain", "--image", path, "--config-file", str(config)]) == 1
+    out, error = capsys.readouterr()
+    assert not out
+    assert len(_lines(error.removesuffix("\n"))) == 1
+    assert "hw_vif_model has the unknown value 'CUSTOM_OWNED" in error
+
+
+@pytest.mark.parametrize("option", ["--image", "--flavor", "--request-spec", "--hosts", "--example", "--filter"])
+def test_a_hostile_argument_is_an_error_of_one_line(option: str, capsys: Capture) -> None:
+    """A name that a script took over from a tenant: no traceback, no second line, nothing run."""
+    for text in _TEXTS:
+        main(["explain", f"{option}={text}", "--property=a=b"])
+        out, error = capsys.readouterr()
+        _lines(out)
+        assert len(_lines(error.removesuffix("\n"))) <= 2, ascii(error[:300])
+        assert "Traceback" not in error
+
+
+def test_our_objects_show_no_more_than_their_texts() -> None:
+    """What a debugger or a log of another library prints of a request spec is one line."""
+    for each in texts():
+        spec: RequestSpec = spec_with(PLACES[0], each.value)
+        assert repr(spec).isprintable()

@@ -1,0 +1,237 @@
+"""Hostile tenants: whatever is in an image or a flavor, the query, the log and the metrics are as without it."""
+
+import json
+import logging
+import re
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+from nova import objects
+
+from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.documents import read_json, request_spec_from
+from os_prefilter.errors import DocumentError, RequestRejected, UnknownValue
+from os_prefilter.operators.image_list import read_images
+from os_prefilter.plugins import installed_filters
+from os_prefilter.texts import shown
+from tests.conftest import pipeline_of
+from tests.faults.hostile import HUGE, PLACES, Meant, Place, at, meant, spec_with, texts, values
+from tests.nova_objects import nova_flavor, nova_spec
+from tests.queries import parts, traits_asked, traits_in
+
+_LONGEST = 2_000
+_FILTERS = installed_filters()
+_PIPELINE = pipeline_of(*_FILTERS, metrics=True)
+_STRICT = pipeline_of(*_FILTERS, unknown_values="reject")
+
+_BY_PLACE = pytest.mark.parametrize("place", PLACES, ids=str)
+
+
+def _query(spec: Any, pipeline: Any = _PIPELINE) -> str | None:
+    """Return the query after all filters; None if the request is refused, in one line."""
+    try:
+        pipeline.apply(spec)
+        return allocation_candidates_query(spec)
+    except RequestRejected as error:
+        _check_line(str(error))
+        return None
+
+
+def _check_line(text: str) -> None:
+    assert text.isprintable(), ascii(text[:500])
+    assert len(text) < _LONGEST, text[:500]
+
+
+@cache
+def _plain_query() -> str:
+    query = _query(spec_with())
+    assert query
+    return query
+
+
+# What each place may change in the query, and nothing else: the value is that of a vocabulary row, or Nova reads it so.
+_MAY_CHANGE = {
+    "image property vmware_adaptertype": {"root_required"},  # any adapter is a SCSI one, as in Nova
+    "extra spec resources:VCPU": {"resources"},
+    "extra spec hw:pmem": {"resources"},
+    "image field disk_format": {"root_required"},
+    "mask of the CPUs of a realtime image": {"resources"},
+}
+
+
+@_BY_PLACE
+def test_the_query_is_as_without_it_or_there_is_none(place: Place) -> None:
+    """Refused, or the same but for what the place is there for; never a parameter or a trait that a tenant made up."""
+    plain = parts(_plain_query())
+    for each in at(place):
+        spec = spec_with(place, each.value)
+        query = _query(spec)
+        if query is None:
+            continue
+        assert traits_in(query) == traits_asked(spec)
+        if isinstance(each.value, str) and re.fullmatch(place.names, each.value):
+            continue
+        may_change = _MAY_CHANGE.get(place.name, set())
+        rest = [part for part in parts(query) if part[0] not in may_change]
+        assert rest == [part for part in plain if part[0] not in may_change], each.purpose
+
+
+@pytest.mark.parametrize("each", meant(), ids=str)
+def test_what_a_row_knows_asks_for_the_trait_of_the_row(each: Meant) -> None:
+    """Nothing of the text itself is in the query."""
+    spec = spec_with()
+    assert spec.image
+    spec.image.properties = {**spec.image.properties, **each.properties}
+    spec.flavor.extra_specs = {**spec.flavor.extra_specs, **each.extra_specs}
+    query = _query(spec)
+    assert query
+    new = {item.trait for item in traits_in(query) - traits_in(_plain_query()) if item.required}
+    assert new == {each.trait}
+
+
+@pytest.mark.usefixtures("placement")
+@_BY_PLACE
+def test_placement_takes_every_query(place: Place, placement: PlacementClient) -> None:
+    """What comes through is never a 400: the real Placement answers with candidates, or with none."""
+    for query in {_query(spec_with(place, each.value)) for each in at(place)} - {None}:
+        assert query
+        placement.ensure_traits({item.trait for item in traits_in(query) if item.trait.startswith("CUSTOM_")})
+        classes = {name for key, value in parts(query) if key.startswith("resources") for name in value.split(",")}
+        for name in {name.partition(":")[0] for name in classes}:
+            if name.startswith("CUSTOM_"):
+                placement.request("PUT", f"/resource_classes/{name}")
+        assert placement.allocation_candidates(query).count >= 0
+
+
+@_BY_PLACE
+def test_the_documents_say_the_same_as_the_objects(place: Place, tmp_path: Path) -> None:
+    """Through JSON, as Nova stores requests and Glance lists images, each text has the effect that it has in memory."""
+    path = tmp_path / "spec.json"
+    for each in at(place, huge=place.name == "image property hw_vif_model"):
+        spec = spec_with(place, each.value)
+        document = {"flavor": asdict(spec.flavor), "image": asdict(spec.image) if spec.image else None}
+        path.write_text(json.dumps(document), encoding="utf-8")
+        try:
+            read = request_spec_from(read_json(path), path)
+        except DocumentError as error:
+            _check_line(str(error))
+            continue
+        assert read == spec, each.purpose
+        told: list[str] = []
+        path.write_text(json.dumps([document["image"]]), encoding="utf-8")
+        assert list(read_images(path, told.append)) == [spec.image]
+        assert not told
+
+
+_NOVA_TAKES_NONE = ("image property hw_vif_model", "image property architecture")
+
+
+def _novas(place: Place, value: Any) -> Any:
+    """Return Nova's own object of a request; None where Nova takes no such value."""
+    properties, extra_specs, fields = place.put(value)
+    plain = spec_with()
+    assert plain.image
+    try:
+        spec = nova_spec({**plain.image.properties, **properties}, {**plain.flavor.extra_specs, **extra_specs})
+        if fields:
+            image = {"disk_format": "qcow2", "properties": plain.image.properties, **fields}
+            spec.image = objects.ImageMeta.from_dict(image)
+        spec.flavor = nova_flavor(extra_specs={**plain.flavor.extra_specs, **extra_specs})
+    except (ValueError, TypeError, AttributeError):
+        return None
+    return spec
+
+
+# Of oslo.versionedobjects, for the ID of an image that is none.
+@pytest.mark.filterwarnings("ignore:.* is an invalid UUID:FutureWarning")
+@_BY_PLACE
+def test_novas_objects_give_the_same_query_as_ours(place: Place) -> None:
+    """As far as Nova takes the value at all, and keeps the property."""
+    taken = 0
+    for each in at(place):
+        spec = _novas(place, each.value)
+        if spec is None:
+            continue
+        taken += 1
+        ours = _query(spec_with(place, each.value))
+        novas = _query(spec)
+        assert novas in (ours, _plain_query()), each.purpose
+    assert taken or place.name in _NOVA_TAKES_NONE
+
+
+@_BY_PLACE
+def test_each_log_record_is_one_line(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG, with all that filters tell of what they do and of what they leave out."""
+    caplog.set_level(logging.DEBUG)
+    for pipeline in (_PIPELINE, _STRICT):
+        for each in at(place):
+            _query(spec_with(place, each.value), pipeline)
+    assert caplog.records
+    for record in caplog.records:
+        _check_line(record.getMessage())
+        assert record.exc_info is None
+
+
+def _labels() -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items())))
+        for family in prometheus_client.REGISTRY.collect()
+        for sample in family.samples
+        if sample.name.startswith("os_prefilter")
+    }
+
+
+def test_no_text_becomes_a_label_of_a_metric() -> None:
+    """Labels are those of the filters, however many requests there were."""
+    _query(spec_with())
+    before = _labels()
+    for place in PLACES:
+        for each in at(place, huge=False):
+            _query(spec_with(place, each.value))
+    assert _labels() == before
+    assert {dict(labels)["filter"] for _, labels in before if "filter" in dict(labels)} >= set(_FILTERS)
+
+
+@pytest.mark.parametrize("name", ["hw_vif_model", "architecture", "hw_time_hpet"])
+def test_a_refusal_shows_the_value_and_does_no_harm(name: str) -> None:
+    """With unknown_values = reject, the user reads which value it was: quoted, escaped, and cut."""
+    refused = 0
+    for each in values():
+        spec = RequestSpec(spec_with().flavor, spec_with().image)
+        assert spec.image
+        spec.image.properties = {name: each.value}
+        try:
+            _STRICT.apply(spec)
+        except UnknownValue as error:
+            refused += 1
+            _check_line(str(error))
+            assert shown(each.value) in str(error)
+        else:
+            # null says nothing
+            assert each.value is None, each.purpose
+    assert refused > 80
+
+
+def test_thousands_of_properties_cost_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Also where each of them is one that is known, in several spellings."""
+    caplog.set_level(logging.DEBUG)
+    spec = spec_with()
+    assert spec.image
+    spec.image.properties = {f"hw_{number}_{each.value[:20]}": each.value for number in range(60) for each in texts()}
+    assert len(spec.image.properties) > 4_000
+    spec.image.properties = {**spec.image.properties, **spec_with().image.properties}  # type: ignore[union-attr]
+    assert _query(spec) == _plain_query()
+    assert all(len(record.getMessage()) < _LONGEST for record in caplog.records)
+
+
+def test_the_corpus_has_each_kind_once() -> None:
+    """A purpose for each entry, no two the same, and some of each size."""
+    entries = list(values())
+    assert len({each.purpose for each in entries}) == len(entries) > 80
+    assert len({repr(each.value) for each in entries}) == len(entries)
+    assert sum(isinstance(each.value, str) and len(each.value) > HUGE for each in entries) >= 5

@@ -1,0 +1,85 @@
+"""Laws of the query, by hypothesis: it is always one that Placement reads, and each part of it was asked for."""
+
+import copy
+
+from hypothesis import HealthCheck, given, settings
+
+from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.errors import RequestRejected
+from os_prefilter.plugins import installed_filters
+from os_prefilter.request import Request
+from os_prefilter.stated import unsuffixed_resources
+from tests.conftest import pipeline_of
+from tests.property.test_laws import request_specs
+from tests.queries import parts, traits_asked, traits_in
+
+_ALL = pipeline_of(*installed_filters())
+_GENERATED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+
+
+def _query(spec: RequestSpec) -> str | None:
+    try:
+        _ALL.apply(spec)
+        return allocation_candidates_query(spec)
+    except RequestRejected as error:
+        assert str(error).isprintable()
+        return None
+
+
+@settings(_GENERATED, max_examples=100)
+@given(request_specs())
+def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: RequestSpec) -> None:
+    """Traits: those of the request itself and of the filters, each in its place. Resources: those of each group."""
+    query = _query(spec)
+    if query is None:
+        return
+    assert traits_in(query) == traits_asked(spec)
+    asked: dict[str, dict[str, int]] = {
+        suffix: dict(group.resources) for suffix, group in Request(spec).flavor_groups.items()
+    }
+    asked |= {group.requester_id: dict(group.resources) for group in spec.requested_resources}
+    asked[""] = unsuffixed_resources(spec, Request(spec))
+    wanted = {
+        f"resources{suffix}": {f"{name}:{amount}" for name, amount in resources.items() if amount}
+        for suffix, resources in asked.items()
+        if any(resources.values())
+    }
+    found = {name: set(value.split(",")) for name, value in parts(query) if name.startswith("resources")}
+    assert found == wanted
+
+
+@settings(_GENERATED, max_examples=100)
+@given(request_specs())
+def test_filters_change_no_amount(spec: RequestSpec) -> None:
+    """The sum of each resource class over all groups is what it was before."""
+    try:
+        before = _amounts(allocation_candidates_query(copy.deepcopy(spec)))
+    except RequestRejected:
+        return
+    query = _query(spec)
+    if query is not None:
+        assert _amounts(query) == before
+
+
+def _amounts(query: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name, value in parts(query):
+        if name.startswith("resources"):
+            for each in value.split(","):
+                resource_class, _, amount = each.partition(":")
+                found[resource_class] = found.get(resource_class, 0) + int(amount)
+    return found
+
+
+@settings(_GENERATED, max_examples=25)
+@given(request_specs())
+def test_placement_reads_every_query_of_a_request_with_resources(placement: PlacementClient, spec: RequestSpec) -> None:
+    """No answer but candidates: where each group asks for a resource, the query is never a 400."""
+    query = _query(spec)
+    groups = {name for name, _ in parts(query or "") if name.startswith("required")}
+    if query is None or any(f"resources{name.removeprefix('required')}" not in query for name in groups):
+        return
+    placement.ensure_traits({item.trait for item in traits_in(query) if item.trait.startswith("CUSTOM_")})
+    placement.request("PUT", "/resource_classes/CUSTOM_IRON")
+    assert placement.allocation_candidates(query).count >= 0

@@ -160,7 +160,7 @@ def _import(namespace: str, name: str, errors: _Errors) -> object:
 
 def _manager(
     namespace: str, names: list[str], on_failure: Callable[..., NoReturn] | None = None
-) -> NamedExtensionManager[Any]:
+) -> "NamedExtensionManager[Any]":
     return NamedExtensionManager(
         namespace,
         names,

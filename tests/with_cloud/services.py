@@ -106,7 +106,7 @@ def glance(folder: Path) -> Iterator[Service]:
     argv = ["glance-manage", "--config-file", str(folder / "glance-api.conf"), "db", "sync"]
     with running(argv, folder, "glance-manage") as schema:
         schema.succeed()
-    with _served("glance.wsgi.api", folder, "glance", {"OS_GLANCE_CONFIG_DIR": str(folder)}) as service:
+    with program_serving("glance.wsgi.api", folder, "glance", {"OS_GLANCE_CONFIG_DIR": str(folder)}) as service:
         yield service
 
 
@@ -128,7 +128,7 @@ def nova(folder: Path, glance_url: str, others_url: str) -> Iterator[Service]:
         one.backup(other)
     _manage(folder, "cell_v2", "map_cell0", "--database_connection", f"sqlite:///{folder}/nova_cell0.sqlite")
     _manage(folder, "cell_v2", "create_cell", "--name", "cell1")
-    with _served("nova.wsgi.osapi_compute", folder, "nova", {"OS_NOVA_CONFIG_DIR": str(folder)}) as service:
+    with program_serving("nova.wsgi.osapi_compute", folder, "nova", {"OS_NOVA_CONFIG_DIR": str(folder)}) as service:
         yield service
 
 
@@ -142,7 +142,8 @@ def _manage(folder: Path, *argv: str) -> None:
 
 
 @contextmanager
-def _served(application: str, folder: Path, name: str, environment: Mapping[str, str]) -> Iterator[Service]:
+def program_serving(application: str, folder: Path, name: str, environment: Mapping[str, str]) -> Iterator[Service]:
+    """Serve a WSGI application, by the name of its module, in a program of its own while the context lasts."""
     root = str(Path(__file__).parent.parent.parent)
     port = free_port()
     url = f"http://127.0.0.1:{port}"

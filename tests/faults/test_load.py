@@ -1,0 +1,95 @@
+"""Schedulers at full speed while the rules are replaced and facts expire: the law of each is in its test's name.
+
+Some seconds here; ten minutes with OS_PREFILTER_EXAMPLES=120 (tox -e faults), and with docs/benchmarks/soak.py.
+"""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.load import Figures, in_threads
+from tests.faults.load_mix import Answers, Kind, requests
+from tests.faults.load_processes import PROCESSES
+from tests.faults.load_watch import Stuck, Watchdog, stacks_here
+
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 5.0 * int(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
+GROWTH = 16.0
+"""MiB by which a process may grow in the second half of the time: less than 2 bytes a request in ten minutes."""
+
+
+@pytest.fixture(scope="module")
+def kinds() -> list[Kind]:
+    return requests()
+
+
+def _check(figures: Figures, processes: int) -> None:
+    assert figures.problems == []
+    assert figures.versions > 3
+    assert figures.broken
+    assert figures.requests > 8 * 50
+    assert figures.end - figures.half < GROWTH * processes, str(figures)
+
+
+def test_threads_that_share_a_pipeline_decide_as_one_alone(tmp_path: Path, kinds: list[Kind]) -> None:
+    """Each decision is that of one version of the rules, in use at that time; nothing shared changes, none waits."""
+    answers = Answers(kinds, tmp_path)
+    assert 10 < answers.affected < len(kinds)
+    before = [repr(_parts(kind.request(0))) for kind in kinds]
+    figures = in_threads(tmp_path, answers, SECONDS)
+    _check(figures, 1)
+    assert [repr(_parts(kind.request(0))) for kind in kinds] == before
+
+
+def _parts(request_spec: Any) -> list[Any]:
+    """Return what requests of a kind share, as plain values."""
+    parts = (request_spec.flavor, request_spec.image)
+    return [each.obj_to_primitive() if hasattr(each, "obj_to_primitive") else copy.deepcopy(each) for each in parts]
+
+
+def test_processes_that_are_told_by_sighup_decide_as_one_alone(tmp_path: Path) -> None:
+    """They are forked after the pipeline is made, as those of nova-scheduler."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.faults.load_processes", str(tmp_path), str(SECONDS)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS * 2 + 300)
+    assert done.returncode == 0, done.stderr
+    _check(Figures(**json.loads(done.stdout)), PROCESSES)
+
+
+class TestThatTheseTestsCanFail:
+    """What they are to find is found."""
+
+    def test_an_answer_of_two_versions(self, tmp_path: Path, kinds: list[Kind]) -> None:
+        answers = Answers(kinds, tmp_path)
+        with pytest.raises(AssertionError, match="versions \\[1, 2\\] in one"):
+            answers.version_of(0, "CUSTOM_V0000001_A CUSTOM_V0000002_B")
+
+    def test_an_answer_to_another_request(self, tmp_path: Path, kinds: list[Kind]) -> None:
+        answers = Answers(kinds, tmp_path)
+        with pytest.raises(AssertionError, match="instead of"):
+            answers.version_of(1, "limit=1000")
+
+    def test_a_thread_that_waits_for_ever(self) -> None:
+        """The message has its stack."""
+        released = threading.Event()
+
+        def waits_for_ever() -> None:
+            released.wait()
+
+        thread = threading.Thread(target=waits_for_ever, daemon=True)
+        thread.start()
+        done = [0, 0]
+        watchdog = Watchdog(done, stacks_here, patience=0.0)
+        try:
+            done[0] = 1
+            with pytest.raises(Stuck, match="(?s)Scheduler 1 has stood still at 0.*waits_for_ever"):
+                watchdog.look()
+        finally:
+            released.set()
+            thread.join()

@@ -1,0 +1,171 @@
+"""What a pipeline may remember of the requests before: nothing that changes an answer, and no more than a bounded part.
+
+Each compares a pipeline that has served others with one that serves this request alone.
+"""
+
+import gc
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from nova import objects
+
+from os_prefilter import Flavor, Image, Pipeline, RequestSpec
+from os_prefilter.conf import GROUP
+from tests.conftest import conf_with, pipeline_of, spec_of
+from tests.faults.load_mix import FILTERS, Answers, answer_of, pipeline_on, requests
+from tests.faults.load_watch import logging_counted
+from tests.nova_objects import nova_flavor, nova_spec
+from tests.rule_texts import rule, write_rules
+
+_WITHOUT_RULES = [name for name in FILTERS if name != "rules"]
+_MANY = 2_500
+_BLOCKS = 0.2
+"""Of memory that may stay for each of so many images; what keeps one has several."""
+
+Make = Callable[[dict[str, Any], dict[str, str]], Any]
+MAKERS = [pytest.param(spec_of, id="ours"), pytest.param(nova_spec, id="nova")]
+
+
+def alone(request_spec: Any, **options: Any) -> str:
+    """Return the answer of a pipeline that has seen nothing else."""
+    return answer_of(pipeline_of(*_WITHOUT_RULES, **options), request_spec)
+
+
+def test_requests_in_any_order_are_answered_as_the_first(tmp_path: Path) -> None:
+    """Also those whose images differ in a number only; each twice at least."""
+    kinds = requests()
+    answers = Answers(kinds, tmp_path)
+    _conf, pipeline = pipeline_on(tmp_path / "version-1")
+    order = [number for number in range(4 * len(kinds)) for _ in range(2)]
+    Random(7).shuffle(order)  # noqa: S311 - the same each time
+    with logging_counted():
+        for number in order:
+            assert answers.version_of(number, answer_of(pipeline, kinds[number % len(kinds)].request(number))) in (
+                None,
+                1,
+            )
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("values", [(True, 1, "1", "true", 1.0), ("yes", True), ("e1000e", "E1000E", "VirtualE1000e")])
+def test_values_that_python_takes_for_equal_keep_their_own_source(make: Make, values: tuple[Any, ...]) -> None:
+    """The source says what the request says; True, 1 and 1.0 are one key of a dictionary."""
+    name = "hw_vif_model" if "e1000e" in values else "hw_time_hpet"
+    pipeline = pipeline_of(*_WITHOUT_RULES)
+    for value in (*values, *reversed(values)):
+        properties = {name: value if make is spec_of else str(value)}
+        assert answer_of(pipeline, make(properties, {})) == alone(make(properties, {})), value
+
+
+def test_an_image_that_changes_in_place_is_read_again() -> None:
+    pipeline = pipeline_of(*_WITHOUT_RULES)
+    properties = {"hw_vif_model": "e1000e"}
+    image, flavor = Image(properties, disk_format="qcow2"), Flavor(vcpus=1, memory_mb=512)
+    answer_of(pipeline, RequestSpec(flavor, image))
+    properties["hw_vif_model"] = "virtio"
+    image.disk_format = "raw"
+    expected = RequestSpec(flavor, Image({"hw_vif_model": "virtio"}, disk_format="raw"))
+    assert answer_of(pipeline, RequestSpec(flavor, image)) == alone(expected)
+
+
+def test_an_image_and_a_flavor_of_novas_that_change_in_place_are_read_again() -> None:
+    pipeline = pipeline_of(*_WITHOUT_RULES)
+    image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": {"hw_vif_model": "e1000e"}})
+    flavor = nova_flavor(extra_specs={"resources:VGPU": "1"})
+    answer_of(pipeline, objects.RequestSpec(flavor=flavor, image=image))
+    image.properties.hw_vif_model = "virtio"
+    flavor.extra_specs["hw:sound_model"] = "virtio"
+    expected = nova_spec({"hw_vif_model": "virtio"}, {"resources:VGPU": "1", "hw:sound_model": "virtio"})
+    assert answer_of(pipeline, objects.RequestSpec(flavor=flavor, image=image)) == alone(expected)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_request_that_is_changed_after_its_decision_changes_no_other(make: Make) -> None:
+    """Schedulers add to what they got; nothing of it may belong to the next request."""
+    pipeline = pipeline_of(*_WITHOUT_RULES)
+    asked: tuple[dict[str, Any], dict[str, str]] = ({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
+    expected = alone(make(*asked))
+    for _ in range(3):
+        request_spec = make(*asked)
+        assert answer_of(pipeline, request_spec) == expected
+        params = request_spec.request_level_params
+        params.root_required.add("CUSTOM_OF_ANOTHER")
+        params.root_forbidden.clear()
+        request_spec.flavor.extra_specs["trait:CUSTOM_OF_ANOTHER"] = "required"
+        request_spec.flavor.vcpus = 64
+
+
+def test_pipelines_with_other_options_do_not_share_what_they_know() -> None:
+    """In turns, on one object."""
+    options: list[dict[str, Any]] = [
+        {"trait_scope": "root"},
+        {"trait_scope": "root_and_unsuffixed"},
+        {"reported_traits": []},
+        {"owner_trait": "CUSTOM_OWNER_OURS"},
+    ]
+    pipelines = [pipeline_of(*_WITHOUT_RULES, **each) for each in options]
+    properties, extra_specs = {"hw_vif_model": "e1000e", "img_hv_type": "kvm"}, {"resources:VGPU": "1"}
+    expected = [alone(spec_of(properties, extra_specs), **each) for each in options]
+    assert len(set(expected)) == len(options)
+    image, flavor = Image(properties), spec_of({}, extra_specs).flavor
+    for _ in range(3):
+        assert [answer_of(each, RequestSpec(flavor, image)) for each in pipelines] == expected
+
+
+def test_a_gate_that_opens_and_closes_is_seen_by_the_next_request() -> None:
+    open_ = [False]
+    conf = conf_with(enabled_filters=["owner"], owner_gate="coverage", facts_interval=0.0)
+    pipeline = Pipeline.from_conf(conf, {"owner_coverage": lambda _context: open_[0]})
+    image, flavor = Image({}), Flavor(vcpus=1, memory_mb=512)
+    for open_[0] in (False, True, False, True, True):
+        request_spec = RequestSpec(flavor, image)
+        pipeline.apply(request_spec)
+        assert ("OWNER_NOVA" in request_spec.root_required) == open_[0]
+
+
+def test_rules_that_are_read_again_hold_for_a_request_that_was_seen(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    when = "{image_property: os_distro, is: windows}"
+    write_rules(path, rule("a", when, ["CUSTOM_A"]))
+    conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)], facts_interval=3600.0)
+    pipeline = Pipeline.from_conf(conf)
+    image, flavor = Image({"os_distro": "windows"}), Flavor(vcpus=1)
+    for trait in ("CUSTOM_A", "CUSTOM_B", "CUSTOM_A"):
+        write_rules(path, rule("a", when, [trait]))
+        conf.mutate_config_files()
+        request_spec = RequestSpec(flavor, image)
+        pipeline.apply(request_spec)
+        assert request_spec.root_required == {trait}
+    assert conf[GROUP].facts_interval == 3600.0
+
+
+@pytest.mark.parametrize("kind", ["image", "flavor", "both in Nova's objects"])
+def test_images_and_flavors_that_all_differ_leave_nothing_behind(kind: str) -> None:
+    """After as many that filled whatever is kept, as many more need no memory."""
+    pipeline = pipeline_of(*_WITHOUT_RULES)
+    novas = objects.ImageMeta.from_dict({"properties": {}})
+
+    def ask(number: int) -> None:
+        properties: dict[str, object] = {"hw_vif_model": f"model-{number}", "os_version": f"{number}"}
+        extra_specs = {"hw:cpu_policy": str(number), f"trait{number}:CUSTOM_A": "required"}
+        if kind == "image":
+            pipeline.apply(RequestSpec(Flavor(vcpus=1), Image(properties)))
+        elif kind == "flavor":
+            pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=number, extra_specs=extra_specs)))
+        else:
+            novas.properties.os_version = novas.properties.img_owner_id = f"{number}"
+            pipeline.apply(objects.RequestSpec(flavor=nova_flavor(extra_specs=extra_specs), image=novas))
+
+    blocks = [0]
+    with logging_counted():
+        for batch in (range(_MANY), range(_MANY, 2 * _MANY)):
+            for number in batch:
+                ask(number)
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    _, before, after = blocks
+    assert after - before < _MANY * _BLOCKS, f"{(after - before) / _MANY:.1f} blocks of memory for each {kind}"

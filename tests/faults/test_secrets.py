@@ -1,0 +1,157 @@
+"""No password, token or URL with one is in anything that is printed or logged, with every logger at DEBUG.
+
+The programs run with the real client libraries, against a stand-in for Keystone that lets in or refuses, or nobody.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from tests.loopback import Call, Reply, serving
+from tests.placements import HOST, lone_host, served
+from tests.with_cloud.others import Others
+
+PASSWORD = "pa$$wOrd-of-the-operator"  # noqa: S105 - what must not be seen
+# Placement takes it for an administrator's.
+TOKEN = "admin:tOken-given-by-keystone"  # noqa: S105 - as above
+DATABASE = "dAtabase-password"
+SECRETS = (PASSWORD, PASSWORD.replace("$", "%24"), TOKEN.partition(":")[2], DATABASE)
+
+_AT_DEBUG = """
+import logging, sys
+logging.basicConfig(level=logging.DEBUG)
+from os_prefilter.cli import program
+configured = program.Program.configure_logging
+def at_debug(self):
+    configured(self)
+    for handler in logging.getLogger().handlers:
+        handler.setLevel(logging.DEBUG)
+    logging.getLogger().setLevel(logging.DEBUG)
+program.Program.configure_logging = at_debug
+from os_prefilter.cli.main import main
+logging.getLogger("keystoneauth").debug("the loggers are at DEBUG")
+sys.exit(main(sys.argv[1:]))
+"""
+LOGINS = ("accepted", "refused", "broken", "nobody")
+
+
+@pytest.fixture(scope="module")
+def urls() -> Iterator[dict[str, str]]:
+    """Return a Keystone of each kind, whose catalogue has a real Placement."""
+    others = Others()
+
+    def accept(call: Call) -> Reply:
+        status, document = others.answer(call.method, call.path)
+        return Reply(
+            status, json.dumps(document).encode(), {"Content-Type": "application/json", "X-Subject-Token": TOKEN}
+        )
+
+    def refuse(call: Call) -> Reply:
+        # What versions there are, everybody may know; keystoneauth1 waits for itself where that is refused.
+        if call.method == "GET":
+            return accept(call)
+        body = {"error": {"code": 401, "title": "Unauthorized", "message": "The request requires authentication."}}
+        return Reply(401, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+    def fail(_call: Call) -> Reply:
+        return Reply(500, b"<html>broken</html>", {"Content-Type": "text/html"})
+
+    with (
+        EmbeddedPlacement(lone_host()) as placement,
+        served(placement) as server,
+        serving(accept) as accepting,
+        serving(refuse) as refusing,
+        serving(fail) as failing,
+    ):
+        others.url = accepting
+        others.catalog = {"placement": server.url, "image": accepting, "compute": accepting}
+        yield {"accepted": accepting, "refused": refusing, "broken": failing, "nobody": "http://127.0.0.1:1"}
+
+
+def _run(folder: Path, *argv: str, **environment: str) -> tuple[int, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _AT_DEBUG, *argv],
+        cwd=folder,
+        env={**kept, "no_proxy": "127.0.0.1", **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return done.returncode, done.stdout
+
+
+def _check(output: str) -> None:
+    assert "the loggers are at DEBUG" in output
+    assert [secret for secret in SECRETS if secret in output] == []
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_of_a_cloud_in_clouds_yaml(urls: dict[str, str], login: str, tmp_path: Path) -> None:
+    auth = {
+        "auth_url": f"{urls[login]}/v3",
+        "username": "operator",
+        "password": PASSWORD,
+        "project_name": "project",
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }
+    entry = {"auth_type": "password", "region_name": "one", "auth": auth}
+    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"ours": entry}}), encoding="utf-8")
+    # Those of the environment are read, too.
+    code, output = _run(tmp_path, "-vv", "readiness", "--os-cloud", "ours", OS_TOKEN=TOKEN, OS_USER_PASSWORD=PASSWORD)
+    _check(output)
+    if login == "accepted":
+        # What was sent with the token is told, without it.
+        assert "/resource_providers" in output
+    else:
+        assert code == 1
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_of_the_placement_in_nova_conf(urls: dict[str, str], login: str, tmp_path: Path) -> None:
+    """What the agent reads: the file has the passwords of Nova's databases and of its message bus as well."""
+    conf = tmp_path / "nova.conf"
+    lines = [
+        "[DEFAULT]",
+        f"transport_url = rabbit://nova:{DATABASE}@127.0.0.1:5672/",
+        "[database]",
+        f"connection = mysql+pymysql://nova:{DATABASE}@127.0.0.1/nova",
+        "[placement]",
+        "auth_type = password",
+        f"auth_url = {urls[login]}/v3",
+        "username = placement",
+        f"password = {PASSWORD}",
+        "project_name = service",
+        "user_domain_name = Default",
+        "project_domain_name = Default",
+        "region_name = one",
+        "valid_interfaces = public",
+    ]
+    conf.write_text("\n".join(lines).replace("$$", "$$$$"), encoding="utf-8")
+    argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
+    code, output = _run(tmp_path, "-vv", *argv)
+    _check(output)
+    assert (code == 0) == (login == "accepted"), output
+
+
+def test_of_a_token_in_nova_conf_that_is_wrong_elsewhere(tmp_path: Path) -> None:
+    """The message about a file shows no value of it."""
+    conf = tmp_path / "nova.conf"
+    text = f"[placement]\nauth_type = admin_token\ntoken = {TOKEN}\nendpoint = nova:{PASSWORD}@127.0.0.1\n"
+    conf.write_text(text.replace("$$", "$$$$"), encoding="utf-8")
+    argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
+    code, output = _run(tmp_path, *argv)
+    _check(output)
+    assert code == 1
+    assert "[placement] endpoint" in output

@@ -1,0 +1,31 @@
+"""The lower bounds of the dependencies: each is stated, and is what ``tox -e lowest`` installs."""
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CONSTRAINTS = ROOT / "tests" / "lowest" / "constraints.txt"
+
+_BOUND = re.compile(r"([A-Za-z0-9._-]+)>=([0-9.]+)$")
+_FOR_CONTRIBUTORS = ("bench", "docs", "test")
+
+
+def _needed() -> list[str]:
+    """Return what the core and the extras of users need, without each other."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    others = [each for name, needs in extras.items() if name not in _FOR_CONTRIBUTORS for each in needs]
+    return [each for each in (*project["dependencies"], *others) if not each.startswith("os-prefilter[")]
+
+
+def test_each_dependency_has_a_lower_bound_and_no_other() -> None:
+    """An upper one would keep an operator from the versions of his OpenStack release."""
+    assert [each for each in _needed() if not _BOUND.fullmatch(each)] == []
+
+
+def test_the_constraints_are_the_lower_bounds() -> None:
+    bounds = {f"{match[1]}=={match[2]}" for each in _needed() if (match := _BOUND.fullmatch(each))}
+    lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
+    written = [line for line in lines if line and not line.startswith("#")]
+    assert written == sorted(bounds, key=str.lower)

@@ -1,4 +1,4 @@
-"""How long an audit takes, and how much memory: ``python docs/benchmarks/audit.py [IMAGES [HOSTS]]``.
+"""How long an audit takes, and how much memory: ``python docs/benchmarks/audit.py [small]``.
 
 Each case runs in a process of its own. Images and hosts are made up, the same at each run.
 """
@@ -79,10 +79,10 @@ def measure(case: str, images: int, hosts: int) -> str:
         size = len(page(result, change))
         end, cpu = time.perf_counter(), time.process_time() - start_cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    groups = f"{len(result.lines):,} groups of images, {len(result.host_groups):,} of hosts"
     return (
-        f"{case:32} {len(result.lines):6} groups of images {len(result.host_groups):6} of hosts "
-        f"{counted - start:6.1f} s, page {end - counted:5.1f} s {size / 2**20:5.1f} MiB; "
-        f"CPU {cpu:5.1f} s, peak {peak:4.0f} MiB"
+        f"{case}: {groups}\n    audit {counted - start:.1f} s, page {end - counted:.1f} s and {size / 2**20:.1f} MiB; "
+        f"CPU {cpu:.1f} s, peak {peak:.0f} MiB"
     )
 
 
@@ -94,13 +94,15 @@ def _flavors(case: str) -> Sequence[Flavor]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run all cases, or the one that is named last."""
-    images, hosts, *case = (*arguments, *("10000", "10000")[len(arguments) :])
-    if case:
-        print(measure(case[0], int(images), int(hosts)), flush=True)
+    """Run all cases, or the one that is named."""
+    small = arguments[:1] == ["small"]
+    images, hosts = (50, 60) if small else (10_000, 10_000)
+    if case := arguments[small:]:
+        print(measure(case[0], images, hosts), flush=True)
         return
+    print(f"{images:,} images, {hosts:,} hosts.", flush=True)
     for each in CASES:
-        subprocess.run([sys.executable, __file__, images, hosts, each], check=True)  # noqa: S603
+        subprocess.run([sys.executable, __file__, *arguments, each], check=True)  # noqa: S603
 
 
 if __name__ == "__main__":

@@ -66,7 +66,11 @@ def _mariadb() -> str:
         return ""
     from sqlalchemy import create_engine, text  # noqa: PLC0415 - the one thing here that is not in the standard library
 
-    engine = create_engine(url)
+    try:
+        engine = create_engine(url)
+    except ImportError:
+        # Without its driver nothing here can have used it.
+        return ""
     with engine.connect() as connection:
         answer = str(connection.execute(text("SELECT VERSION()")).scalar())
     engine.dispose()

@@ -47,7 +47,8 @@ Since 0.1.0.
         help="""
 Where required traits of a host are asked for. Both give the same candidates as long as the root provider of a host has
 its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several times
-faster in a Placement whose hosts have no nested providers. Forbidden traits stay on the root. Since 0.1.0.
+faster in a Placement where no host has nested providers, and slower in one where any has. Forbidden traits stay on the
+root. Since 0.1.0.
 """,
     ),
     cfg.StrOpt(

@@ -67,18 +67,21 @@ class EmbeddedPlacement:
     """A context manager; while open, :attr:`client` talks to an own, empty Placement, or one that has ``fleet``.
 
     Several may be open at a time: each has its own data, and their requests are served one after the other.
+
+    :param database: the URL, as SQLAlchemy writes it, of an empty database to use; by default one in memory
     """
 
     client: PlacementClient
 
-    def __init__(self, fleet: Fleet | None = None) -> None:
+    def __init__(self, fleet: Fleet | None = None, *, database: str = _DATABASE) -> None:
         self._fleet = fleet
+        self._url = database
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as cleanup:
             database = enginefacade.transaction_context()
-            database.configure(connection=_DATABASE, sqlite_synchronous=False)
+            database.configure(connection=self._url, sqlite_synchronous=False)
             cleanup.callback(database.dispose_pool)
             transport = _Transport(database)
             self._engine = database.writer.get_engine()

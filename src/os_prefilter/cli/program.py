@@ -4,8 +4,20 @@ import logging
 
 from cliff.app import App
 from cliff.commandmanager import CommandManager
+from stevedore.named import NamedExtensionManager
 
 _ERROR = 1
+
+
+class _Commands(CommandManager):
+    """The commands, each imported when it runs: cliff's own manager imports all of them first."""
+
+    def load_commands(self, namespace: str) -> None:
+        """Find the commands of a namespace of entry points."""
+        self.group_list.append(namespace)
+        # A manager of no names loads nothing.
+        for point in NamedExtensionManager(namespace, []).list_entry_points():
+            self.commands[point.name.replace("_", " ")] = point
 
 
 class Program(App):
@@ -18,7 +30,7 @@ class Program(App):
         super().__init__(
             description="Ask Placement only for hosts that can: what a request requires, why, and which remain.",
             version=version,
-            command_manager=CommandManager("os_prefilter.cli"),
+            command_manager=_Commands("os_prefilter.cli"),
             deferred_help=True,
         )
 

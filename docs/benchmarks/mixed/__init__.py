@@ -1,0 +1,1 @@
+"""The parts of ``docs/benchmarks/mixed_cloud.py``."""

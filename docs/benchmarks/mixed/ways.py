@@ -1,0 +1,57 @@
+"""The ways to schedule that are compared, as lines of nova.conf."""
+
+from dataclasses import dataclass
+
+_OPTIONS = """[scheduler]
+image_metadata_prefilter = {prefilters}
+query_placement_for_image_type_support = {prefilters}
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+{more}enabled_filters = {host_filters}
+weight_classes =
+shuffle_best_same_weighed_hosts = true
+"""
+_OURS = """[prefilter]
+enabled_filters = image_metadata,image_type,hpet,packed_virtqueue,sound_model,tpm_secret_security,deploy_config,
+    ephemeral_encryption,accelerators,compute_status,owner
+reported_traits = *
+trait_scope = root_and_unsuffixed
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way."""
+
+    name: str
+    what: str
+    nova_conf: str
+    ours: bool = False
+    """Whether the filters are this library's, and its agent runs on the hosts."""
+
+
+def _nova(*, prefilters: bool = False, host_filters: str = "") -> str:
+    return _OPTIONS.format(prefilters=str(prefilters).lower(), host_filters=host_filters, more="")
+
+
+WAYS: tuple[Way, ...] = (
+    Way("no filter", "Nova 34 without ImagePropertiesFilter", _nova()),
+    Way(
+        "properties",
+        "Nova 34 as it comes: ImagePropertiesFilter among the candidates",
+        _nova(host_filters="ImagePropertiesFilter"),
+    ),
+    Way("prefilters", "Nova's prefilters for image properties and types, switched on", _nova(prefilters=True)),
+    Way(
+        "both",
+        "Nova's prefilters, and ImagePropertiesFilter",
+        _nova(prefilters=True, host_filters="ImagePropertiesFilter"),
+    ),
+    Way(
+        "os-prefilter",
+        "this library's filters in that nova-scheduler, its agent on the hosts",
+        _OPTIONS.format(prefilters="false", host_filters="", more="available_filters = os_prefilter.nova.activate\n")
+        + _OURS,
+        ours=True,
+    ),
+)

@@ -1,0 +1,89 @@
+"""A real Placement with many hosts, on SQLite and on MariaDB."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from uuid import uuid4
+
+from side_by_side import MARIADB
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Engine
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, example_fleet, provider_uuid
+
+FLAT, ONE_NESTED, ALL_NESTED = "flat", "nested, one host", "nested, each host"
+IGB = "COMPUTE_NET_VIF_MODEL_IGB"
+"""The trait that few hosts have."""
+
+
+def fleet_of(hosts: int, *, capable: int, nesting: str) -> Fleet:
+    """Return KVM hosts as they report themselves; ``capable`` of them, spread evenly, have the trait ``IGB``."""
+    kind = next(each for each in example_fleet().hosts if each.name == "kvm-new-1")
+    every = hosts // capable
+    nested = {FLAT: 0, ONE_NESTED: 1, ALL_NESTED: hosts}[nesting]
+    return Fleet(
+        tuple(_host(kind, number, has_igb=number % every == 0, nested=number < nested) for number in range(hosts))
+    )
+
+
+def _host(kind: Provider, number: int, *, has_igb: bool, nested: bool) -> Provider:
+    name = f"host-{number}"
+    traits = kind.traits | {IGB} if has_igb else kind.traits - {IGB}
+    gpu = Provider(f"{name}_gpu", provider_uuid(f"{name}_gpu"), {"VGPU": Inventory(4)}, frozenset({"OWNER_NOVA"}))
+    return replace(
+        kind, name=name, uuid=provider_uuid(name), traits=frozenset(traits), providers=(gpu,) if nested else ()
+    )
+
+
+@contextmanager
+def placement_on(database: str, fleet: Fleet) -> Iterator[EmbeddedPlacement]:
+    """Open a Placement on a kind of database; what is written into it is checked against its API for some hosts."""
+    if database == "SQLite":
+        with EmbeddedPlacement(fleet) as placement:
+            _check(placement, fleet)
+            yield placement
+        return
+    with _new_database(os.environ[MARIADB]) as url, EmbeddedPlacement(fleet, database=url) as placement:
+        _analyze(url)
+        _check(placement, fleet)
+        yield placement
+
+
+def databases() -> tuple[str, ...]:
+    """Return the kinds of databases that are here."""
+    return ("SQLite", "MariaDB") if os.environ.get(MARIADB) else ("SQLite",)
+
+
+@contextmanager
+def _new_database(server: str) -> Iterator[str]:
+    name = f"os_prefilter_bench_{uuid4().hex[:12]}"
+    _execute(create_engine(server), f"CREATE DATABASE {name}")
+    try:
+        yield f"{server}/{name}"
+    finally:
+        _execute(create_engine(server), f"DROP DATABASE {name}")
+
+
+def _analyze(url: str) -> None:
+    """Let MariaDB count now what it counts by itself some seconds after many rows were written."""
+    _execute(create_engine(url), "ANALYZE TABLE resource_providers, resource_provider_traits, inventories, allocations")
+
+
+def _execute(engine: Engine, statement: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def _check(placement: EmbeddedPlacement, fleet: Fleet) -> None:
+    for host in fleet.hosts[:: max(1, len(fleet.hosts) // 5)]:
+        for provider in (host, *host.providers):
+            url = f"/resource_providers/{provider.uuid}"
+            traits = placement.client.request("GET", f"{url}/traits")["traits"]
+            inventories = placement.client.request("GET", f"{url}/inventories")["inventories"]
+            assert set(traits) == provider.traits, provider.name
+            assert {name: each["total"] for name, each in inventories.items()} == {
+                name: each.total for name, each in provider.resources.items()
+            }, provider.name

@@ -1,0 +1,71 @@
+"""The simulated mixed cloud, a small one: what it says of each way but for times."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parent.parent / "docs" / "benchmarks"
+WAYS = ("no filter", "properties", "prefilters", "both", "os-prefilter")
+
+Table = dict[str, dict[str, str]]
+"""Label -> way -> value."""
+
+
+@pytest.fixture(scope="module")
+def printed() -> str:
+    """Return what the benchmark prints; it fails where a law is broken."""
+    command = [sys.executable, "-W", "ignore", str(BENCHMARKS / "mixed_cloud.py"), "small"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def table(printed: str) -> Table:
+    """Return the lines of all tables."""
+    lines = [(line[:35].strip(), line[35:]) for line in printed.splitlines() if len(line) == 100 and line[35:].strip()]
+    return {
+        label: {way: values[13 * index :][:13].strip() for index, way in enumerate(WAYS)}
+        for label, values in lines
+        if not label.startswith("-")
+    }
+
+
+def test_it_is_plain_text_no_wider_than_100(printed: str) -> None:
+    assert printed.isascii()
+    assert max(map(len, printed.splitlines())) == 100
+
+
+def test_os_prefilter_fails_nowhere_and_excludes_no_host_that_can(printed: str, table: Table) -> None:
+    """The law of the project, on a Placement with claims and through Nova's own scheduler."""
+    assert "os-prefilter: no late failure, no able host excluded.\n" in printed
+    ours = {label: values["os-prefilter"] for label, values in table.items()}
+    assert ours["late failures"] == "0"
+    assert ours["able hosts excluded, of all able"].split() == ["0", "0%"]
+    assert ours["attempts for a request that ran"] == "1.00"
+    assert ours["that ran"] == ours["requests that some host could do"]
+    assert ours["refused before any was tried"] == ours["requests that no host could do"]
+
+
+def test_the_other_ways_are_really_tried(table: Table) -> None:
+    """Each has the fault that it is known for: without it, the comparison would show nothing."""
+    late, excluded = table["late failures"], table["able hosts excluded, of all able"]
+    assert int(late["no filter"]) > int(late["properties"]) > 0
+    assert int(late["no filter"]) > int(late["prefilters"]) > 0
+    assert excluded["no filter"].split()[0] == excluded["properties"].split()[0] == "0"
+    assert int(excluded["prefilters"].split()[0]) > 0
+    assert excluded["both"] == excluded["prefilters"]
+
+
+def test_each_way_gets_the_same_requests(table: Table) -> None:
+    rows = ("requests that some host could do", "requests that no host could do")
+    assert len({sum(int(table[row][way]) for row in rows) for way in WAYS}) == 1
+
+
+def test_the_plot_of_the_documentation_is_small_and_has_no_date() -> None:
+    text = (BENCHMARKS / "results" / "mixed_cloud.svg").read_text(encoding="utf-8")
+    assert len(text) < 100 * 1024
+    assert "dc:date" not in text
+    assert all(way in text for way in WAYS)

@@ -8,7 +8,6 @@ import pytest
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest, UnknownValue
-from os_prefilter.request import Request
 from tests.conftest import spec_of
 
 _AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
@@ -276,8 +275,10 @@ def test_memory_is_encrypted_on_q35_alone(machine: str) -> None:
         allocation_candidates_query(spec_of({**image, "hw_machine_type": machine}))
 
 
-def test_a_group_of_which_all_is_left_out_is_none() -> None:
-    """As in Nova: it neither needs a policy nor keeps a resource from getting a group of its own."""
-    spec = spec_of(extra_specs={"resources1:NO_SUCH": "1", "trait2:HW_CPU_X86_AVX": "odd", "resources_3:VGPU": "1"})
-    assert Request(spec).flavor_groups.keys() == {"_3"}
-    assert "group_policy" not in allocation_candidates_query(spec)
+def test_a_group_of_which_all_is_left_out_counts_as_one() -> None:
+    """As in Nova: a flavor with two groups of its own must say itself which policy it wants."""
+    port = RequestGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
+    one = spec_of(extra_specs={"resources1:VGPU": "1"}, requested_resources=[port])
+    two = spec_of(extra_specs={"resources1:VGPU": "1", "resources2:NO_SUCH": "1"}, requested_resources=[port])
+    assert "group_policy=none" in allocation_candidates_query(one)
+    assert "group_policy" not in allocation_candidates_query(two)

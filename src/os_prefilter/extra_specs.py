@@ -64,8 +64,7 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
     return {
         suffix: Group(MappingProxyType(parts.resources), frozenset(parts.required), frozenset(parts.forbidden))
         for suffix, parts in groups.items()
-        # As in Nova, a group of which everything was left out is none.
-        if parts.resources or parts.required or parts.forbidden
+        # One of which everything was left out is among them: it counts as a group in Nova.
     }
 
 

@@ -121,7 +121,10 @@ PLACES: tuple[Place, ...] = (
     *map(_extra_spec, ("resources:VCPU", "trait:COMPUTE_NODE", "group_policy", "hw:cpu_policy", "hw:pmem")),
     Place("name of an extra spec", lambda value: ({}, {value: "1"}, {})),
     Place("class of a resource", lambda value: ({}, {f"resources:{value}": "1"}, {}), names="CUSTOM_[A-Z_]+"),
-    Place("suffix of a group", lambda value: ({}, {f"resources{value}:VGPU": "1"}, {}), names="[A-Za-z0-9_-]{1,64}"),
+    # With something behind the suffix all is left out, but for the group itself: it counts, as in Nova.
+    Place(
+        "suffix of a group", lambda value: ({}, {f"resources{value}:VGPU": "1"}, {}), names="[A-Za-z0-9_-]{1,64}(:.*)?"
+    ),
     Place("trait of a flavor", lambda value: ({}, {f"trait:{value}": "required"}, {}), names=_SYMBOL),
     Place("name of a configuration", lambda value: ({}, {f"deploy-config:{value}": "enabled"}, {})),
 )

@@ -1,6 +1,7 @@
 """What tests share: requests in one line, pipelines from names, and a real Placement that holds the example fleet."""
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -13,6 +14,12 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.operators.fleet import example_fleet
+
+
+def times(number: float) -> int:
+    """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times as many as in CI, at least one."""
+    return max(1, round(number * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+
 
 Asked = list[tuple[str, bool, str]]
 """(trait, required, scope) of each requirement."""

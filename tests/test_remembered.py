@@ -7,14 +7,16 @@ from uuid import UUID
 
 import pytest
 from nova import objects
+from oslo_versionedobjects import base, fields
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
-from os_prefilter.errors import RequestRejected
+from os_prefilter.errors import RequestRejected, UnsuitableRequestSpec
+from os_prefilter.facts import Fact
 from os_prefilter.plugins import LoadedFilter
 from os_prefilter.remembered import LONGEST, MOST
 from os_prefilter.request import Request
 from os_prefilter.request_spec import Destination, RequestGroup, RequestLevelParams
-from os_prefilter.requirements import NOTHING, Requirements, require
+from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirements, forbid, require
 from tests.conftest import pipeline_of, spec_of
 from tests.nova_objects import nova_spec
 
@@ -53,7 +55,7 @@ def test_filters_run_once_for_a_request_that_comes_again(made: Callable[[], Any]
     counting = Counting()
     pipeline = _pipeline(counting)
     first, second = made(), made()
-    assert pipeline.apply(first) == pipeline.apply(second)
+    assert pipeline.apply(first) is pipeline.apply(second)
     assert counting.runs == 1
     assert set(first.root_required) == set(second.root_required) == {"CUSTOM_X"}
 
@@ -152,43 +154,40 @@ def test_a_filter_that_reads_other_fields_runs_each_time(reads: Callable[[Reques
         assert spec.root_required == {f"CUSTOM_{name}"}
 
 
+def _asks(_request: Request, *, of_deployment: Any) -> Requirements:
+    return require(f"CUSTOM_{''.join(of_deployment)}", "a test")
+
+
 def test_a_new_value_of_a_fact_is_another_answer() -> None:
-    known = {"of_deployment": "A"}
-    mine = LoadedFilter(
-        "mine", lambda _request, *, of_deployment: require(f"CUSTOM_{of_deployment}", "x"), ("of_deployment",)
-    )
-    fact = _Now(known)
-    facts: Any = {"of_deployment": fact}
-    pipeline = Pipeline([mine], facts=facts)
+    known = ["A"]
+    facts = {"of_deployment": Fact("of_deployment", lambda _context: known[0], 0)}
+    pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
     for value in "ABBA":
-        known["of_deployment"] = value
+        known[0] = value
         spec = spec_of()
         pipeline.apply(spec)
         assert spec.root_required == {f"CUSTOM_{value}"}
 
 
-class _Now:
-    """A fact that is never kept."""
-
-    def __init__(self, known: Mapping[str, str]) -> None:
-        self._known = known
-
-    def value(self, _context: object) -> str:
-        return self._known["of_deployment"]
+def test_a_value_that_is_changed_in_place_is_seen() -> None:
+    known = ["A"]
+    facts = {"of_deployment": Fact("of_deployment", lambda _context: known, 600)}
+    pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
+    pipeline.apply(spec_of())
+    known[0] = "B"
+    spec = spec_of()
+    pipeline.apply(spec)
+    assert spec.root_required == {"CUSTOM_B"}
 
 
 def test_all_filters_of_a_request_see_the_same_value_of_a_fact() -> None:
     seen: list[object] = []
 
-    class Changing:
-        def value(self, _context: object) -> object:
-            return object()
-
     def asks(_request: Request, *, of_deployment: object) -> Requirements:
         seen.append(of_deployment)
         return NOTHING
 
-    facts: Any = {"of_deployment": Changing()}
+    facts = {"of_deployment": Fact("of_deployment", lambda _context: object(), 0)}
     pair = [LoadedFilter(name, asks, ("of_deployment",)) for name in ("first", "second")]
     Pipeline(pair, facts=facts).apply(spec_of())
     assert seen[0] is seen[1]
@@ -242,7 +241,7 @@ def test_values_without_a_hash_are_no_obstacle() -> None:
         pipeline.apply(spec_of({"mappings": [{"virtual": "ami"}]}))
     assert counting.runs == 2
     for _ in range(2):
-        pipeline.apply(spec_of({"cpus": [1, 2]}))
+        pipeline.apply(spec_of({"cpus": ["1", "2"]}))
     assert counting.runs == 3
 
 
@@ -254,7 +253,7 @@ def test_the_memory_is_bounded() -> None:
         pipeline.apply(spec_of({"build": str(number)}))
     pipeline.apply(spec_of({"build": str(MOST)}))
     assert counting.runs == MOST + 1
-    assert len(pipeline._remembered.page({}).answers) == MOST
+    assert len(pipeline._remembered.page(()).outcomes) == MOST
     pipeline.apply(spec_of({"build": "0"}))
     assert counting.runs == MOST + 2
     for _ in range(2):
@@ -276,3 +275,98 @@ def test_root_traits_of_novas_may_be_unset() -> None:
     pipeline_of("image_metadata").apply(spec)
     assert set(spec.root_required) == {"COMPUTE_NET_VIF_MODEL_E1000E"}
     assert RequestLevelParams().root_required == set()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [([1], [True]), ((1,), (1.0,)), (0.0, -0.0), ({"a": 1}, {"a": True}), (frozenset((1,)), frozenset((True,)))],
+    ids=str,
+)
+def test_what_is_equal_and_may_mean_something_else_is_not_remembered(first: object, second: object) -> None:
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    pipeline.apply(spec_of({"x": first}))
+    pipeline.apply(spec_of({"x": second}))
+    assert counting.runs == 2
+
+
+def test_so_are_names_that_are_no_text() -> None:
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    for name in (1, True):
+        properties: Any = {name: "x"}
+        pipeline.apply(spec_of(properties))
+    assert counting.runs == 2
+
+
+def test_the_length_of_what_is_in_lists_counts() -> None:
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    for _ in range(2):
+        pipeline.apply(nova_spec({f"trait:CUSTOM_{'X' * 240}_{number}": "required" for number in range(50)}))
+    assert counting.runs == 2
+
+
+@pytest.mark.parametrize(
+    ("part", "nothing"),
+    [("properties", []), ("properties", ""), ("properties", 0), ("extra_specs", []), ("extra_specs", 0)],
+)
+def test_what_is_refused_is_refused_whatever_came_before(part: str, nothing: object) -> None:
+    pipeline = pipeline_of("noop")
+    pipeline.apply(spec_of())
+    spec = spec_of()
+    setattr(spec.image if part == "properties" else spec.flavor, part, nothing)
+    with pytest.raises((UnsuitableRequestSpec, TypeError)):
+        pipeline.apply(spec)
+
+
+class _Odd:
+    """Something like a request spec that has ``fields`` of another kind."""
+
+    fields: Mapping[str, object] = {}
+
+    def __init__(self) -> None:
+        self.flavor, self.image, self.request_level_params = Flavor(1, 1), None, RequestLevelParams()
+        self.root_required = self.request_level_params.root_required
+        self.root_forbidden = self.request_level_params.root_forbidden
+
+
+def test_what_has_fields_of_another_kind_is_not_remembered() -> None:
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    for _ in range(2):
+        spec = _Odd()
+        pipeline.apply(spec)
+        assert spec.root_required == {"CUSTOM_X"}
+    assert counting.runs == 2
+
+
+@base.VersionedObjectRegistry.register
+class _TheirSpec(base.VersionedObject):
+    """Of oslo.versionedobjects, but what a filter sees of it is in no field."""
+
+    fields = {"is_bfv": fields.BooleanField()}  # noqa: RUF012 - as oslo.versionedobjects has it
+
+
+def test_what_has_attributes_beside_its_fields_is_not_remembered() -> None:
+    counting = Counting()
+    pipeline = _pipeline(counting)
+    for name in ("a", "b"):
+        spec: Any = _TheirSpec(is_bfv=False)
+        spec.flavor, spec.image = Flavor(1, 1, extra_specs={name: "1"}), None
+        params = RequestLevelParams()
+        spec.request_level_params, spec.root_required = params, params.root_required
+        pipeline.apply(spec)
+    assert counting.runs == 2
+
+
+@pytest.mark.parametrize("broken", ["root_required", "root_forbidden"])
+@pytest.mark.parametrize("value", [frozenset(), [], None])
+def test_nothing_is_written_where_a_part_cannot_be(broken: str, value: Any) -> None:
+    answer = require("CUSTOM_A", "x") + forbid("CUSTOM_B", "x") + require("CUSTOM_C", "x", UNSUFFIXED)
+    spec = spec_of()
+    setattr(spec.request_level_params, broken, value)
+    before = copy.deepcopy(spec)
+    with pytest.raises(UnsuitableRequestSpec):
+        _pipeline(Counting(lambda _request: answer)).apply(spec)
+    assert spec == before

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.faults.load import Figures, in_threads  # noqa: E402 - the tests are beside the package
+from tests.faults.load import GROWTH, Figures, in_threads  # noqa: E402 - the tests are beside the package
 from tests.faults.load_mix import Answers, requests  # noqa: E402
 from tests.faults.load_processes import PROCESSES  # noqa: E402
 
@@ -37,7 +37,8 @@ def processes(seconds: float) -> Figures:
 
 def main(seconds: float) -> None:
     """Print the figures of both."""
-    columns = {"8 threads": threads(seconds), f"{PROCESSES} processes": processes(seconds)}
+    threads_, processes_ = threads(seconds), processes(seconds)
+    columns = {"8 threads": threads_, f"{PROCESSES} processes": processes_}
     rows = {
         "seconds": [f"{each.seconds:.0f}" for each in columns.values()],
         "requests": [f"{each.requests:,}" for each in columns.values()],
@@ -55,8 +56,9 @@ def main(seconds: float) -> None:
     for figures in columns.values():
         for problem in figures.problems:
             print(problem[:1000])
-    if any(figures.problems for figures in columns.values()):
-        raise SystemExit(1)
+    grown = threads_.end - threads_.half > GROWTH or processes_.end - processes_.half > GROWTH * PROCESSES
+    if grown or any(figures.problems for figures in columns.values()):
+        raise SystemExit("Something is wrong, or memory grows.")
 
 
 if __name__ == "__main__":

@@ -49,9 +49,6 @@ def check(
     _check(tuple(requirements), request_spec, request, {group.suffix for group in own_groups})
 
 
-_NONE: set[str] = set()
-
-
 def add(new: Additions, request_spec: Any) -> None:
     """Add to the request spec: to its root traits, its groups, or a clone of its flavor; all of it, or nothing.
 
@@ -61,16 +58,18 @@ def add(new: Additions, request_spec: Any) -> None:
     """
     try:
         # Read once: with Nova's objects each is a property that goes through others.
-        root_required = request_spec.root_required if new.root_required else _NONE
-        root_forbidden = request_spec.root_forbidden if new.root_forbidden else _NONE
+        require = request_spec.root_required.update if new.root_required else None
+        forbid = request_spec.root_forbidden.update if new.root_forbidden else None
         steps = _in_groups(new, request_spec) if new.in_groups or new.own_groups else ()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
         raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
     for step in steps:
         step()
-    root_required.update(new.root_required)
-    root_forbidden.update(new.root_forbidden)
+    if require:
+        require(new.root_required)
+    if forbid:
+        forbid(new.root_forbidden)
 
 
 def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request, new_groups: set[str]) -> None:

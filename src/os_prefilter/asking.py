@@ -41,8 +41,9 @@ class Questions:
         self._always: set[int] = set()
         self._by_traits: set[int] = set()
         for number, row in enumerate(self.rows):
-            # The default of a row counts where what it depends on is asked for.
-            for each in (row, BY_NAME[row.only_with]) if row.default else (row,):
+            # Its default counts where what it depends on is asked for; and what a trait may switch reads that first.
+            depends = row.only_with and (row.default or row.device)
+            for each in (row, BY_NAME[row.only_with]) if depends else (row,):
                 if each.image_property:
                     self._properties.setdefault(each.image_property, set()).add(number)
                 if each.extra_spec:

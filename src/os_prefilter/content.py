@@ -4,28 +4,38 @@ Filters keep nothing and read nothing else, so requests of the same content get 
 cloud are started from few images with few flavors: what filters found out for one is the answer to the next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 from os_prefilter.request_spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.versioned import PREFIX, field_of, keeps_fields_in_dict, set_fields_of
 
-Content = tuple[object, ...]
-
-OF_IMAGE = frozenset(("disk_format",))
+IMAGE_FIELDS = frozenset(("disk_format",))
 """The fields of an image, beside its properties, that are part of the content."""
-OF_FLAVOR = frozenset(("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap"))
+FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 """The fields of a flavor, beside its extra specs, that are part of the content."""
 
 _NOTHING: Mapping[str, object] = {}
 _NO_IMAGE = Image()
-_FLAVOR, _IMAGE, _PARAMS = PREFIX + "flavor", PREFIX + "image", PREFIX + "request_level_params"
-_REQUESTED_RESOURCES, _PCI_REQUESTS = PREFIX + "requested_resources", PREFIX + "pci_requests"
-_IS_BFV, _DISK_FORMAT = PREFIX + "is_bfv", PREFIX + "disk_format"
-_PROPERTIES, _EXTRA_SPECS = PREFIX + "properties", PREFIX + "extra_specs"
-_AMOUNTS = tuple(PREFIX + name for name in ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap"))
-_ROOT_REQUIRED, _ROOT_FORBIDDEN = PREFIX + "root_required", PREFIX + "root_forbidden"
+_amounts_of = attrgetter(*FLAVOR_FIELDS)
+_COMPARED = frozenset((str, int, bool, type(None)))
+# What is read of an object of Nova's; where one of these is no field, it may be there all the same.
+_OF_SPEC = frozenset(
+    ("flavor", "image", "is_bfv", "request_level_params", "requested_resources", "pci_requests"),
+)
+_OF_FLAVOR = frozenset(("extra_specs", *FLAVOR_FIELDS))
+_OF_IMAGE = frozenset(("properties", *IMAGE_FIELDS))
+_OF_PARAMS = frozenset(("root_required", "root_forbidden"))
+
+
+Content = tuple[object, ...]
+"""The class of the request spec, the number of its image properties, then three tuples: their names and those of the
+extra specs; the values of the fields, the properties and the extra specs; the types of the values, as 1, 1.0 and True
+are equal, but do not mean the same. Last what the root must have and must not have, None for nothing.
+
+A plain tuple, because one is made for each request."""
 
 
 def content_of(request_spec: Any) -> Content | None:
@@ -39,12 +49,40 @@ def content_of(request_spec: Any) -> Content | None:
     kind = request_spec.__class__
     if kind is RequestSpec:
         return _of_ours(request_spec)
-    return _of_novas(request_spec) if _is_novas(kind) else None
+    return _of_novas(request_spec) if _has_fields(kind, _OF_SPEC) else None
 
 
 def without_lists(content: Content) -> Content:
     """Return the same content with tuples for lists, which have no hash: Nova keeps an image's traits in one."""
-    return tuple(tuple(value) if isinstance(value, list) else value for value in content)
+    kind, number, names, values, *rest = content
+    return (
+        kind,
+        number,
+        names,
+        tuple(tuple(each) if isinstance(each, list) else each for each in _items(values)),
+        *rest,
+    )
+
+
+def is_certain(content: Content) -> bool:
+    """Whether what is equal means the same: names are texts; values are texts, whole numbers, lists of texts."""
+    _, _, names, values, types, *_ = content
+    return all(type(name) is str for name in _items(names)) and all(
+        kind in _COMPARED or (isinstance(value, tuple) and all(type(each) is str for each in value))
+        for kind, value in zip(_items(types), _items(values), strict=True)
+    )
+
+
+def length_of(content: Content) -> int:
+    """Return how many characters the texts in a content have together."""
+    parts = [part for each in content[2:] for part in _items(each)]
+    return sum(
+        len(text) for part in parts for text in (part if isinstance(part, tuple) else (part,)) if type(text) is str
+    )
+
+
+def _items(value: Any) -> Iterable[Any]:
+    return value or ()
 
 
 def _of_ours(spec: RequestSpec) -> Content | None:
@@ -57,57 +95,68 @@ def _of_ours(spec: RequestSpec) -> Content | None:
         image = _NO_IMAGE
     elif image.__class__ is not Image:
         return None
-    fields = (
-        RequestSpec,
-        spec.is_bfv,
-        image.disk_format,
-        flavor.vcpus,
-        flavor.memory_mb,
-        flavor.root_gb,
-        flavor.ephemeral_gb,
-        flavor.swap,
+    fields = (spec.is_bfv, image.disk_format, *_amounts_of(flavor))
+    return _content(
+        RequestSpec, fields, image.properties, flavor.extra_specs, params.root_required, params.root_forbidden
     )
-    return _content(fields, image.properties, flavor.extra_specs, params.root_required, params.root_forbidden)
 
 
 def _of_novas(spec: Any) -> Content | None:
     of_spec = vars(spec)
     if of_spec.get(_REQUESTED_RESOURCES) or field_of(of_spec.get(_PCI_REQUESTS), "requests"):
         return None
-    of_flavor, of_image = _fields_of(of_spec.get(_FLAVOR)), _fields_of(of_spec.get(_IMAGE))
-    of_params = _fields_of(of_spec.get(_PARAMS))
+    of_flavor, of_image = _fields_of(of_spec.get(_FLAVOR), _OF_FLAVOR), _fields_of(of_spec.get(_IMAGE), _OF_IMAGE)
+    of_params = _fields_of(of_spec.get(_PARAMS), _OF_PARAMS)
     if of_flavor is None or of_image is None or of_params is None:
         return None
     properties = of_image.get(_PROPERTIES)
     if properties is not None:
+        if not hasattr(properties, "fields"):
+            return None
         properties = set_fields_of(properties)
-    fields = (spec.__class__, of_spec.get(_IS_BFV), of_image.get(_DISK_FORMAT), *map(of_flavor.get, _AMOUNTS))
+    fields = (of_spec.get(_IS_BFV), of_image.get(_DISK_FORMAT), *map(of_flavor.get, _AMOUNTS))
     return _content(
-        fields, properties, of_flavor.get(_EXTRA_SPECS), of_params.get(_ROOT_REQUIRED), of_params.get(_ROOT_FORBIDDEN)
+        spec.__class__,
+        fields,
+        properties,
+        of_flavor.get(_EXTRA_SPECS),
+        of_params.get(_ROOT_REQUIRED),
+        of_params.get(_ROOT_FORBIDDEN),
     )
 
 
-def _content(fields: Content, properties: Any, extra_specs: Any, required: Any, forbidden: Any) -> Content:
-    properties, extra_specs = properties or _NOTHING, extra_specs or _NOTHING
+_FLAVOR, _IMAGE, _PARAMS = PREFIX + "flavor", PREFIX + "image", PREFIX + "request_level_params"
+_REQUESTED_RESOURCES, _PCI_REQUESTS = PREFIX + "requested_resources", PREFIX + "pci_requests"
+_IS_BFV, _DISK_FORMAT = PREFIX + "is_bfv", PREFIX + "disk_format"
+_PROPERTIES, _EXTRA_SPECS = PREFIX + "properties", PREFIX + "extra_specs"
+_AMOUNTS = tuple(PREFIX + name for name in FLAVOR_FIELDS)
+_ROOT_REQUIRED, _ROOT_FORBIDDEN = PREFIX + "root_required", PREFIX + "root_forbidden"
+
+
+def _content(  # noqa: PLR0913, PLR0917 - what a request has
+    kind: type, fields: tuple[object, ...], properties: Any, extra_specs: Any, required: Any, forbidden: Any
+) -> Content:
+    properties = _NOTHING if properties is None else properties
+    extra_specs = _NOTHING if extra_specs is None else extra_specs
     values = (*fields, *properties.values(), *extra_specs.values())
     return (
+        kind,
         len(properties),
-        *properties,
-        *extra_specs,
-        *values,
-        # 1, 1.0 and True are equal, but do not mean the same.
-        *map(type, values),
+        (*properties, *extra_specs),
+        values,
+        tuple(map(type, values)),
         frozenset(required) if required else None,
         frozenset(forbidden) if forbidden else None,
     )
 
 
-def _fields_of(part: Any) -> Mapping[str, Any] | None:
+def _fields_of(part: Any, read: frozenset[str]) -> Mapping[str, Any] | None:
     if part is None:
         return _NOTHING
-    return vars(part) if _is_novas(part.__class__) else None
+    return vars(part) if _has_fields(part.__class__, read) else None
 
 
 @cache
-def _is_novas(kind: Any) -> bool:
-    return hasattr(kind, "fields") and keeps_fields_in_dict(kind)
+def _has_fields(kind: Any, read: frozenset[str]) -> bool:
+    """Whether a class is one of oslo.versionedobjects that has what is read as fields, where they are looked for."""
+    return hasattr(kind, "obj_attr_is_set") and read <= set(kind.fields) and keeps_fields_in_dict(kind)

@@ -4,13 +4,14 @@ Asking can mean a query to every cell's database, so it never happens per reques
 """
 
 import logging
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from os_prefilter.background import started
+from os_prefilter.background import start
 from os_prefilter.texts import one_line
 
 LOG = logging.getLogger(__name__)
@@ -19,7 +20,10 @@ PATIENCE = 5.0
 """Seconds that a request waits for an answer, at most; the question goes on without it."""
 
 Ask = Callable[[Any], Any]
-"""``(context) -> value``; the context is the one that the request came with, None if there was none."""
+"""``(context) -> value``; the context is the one that the request came with, None if there was none.
+
+A new value is a new object: pipelines keep what their filters answered for as long as they are given the same one.
+"""
 
 
 class Fact:
@@ -38,14 +42,15 @@ class Fact:
         self.name = name
         self._ask = ask
         self._interval = interval
-        self._value = unknown
+        self.latest = unknown
+        """The value as it was known last, however old."""
         self._patience = patience
         self._next = float("-inf")
         self._asked_once = False
         self._expired = False
         self._failing = False
         self._starting = threading.Lock()
-        self._question: _Question | None = None
+        self._question: Question | None = None
 
     def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
         """Return the value; it is at most ``interval`` seconds old if whoever is asked answers in time.
@@ -53,35 +58,21 @@ class Fact:
         The request that finds it older has it asked for, in a thread of its own, and waits for the answer as long as
         requests wait. The others go on with the old value meanwhile, or wait as long if there never was one.
         """
-        if self._is_due(now):
-            question, is_mine = self._begin(context, now)
-            if question and (is_mine or not self._asked_once):
-                self._wait(question)
-        return self._value
+        question = self.begin(context, now)
+        if question:
+            self.wait(question)
+        return self.latest
 
-    def expire(self) -> None:
-        """Let it be asked for again at the next use."""
-        self._expired = True
+    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> "Question | None":
+        """Have it asked for if it is due; return the question if this request is to wait for its answer."""
+        # As _is_due; each request comes here.
+        if not self._expired and now() < self._next:
+            return None
+        question, is_mine = self._begin(context, now)
+        return question if is_mine or not self._asked_once else None
 
-    def _is_due(self, now: Callable[[], float]) -> bool:
-        return self._expired or now() >= self._next
-
-    def _begin(self, context: Any, now: Callable[[], float]) -> "tuple[_Question | None, bool]":
-        """Return the question under way, if any, and whether this request has begun it."""
-        with self._starting:
-            if self._question:
-                return self._question, False
-            # Another request may have got the answer since it was looked at.
-            if not self._is_due(now):
-                return None, False
-            question = _Question(self._patience)
-            # Before it is asked: who lets it expire meanwhile means another answer.
-            self._expired = False
-            self._question = question
-            started(partial(self._answer, question, context, now), f"fact {self.name}")
-            return question, True
-
-    def _wait(self, question: "_Question") -> None:
+    def wait(self, question: "Question") -> None:
+        """Wait for the answer as long as requests wait."""
         if question.wait():
             return
         with self._starting:
@@ -90,22 +81,54 @@ class Fact:
             if self._question is question:
                 self._fails(f"no answer in {self._patience:g} seconds")
 
-    def _answer(self, question: "_Question", context: Any, now: Callable[[], float]) -> None:
-        value, problem = None, "the question was broken off"
+    def expire(self) -> None:
+        """Let it be asked for again at the next use."""
+        self._expired = True
+
+    def _is_due(self, now: Callable[[], float]) -> bool:
+        return self._expired or now() >= self._next
+
+    def _begin(self, context: Any, now: Callable[[], float]) -> "tuple[Question | None, bool]":
+        """Return the question under way, if any, and whether this request has begun it."""
+        with self._starting:
+            # Of a process that was forked, the parent's question is answered to the parent alone.
+            if self._question and self._question.process == os.getpid():
+                return self._question, False
+            # Another request may have got the answer since it was looked at.
+            if not self._is_due(now):
+                return None, False
+            # Before it is asked: who lets it expire meanwhile means another answer.
+            self._expired = False
+            self._question = question = Question(self._patience)
+            try:
+                start(partial(self._answer, question, context, now), f"fact {self.name}")
+            except RuntimeError as error:
+                # No thread can be had.
+                self._ended(now)
+                self._fails(str(error))
+                return None, False
+            return question, True
+
+    def _answer(self, question: "Question", context: Any, now: Callable[[], float]) -> None:
+        problem = "the question was broken off"
         try:
-            value, problem = self._ask(context), ""
+            value = self._ask(context)
+            with self._starting:
+                self._becomes(value)
+            problem = ""
         except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
             problem = f"{type(error).__name__}: {one_line(str(error))}"
         finally:
             with self._starting:
-                self._next = now() + self._interval
-                self._asked_once = True
-                self._question = None
+                self._ended(now)
                 if problem:
                     self._fails(problem)
-                else:
-                    self._becomes(value)
             question.answered.set()
+
+    def _ended(self, now: Callable[[], float]) -> None:
+        self._next = now() + self._interval
+        self._asked_once = True
+        self._question = None
 
     def _fails(self, problem: str) -> None:
         if not self._failing:
@@ -113,7 +136,7 @@ class Fact:
                 "The deployment fact %s cannot be asked for (%s); it stays %r until that works again.",
                 self.name,
                 problem,
-                self._value,
+                self.latest,
             )
         self._failing = True
 
@@ -121,17 +144,25 @@ class Fact:
         if self._failing:
             LOG.info("The deployment fact %s can be asked for again.", self.name)
             self._failing = False
-        if value != self._value:
-            LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self._value)
+        if value != self.latest:
+            LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self.latest)
         # Equal values may still differ in what is not worth a line.
-        self._value = value
+        self.latest = value
 
 
-class _Question:
+def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
+    """Return the values of facts; those that are due are asked for at the same time."""
+    for fact, question in [(fact, question) for fact in facts if (question := fact.begin(context))]:
+        fact.wait(question)
+    return tuple([fact.latest for fact in facts])
+
+
+class Question:
     """One that is under way, and until when requests wait for its answer."""
 
     def __init__(self, patience: float) -> None:
         self.answered = threading.Event()
+        self.process = os.getpid()
         self._until = time.monotonic() + patience
 
     def wait(self) -> bool:

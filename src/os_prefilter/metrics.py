@@ -17,7 +17,7 @@ from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.facts import Ask
 from os_prefilter.request import Request
 
-# Seconds. Filters take some ten microseconds; one that waits for a fact, as long as the fact.
+# Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
 
 
@@ -106,7 +106,7 @@ def _families() -> _Families:
         return prometheus.Counter(f"os_prefilter_filter_{name}", text, ["filter"])
 
     return _Families(
-        counter("runs", "Requests that a filter looked at"),
+        counter("runs", "Requests that a filter answered, run or remembered"),
         counter("rejections", "Requests that a filter rejected, because of what they ask for"),
         counter("failures", "Requests at which a filter failed with an error of its own"),
         prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),

@@ -9,15 +9,15 @@ from oslo_config import cfg
 
 from os_prefilter import application, nova_style
 from os_prefilter.application import Additions
-from os_prefilter.calls import NEEDS, Given, Pending, answer_of, bound
+from os_prefilter.calls import NEEDS, Call, Given, Pending, answer_of, bound
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.decision import Decision, Run
 from os_prefilter.deployment import facts_from
-from os_prefilter.facts import Ask, Fact
+from os_prefilter.facts import Ask, Fact, values_of
 from os_prefilter.metrics import Measuring
 from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import LoadedFilter, load_filters
-from os_prefilter.remembered import Answer, Remembered
+from os_prefilter.remembered import Outcome, Remembered
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import unsuffixed_resources
@@ -47,18 +47,18 @@ class Pipeline:
         self.options = options or Options()
         facts = facts or {}
         waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
-        self._calls = [bound(each, self.options) for each in self.filters]
-        self._calls = [
-            waiting(call, self.options) if each.name in waits else call
-            for each, call in zip(self.filters, self._calls, strict=True)
-        ]
         self._measuring = measuring
-        if measuring:
-            pairs = zip(self.filters, self._calls, strict=True)
-            self._calls = [measuring.measured(each.name, call) for each, call in pairs]
+
+        def call_of(each: LoadedFilter) -> Call:
+            call = bound(each, self.options)
+            call = waiting(call, self.options) if each.name in waits else call
+            return measuring.measured(each.name, call) if measuring else call
+
+        self._calls = [call_of(each) for each in self.filters]
         needs = {need for each in self.filters for need in each.needs if need not in NEEDS}
         # Those alone that somebody needs: to ask may be a query to every cell.
-        self._facts = [(name, facts[name]) for name in sorted(needs | ({FACT} if waits else set()))]
+        self._names_of_facts = sorted(needs | ({FACT} if waits else set()))
+        self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
         self._remembered = Remembered()
 
@@ -124,33 +124,34 @@ class Pipeline:
         """
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
-            answer = self._answer(request_spec, context)
-            application.add(answer.additions, request_spec)
+            outcome = self._outcome(request_spec, context)
+            application.add(outcome.additions, request_spec)
         except BaseException:
             if before:
                 before.restore()
             raise
-        _log(answer)
-        return answer.decision
+        _log(outcome)
+        return outcome.decision
 
-    def _answer(self, request_spec: Any, context: Any) -> Answer:
+    def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return what was answered to the same request before, or run the filters."""
-        facts = {name: fact.value(context) for name, fact in self._facts}
+        values = values_of(self._facts, context)
         if self._changes_in_place:
-            return self._run(request_spec, context, facts)[0]
-        page = self._remembered.page(facts)
-        content, answer = self._remembered.find(page, request_spec)
-        if answer is None:
-            answer, request = self._run(request_spec, context, facts)
+            return self._run(request_spec, context, values)[0]
+        page = self._remembered.page(values)
+        content, outcome = self._remembered.find(page, request_spec)
+        if outcome is None:
+            outcome, request = self._run(request_spec, context, values)
             if content is not None and not request.read_beyond_content:
-                self._remembered.keep(page, content, answer)
+                self._remembered.keep(page, content, outcome)
         elif self._measuring:
-            self._measuring.again(answer.decision.runs)
-        return answer
+            self._measuring.again(outcome.decision.runs)
+        return outcome
 
-    def _run(self, request_spec: Any, context: Any, facts: Mapping[str, Any]) -> tuple[Answer, Request]:
+    def _run(self, request_spec: Any, context: Any, values: tuple[Any, ...]) -> tuple[Outcome, Request]:
         """Run the filters; return what they answer, and the view of the request that the last of them had."""
         request = Request(request_spec)
+        facts = dict(zip(self._names_of_facts, values, strict=True))
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending = Pending()
@@ -174,7 +175,7 @@ class Pipeline:
                 self._measuring.asked(run)
             runs.append(run)
         decision = Decision(tuple(runs))
-        return Answer(decision, _checked(pending, request_spec, request), _warning(decision)), request
+        return Outcome(decision, _checked(pending, request_spec, request), _warning(decision)), request
 
     def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
         """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
@@ -196,8 +197,8 @@ def _warning(decision: Decision) -> str:
     return "; ".join(first_of(warnings, _MOST_WARNINGS))
 
 
-def _log(answer: Answer) -> None:
-    if answer.warning:
-        LOG.warning("Part of a request was not asked for: %s", answer.warning)
+def _log(outcome: Outcome) -> None:
+    if outcome.warning:
+        LOG.warning("Part of a request was not asked for: %s", outcome.warning)
     if LOG.isEnabledFor(logging.DEBUG):
-        LOG.debug("Request filters required: %s", "; ".join(map(str, answer.decision.requirements)) or "nothing")
+        LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.content import OF_FLAVOR, OF_IMAGE
+from os_prefilter.content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.image_properties import LEGACY_NAMES
@@ -72,7 +72,7 @@ class Request:
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
-        self.read_beyond_content |= name not in OF_IMAGE
+        self.read_beyond_content |= name not in IMAGE_FIELDS
         return field_of(self._image, name)
 
     def extra_spec(self, name: str) -> object:
@@ -81,7 +81,7 @@ class Request:
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
-        self.read_beyond_content |= name not in OF_FLAVOR
+        self.read_beyond_content |= name not in FLAVOR_FIELDS
         return field_of(field_of(self._spec, "flavor"), name)
 
     @property

@@ -1,18 +1,21 @@
 """An answer must end in time: bodies and headers that trickle, bodies without an end; the others are as they were."""
 
 import gzip
+import io
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 import requests
 from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
+from requests.adapters import HTTPAdapter
 
 from os_prefilter.adapters import whole_answers
-from os_prefilter.adapters.whole_answers import limit
+from os_prefilter.adapters.whole_answers import WholeAnswers, limit
 from tests.loopback import Call, Reply, serving
 
 
@@ -96,3 +99,19 @@ def test_other_answers_are_as_they_were() -> None:
         assert http.get(url, timeout=None).text == "not here"
         with pytest.raises(requests.ConnectionError):
             http.get(f"{url}/lost", timeout=60)
+
+
+def test_a_file_takes_the_time_that_it_takes() -> None:
+    """The session may be that of a client which uploads images."""
+    transport = mock.Mock(spec=HTTPAdapter)
+    request = requests.Request("PUT", "http://127.0.0.1:1/", data=io.BytesIO(b"an image")).prepare()
+    WholeAnswers(transport).send(request, timeout=1)
+    transport.send.assert_called_once_with(request, timeout=1)
+
+
+def test_a_session_is_limited_once() -> None:
+    session = Session()
+    limit(session)
+    first = session.session.get_adapter("https://")
+    limit(session)
+    assert session.session.get_adapter("https://") is first

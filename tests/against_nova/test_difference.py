@@ -3,7 +3,6 @@
 2,000 requests for the query, 1,000 for the nine filters. ``OS_PREFILTER_EXAMPLES`` (tox -e difference) multiplies them.
 """
 
-import os
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -18,9 +17,8 @@ from tests.against_nova.becomes import REFUSED
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
 from tests.against_nova.nova import FILTERS, NOVA, NovaCode, expected, filters_switched_on, our_filter, our_query
 from tests.against_nova.requests import PCI_REQUEST, request_specs
-from tests.conftest import pipeline_of
+from tests.conftest import pipeline_of, times
 
-_TIMES = int(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
 _GENERATED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
@@ -35,14 +33,14 @@ def _pipeline(name: str, *reported: str) -> Pipeline:
     return pipeline_of(name, reported_traits=list(reported))
 
 
-@settings(_GENERATED, max_examples=2000 * _TIMES)
+@settings(_GENERATED, max_examples=times(2000))
 @given(request_specs())
 def test_the_query_is_novas_but_for_the_differences(spec: Any) -> None:
     """Where Nova refuses a request, so do we."""
     assert our_query(spec) == expected(QUERY, spec)
 
 
-@settings(_GENERATED, max_examples=1000 * _TIMES)
+@settings(_GENERATED, max_examples=times(1000))
 @given(request_specs())
 def test_each_filter_asks_what_novas_does_but_for_the_differences(spec: Any) -> None:
     # What Nova's query refuses gets nowhere, whatever the filters say.
@@ -51,7 +49,7 @@ def test_each_filter_asks_what_novas_does_but_for_the_differences(spec: Any) -> 
     assert ours == {name: expected(name, spec) for name in FILTERS}
 
 
-@settings(_GENERATED, max_examples=300 * _TIMES)
+@settings(_GENERATED, max_examples=times(300))
 @given(request_specs())
 def test_reported_traits_add_opt_in_traits_and_nothing_else(spec: Any) -> None:
     """What an operator says of his hosts is all that the option changes."""

@@ -1,4 +1,4 @@
-"""A libvirtd and a MariaDB of a test's own, which it may kill; on a socket or a loopback port, in their own folder."""
+"""A libvirtd and a MariaDB of a test's own, which it may kill; each on a socket in a folder of its own."""
 
 import os
 import pwd
@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,9 @@ PASSWORD = "of-tests"  # noqa: S105 - on loopback, for as long as the test
 
 def needs(*programs: str) -> pytest.MarkDecorator:
     """Return a mark: skip where a program is not installed; in CI it must be."""
-    missing = [program for program in programs if not shutil.which(program)]
+    missing = [program for program in ("setpriv", *programs) if not shutil.which(program)]
+    if "libvirtd" in programs and not find_spec("libvirt"):
+        missing.append("libvirt-python")
     return pytest.mark.skipif(bool(missing) and not os.environ.get("CI"), reason=f"it needs {', '.join(missing)}")
 
 
@@ -117,9 +120,7 @@ def own_libvirtd() -> Iterator[tuple[Service, str]]:
 @contextmanager
 def own_mariadb() -> Iterator[tuple[Service, str]]:
     """Yield a MariaDB with an empty database for Placement, and the URL of that."""
-    with folder_of("mysql") as folder, socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-        free.close()
+    with folder_of("mysql") as folder:
         user = _as_user("mysql")
         data = f"--datadir={folder / 'data'}"
         install = ["setpriv", *user, "mariadb-install-db", "--no-defaults", data, "--skip-test-db"]
@@ -127,23 +128,23 @@ def own_mariadb() -> Iterator[tuple[Service, str]]:
         sql = folder / "init.sql"
         sql.write_text(
             "CREATE DATABASE IF NOT EXISTS placement;\n"
-            f"CREATE USER IF NOT EXISTS placement@127.0.0.1 IDENTIFIED BY '{PASSWORD}';\n"
-            "GRANT ALL ON placement.* TO placement@127.0.0.1;\n",
+            f"CREATE USER IF NOT EXISTS placement@localhost IDENTIFIED BY '{PASSWORD}';\n"
+            "GRANT ALL ON placement.* TO placement@localhost;\n",
             encoding="utf-8",
         )
-        command = [*user, "mariadbd", "--no-defaults", data, f"--init-file={sql}", "--bind-address=127.0.0.1"]
-        command += [f"--port={port}", f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
+        command = [*user, "mariadbd", "--no-defaults", data, f"--init-file={sql}", "--skip-networking"]
+        path = folder / "socket"
+        command += [f"--socket={path}", f"--pid-file={folder / 'pid'}"]
         # What was committed survives the end of the process, not that of the machine.
         command += ["--skip-name-resolve", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2"]
-        service = Service(folder, command, lambda: _listens(("127.0.0.1", port)), {})
+        service = Service(folder, command, lambda: _listens(str(path)), {})
         service.start()
         try:
-            yield service, f"mysql+pymysql://placement:{PASSWORD}@127.0.0.1:{port}/placement"
+            yield service, f"mysql+pymysql://placement:{PASSWORD}@localhost/placement?unix_socket={path}"
         finally:
             service.kill()
 
 
-def _listens(address: str | tuple[str, int]) -> bool:
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    with socket.socket(family) as client:
-        return client.connect_ex(address) == 0
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(path) == 0

@@ -16,11 +16,12 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.provider_config import document, write_document
 from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.vocabulary import REPORTED
+from tests.conftest import times
 from tests.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
 from tests.real_libvirt import needs_libvirt, uri
 from tests.with_nova.process.services import until
 
-KILLS = max(1, round(4 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+KILLS = times(4)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 STALE = "CUSTOM_VM_MODE_XEN"
 """A trait of ours that this host does not have."""

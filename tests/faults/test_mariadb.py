@@ -1,7 +1,6 @@
 """The MariaDB below Placement is killed and started again while reports and reads go on: errors, then all is right."""
 
 import logging
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from os_prefilter.agent import LOG, Watch
 from os_prefilter.errors import PlacementError
 from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
+from tests.conftest import times
 from tests.faults.own_services import Service, needs, own_mariadb
 from tests.faults.test_libvirt import after_round
 from tests.faults.test_reports import GOALS, WHOLE, Host
@@ -26,7 +26,7 @@ from tests.placements import HOST, UUID
 from tests.with_nova.process.services import running, until
 
 pytestmark = needs("mariadbd", "mariadb-install-db")
-RESTARTS = max(1, round(2 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+RESTARTS = times(2)
 
 CONF = "[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = {url}\nsync_on_startup = true\n"
 

@@ -1,6 +1,5 @@
 """What is read from a Placement that breaks at random is the truth or an error, and never takes longer than stated."""
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,14 +12,15 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_fleet import read_fleet
 from os_prefilter.adapters.reported import LiveReported
 from os_prefilter.adapters.resource_providers import ResourceProviders
-from os_prefilter.background import started
+from os_prefilter.background import start
 from os_prefilter.errors import PlacementError
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED
+from tests.conftest import times
 from tests.faults.broken_proxy import WRONG, broken, client_of
 from tests.placements import UUID, Answer, Observed, provider
 
-ROUNDS = max(1, round(20 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+ROUNDS = times(20)
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
@@ -58,7 +58,7 @@ def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
         for _ in range(ROUNDS):
             try:
-                answers.append(started(lambda: ask(client), "a question").result(FOREVER))
+                answers.append(start(lambda: ask(client), "a question").result(FOREVER))
             except PlacementError as error:
                 assert "\n" not in str(error)
         proxy.settle(client)

@@ -4,7 +4,6 @@ A round is one of the watch's. OS_PREFILTER_EXAMPLES multiplies their number.
 """
 
 import logging
-import os
 import random
 import threading
 from collections.abc import Callable
@@ -17,15 +16,16 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.agent import LOG, Watch
-from os_prefilter.background import started
+from os_prefilter.background import start
 from os_prefilter.errors import GenerationConflict, PlacementRefused
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
+from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
 
-ROUNDS = max(1, round(40 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+ROUNDS = times(40)
 SEEDS = range(3)
 FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
@@ -135,7 +135,7 @@ class Reporter:
     def round(self) -> None:
         self.number += 1
         self.succeeded.append(False)
-        started(self.watch.round, "a round").result(FOREVER)
+        start(self.watch.round, "a round").result(FOREVER)
 
     def _report(self, _facts: HostFacts) -> str:
         self.traits.sync(self.goal)

@@ -1,7 +1,6 @@
 """The scheduler's side: Placement breaks at random while facts are asked. No request hangs, no gate opens wrongly."""
 
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,14 @@ from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.background import started
+from os_prefilter.background import start
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED
-from tests.conftest import conf_with, spec_of
+from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
 from tests.placements import Observed, provider
 
-ROUNDS = max(1, round(30 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+ROUNDS = times(30)
 FOREVER = 60.0
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 ASKED = {IGB, "OWNER_NOVA"}
@@ -38,7 +37,7 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
 def asked(pipeline: Pipeline) -> set[str]:
     """Return what a request for an igb is asked for; it must not take longer than all its neighbours may."""
     request = spec_of({"hw_vif_model": "igb"})
-    decision = started(lambda: pipeline.apply(request), "a request").result(FOREVER)
+    decision = start(lambda: pipeline.apply(request), "a request").result(FOREVER)
     return {item.trait for item in decision.requirements}
 
 
@@ -90,7 +89,7 @@ def test_a_placement_that_never_answers_delays_one_request_and_is_said_once(
             assert asked(pipeline) == ASKED
         caplog.clear()
         # The question is never even begun, and nobody waits in tests' time.
-        monkeypatch.setattr("os_prefilter.facts.started", lambda call, _name: hanging.append(call))
+        monkeypatch.setattr("os_prefilter.facts.start", lambda call, _name: hanging.append(call))
         monkeypatch.setattr("threading.Event.wait", lambda _self, timeout: waited.append(timeout))
         found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
     assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20

@@ -1,16 +1,16 @@
 """Each parser of outside input, on its seeds and on some thousand mutations of them; ``tox -e fuzz`` goes further."""
 
-import os
 from collections.abc import Iterator
 from random import Random
 
 import pytest
 
+from tests.conftest import times
 from tests.fuzz.mutations import mutated
 from tests.fuzz.seeds import seeds
 from tests.fuzz.targets import TARGETS, log_is_watched
 
-_MUTATIONS = int(300 * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1")))
+_MUTATIONS = times(300)
 _MOST = 20 * 1024
 
 

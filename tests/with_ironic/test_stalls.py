@@ -8,7 +8,7 @@ import pytest
 from os_prefilter.adapters.ironic import EXTRA, IronicNode
 from os_prefilter.adapters.ironic_errors import IronicUnavailable
 from os_prefilter.adapters.whole_answers import limit
-from os_prefilter.background import started
+from os_prefilter.background import start
 from tests.ironic_proxy import Answer, Proxy
 from tests.ironics import Ironic, connect
 
@@ -49,7 +49,7 @@ def test_one_that_stalls_is_one_error_in_time(
     connection = connect(proxy.url, timeout=2.0)
     limit(connection.session)
     with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:
-        started(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
+        start(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
     assert "\n" not in str(error.value)
     assert ironic.traits(node) in ({GOLD}, {GOLD, HYPERTHREADING})
     stalls[0] = False

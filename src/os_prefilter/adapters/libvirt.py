@@ -25,7 +25,7 @@ from os_prefilter.adapters.libvirt_documents import (
 )
 from os_prefilter.adapters.libvirt_xml import facts_of, virt_type_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.background import started
+from os_prefilter.background import start
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.platforms import MACHINES
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
@@ -134,8 +134,8 @@ class _Calls:
         :raises TimeoutError: it did not end, or one before it has not ended yet
         """
         if self._last and not wait([self._last], self._timeout).done:
-            raise TimeoutError(f"a call of before has not ended, also not in another {self._timeout:g} seconds")
-        self._last = last = started(call, "libvirt")
+            raise TimeoutError(f"a call made before has not ended, nor in another {self._timeout:g} seconds")
+        self._last = last = start(call, "libvirt")
         if not wait([last], self._timeout).done:
             raise TimeoutError(f"no answer in {self._timeout:g} seconds")
         return last.result()

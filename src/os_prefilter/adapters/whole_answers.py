@@ -12,7 +12,7 @@ from typing import Any
 import requests
 from requests.adapters import BaseAdapter
 
-from os_prefilter.background import started
+from os_prefilter.background import start
 
 WHOLE = 2.0
 """How many times the timeout the whole answer may take: one to begin, one to arrive."""
@@ -20,14 +20,16 @@ WHOLE = 2.0
 MOST_BYTES = 512 * 1024 * 1024
 """The longest answer: what a Placement with 100,000 hosts says in one is below a fifth of it."""
 
-# So small that a thread which nobody waits for any more soon sees that.
-_PIECE = 1024
+# After each piece it is seen whether anybody still waits. One that trickles keeps its thread for as long as it goes on.
+_PIECE = 10 * 1024
 
 
 def limit(session: Any) -> None:
     """Limit the answers that a ``keystoneauth1.session.Session`` waits for, by the timeout of each request."""
     for scheme in ("http://", "https://"):
-        session.mount(scheme, WholeAnswers(session.session.get_adapter(scheme)))
+        transport = session.session.get_adapter(scheme)
+        if not isinstance(transport, WholeAnswers):
+            session.mount(scheme, WholeAnswers(transport))
 
 
 class WholeAnswers(BaseAdapter):
@@ -47,24 +49,28 @@ class WholeAnswers(BaseAdapter):
         :raises requests.ConnectionError: if the answer is too long
         """
         timeout = _seconds(options.get("timeout"))
-        if timeout is None or options.get("stream"):
+        # Somebody else of the same session may send a file, which takes its time.
+        is_file = not isinstance(request.body, (str, bytes, type(None)))
+        if timeout is None or options.get("stream") or is_file:
             return self._transport.send(request, *args, **options)
         options["stream"] = True
         seconds = WHOLE * timeout
-        until = time.monotonic() + seconds
-        answer = started(partial(self._read, until, request, *args, **options), f"answer of {request.url}")
+        late = requests.ReadTimeout(f"the answer has not ended in {seconds:g} seconds", request=request)
+        until = time.monotonic() + seconds, late
+        answer = start(partial(self._read, until, request, *args, **options), f"answer of {request.url}")
         try:
             return answer.result(seconds)
         except NotYetError as error:
             if answer.done():
-                raise
-            raise requests.ReadTimeout(f"the answer has not ended in {seconds:g} seconds", request=request) from error
+                # At the last moment.
+                return answer.result()
+            raise late from error
 
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()
 
-    def _read(self, until: float, *args: Any, **options: Any) -> requests.Response:
+    def _read(self, until: tuple[float, Exception], *args: Any, **options: Any) -> requests.Response:
         response = self._transport.send(*args, **options)
         pieces, length = [], 0
         try:
@@ -73,8 +79,8 @@ class WholeAnswers(BaseAdapter):
                 length += len(piece)
                 if length > MOST_BYTES:
                     raise requests.ConnectionError(f"the answer is longer than {MOST_BYTES} bytes")
-                if time.monotonic() > until:
-                    raise requests.ReadTimeout("the answer has not ended in time")
+                if time.monotonic() > until[0]:
+                    raise until[1]
         except BaseException:
             response.close()
             raise

@@ -6,6 +6,8 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from stevedore.named import NamedExtensionManager
 
+from os_prefilter.texts import one_line
+
 _ERROR = 1
 
 
@@ -64,5 +66,8 @@ class Program(App):
         except ValueError:
             # It says so, and which commands are close.
             super().run_subcommand(argv)
+            return _ERROR
+        except ImportError as error:
+            self.stderr.write(f"The command needs what is not installed: {one_line(str(error))}.\n")
             return _ERROR
         return int(super().run_subcommand(argv) or 0)

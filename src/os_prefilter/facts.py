@@ -165,6 +165,11 @@ class Question:
         self.process = os.getpid()
         self._until = time.monotonic() + patience
 
+    @property
+    def seconds_left(self) -> float:
+        """How long requests still wait."""
+        return max(0.0, self._until - time.monotonic())
+
     def wait(self) -> bool:
         """Wait; return whether it was answered."""
-        return self.answered.wait(max(0.0, self._until - time.monotonic()))
+        return self.answered.wait(self.seconds_left)

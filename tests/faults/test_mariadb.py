@@ -20,7 +20,7 @@ from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
 from tests.conftest import times
 from tests.faults.own_services import Service, needs, own_mariadb
-from tests.faults.test_libvirt import after_round
+from tests.faults.test_libvirt import after_round, levels
 from tests.faults.test_reports import GOALS, WHOLE, Host
 from tests.placements import HOST, UUID
 from tests.with_nova.process.services import running, until
@@ -75,10 +75,10 @@ def test_killed_and_started_again(service: tuple[Service, PlacementClient], capl
             with pytest.raises(PlacementError, match="Placement did not answer"):
                 AnswerCoverage(client)()
         mariadb.start()
-        until(lambda: after_round(watch, lambda: caplog.records[-1].levelno == logging.INFO), lambda: caplog.text)
+        until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
         now = traits_of_host(client)
         assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
         assert now & set(GOALS[0]) in WHOLE
         assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
         assert AnswerCoverage(client)().compute_nodes
-    assert [record.levelno for record in caplog.records] == [logging.WARNING, logging.INFO] * RESTARTS
+    assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

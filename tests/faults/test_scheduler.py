@@ -90,7 +90,7 @@ def test_a_placement_that_never_answers_delays_one_request_and_is_said_once(
         caplog.clear()
         # The question is never even begun, and nobody waits in tests' time.
         monkeypatch.setattr("os_prefilter.facts.start", lambda call, _name: hanging.append(call))
-        monkeypatch.setattr("threading.Event.wait", lambda _self, timeout: waited.append(timeout))
+        monkeypatch.setattr("os_prefilter.facts.Question.wait", lambda question: waited.append(question.seconds_left))
         found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
     assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20
     assert len(hanging) == len(waited) == 2

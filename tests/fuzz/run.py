@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="os-prefilter-fuzz."))
+    folder.mkdir(parents=True, exist_ok=True)
     if arguments.here:
         _fuzz(arguments.targets[0], folder, arguments.seconds)
     return max(_run(name, folder, arguments.seconds) for name in arguments.targets or _names())
@@ -52,7 +53,8 @@ def _run(name: str, folder: Path, seconds: int) -> int:
     text = log.read_text(encoding="utf-8", errors="replace")
     runs, took = next(((int(found[1]), int(found[2])) for found in _DONE.finditer(text)), (0, 0))
     covered = max((int(found) for found in _COVERED.findall(text)), default=0)
-    found = "nothing found" if code == 0 and runs else f"FAILED: see {log}"
+    inputs = ", ".join(map(str, sorted(folder.glob(f"{name}.failed.*"))))
+    found = "nothing found" if code == 0 and runs else f"FAILED: see {log}; {inputs}"
     print(f"{name:20} {took:6} s {runs:10,} inputs {covered:7,} branches   {found}", flush=True)  # noqa: T201
     return int(code != 0 or not runs)
 

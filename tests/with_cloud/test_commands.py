@@ -96,7 +96,7 @@ def test_the_owner_gate_is_that_of_the_cloud(cloud: Cloud, capsys: Capture) -> N
 
     def one_is_old(_method: str, url: str) -> tuple[int, object] | None:
         is_asked = "required=COMPUTE_NODE" in url and "OWNER_NOVA" in url
-        return (200, {"resource_providers": [{"uuid": "x"}]}) if is_asked else None
+        return (200, {"resource_providers": [{"uuid": "x", "name": "old"}]}) if is_asked else None
 
     owned = ["explain", "--example", "intel-nic", "--filter", "owner"]
     assert [line["Rule"] for line in _json(capsys, *owned)] == ["required"]

@@ -46,7 +46,24 @@ def check(
     :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
     :raises FilterFailed: if a filter answered with a malformed trait, or a group that the request does not have.
     """
-    _check(tuple(requirements), request_spec, request, {group.suffix for group in own_groups})
+    requirements = tuple(requirements)
+    known = _known(request_spec)
+    if any(item.scope != ROOT for item in requirements):
+        new_groups = {group.suffix for group in own_groups}
+        groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
+        for item in requirements:
+            if item.scope not in groups:
+                raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
+        known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
+    for item in requirements:
+        if not is_trait_name(item.trait):
+            raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))
+        against = known.get((item.scope, item.trait, not item.required))
+        if against is not None:
+            sources = f"{item.filter}: {item.source}", against
+            by, forbidden = sources if item.required else reversed(sources)
+            raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
+        known[item.scope, item.trait, item.required] = f"{item.filter}: {item.source}"
 
 
 def add(new: Additions, request_spec: Any) -> None:
@@ -70,25 +87,6 @@ def add(new: Additions, request_spec: Any) -> None:
         require(new.root_required)
     if forbid:
         forbid(new.root_forbidden)
-
-
-def _check(requirements: tuple[Requirement, ...], request_spec: Any, request: Request, new_groups: set[str]) -> None:
-    known = _known(request_spec)
-    if any(item.scope != ROOT for item in requirements):
-        groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
-        for item in requirements:
-            if item.scope not in groups:
-                raise FilterFailed(item.filter, ValueError(f"the request has no group {item.scope!r}"))
-        known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
-    for item in requirements:
-        if not is_trait_name(item.trait):
-            raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))
-        against = known.get((item.scope, item.trait, not item.required))
-        if against is not None:
-            sources = f"{item.filter}: {item.source}", against
-            by, forbidden = sources if item.required else reversed(sources)
-            raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
-        known[item.scope, item.trait, item.required] = f"{item.filter}: {item.source}"
 
 
 def _known(request_spec: Any) -> dict[_Key, str]:

@@ -32,6 +32,8 @@ def main() -> int:
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("targets", nargs="*", metavar="TARGET")
     arguments = parser.parse_args()
+    if not arguments.here and (unknown := sorted(set(arguments.targets) - set(_names()))):
+        parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(_names())}")
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="os-prefilter-fuzz."))
     folder.mkdir(parents=True, exist_ok=True)
     if arguments.here:
@@ -40,7 +42,7 @@ def main() -> int:
 
 
 def _names() -> list[str]:
-    # Not at the top: the targets are imported once, instrumented.
+    # Not at the top: the process that fuzzes imports the targets instrumented.
     return list(import_module("tests.fuzz.targets").TARGETS)
 
 

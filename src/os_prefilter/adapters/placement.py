@@ -101,11 +101,11 @@ class PlacementClient:
 
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
-        return frozenset(self._trait_names("/traits"))
+        return frozenset(self.listed("/traits", "traits"))
 
     def traits_in_use(self) -> frozenset[str]:
         """Return each trait that any resource provider has."""
-        return frozenset(self._trait_names("/traits?associated=true"))
+        return frozenset(self.listed("/traits?associated=true", "traits"))
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
         """Create those of the ``CUSTOM_`` traits that Placement does not have yet.
@@ -117,7 +117,7 @@ class PlacementClient:
         """
         missing = set(names)
         for chunk in _chunks(sorted(missing)):
-            missing.difference_update(self._trait_names(f"/traits?name=in:{chunk}"))
+            missing.difference_update(self.listed(f"/traits?name=in:{chunk}", "traits"))
         standard = {name for name in missing if not name.startswith("CUSTOM_")}
         if standard:
             raise UnknownTraits(standard)
@@ -127,7 +127,7 @@ class PlacementClient:
 
     def custom_traits(self) -> frozenset[str]:
         """Return each ``CUSTOM_`` trait that this Placement has."""
-        return frozenset(self._trait_names("/traits?name=startswith:CUSTOM_"))
+        return frozenset(self.listed("/traits?name=startswith:CUSTOM_", "traits"))
 
     def create_trait(self, name: str) -> None:
         """Create a ``CUSTOM_`` trait; one that exists already stays."""
@@ -163,9 +163,6 @@ class PlacementClient:
         if status >= 300:  # noqa: PLR2004
             raise _refusal(what, status, _detail(response))
         return _object(what, response) if response.content else None
-
-    def _trait_names(self, url: str) -> list[str]:
-        return self.listed(url, "traits")
 
     def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
         """Return uuid -> name. One request for the whole fleet, and again only when a provider is new.

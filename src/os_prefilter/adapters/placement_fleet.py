@@ -85,7 +85,7 @@ def read_fleet(
     taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     providers = ResourceProviders(client)
     before = {each.uuid: each for each in providers.all()}
-    names = client.listed("/traits?associated=true", "traits")
+    names = sorted(client.traits_in_use())
     requests = _Requests(client, len(names) + len(before if inventories else known), progress)
     traits = _traits(requests, names, before)
     details = _details(requests, before) if inventories else _members(requests, before, known)

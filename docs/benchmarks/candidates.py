@@ -123,7 +123,7 @@ def measure(
 
 def main(arguments: list[str]) -> None:
     """Measure each kind of fleet on each kind of database."""
-    hosts, rounds = (200, 1) if "small" in arguments else (10_000, 3)
+    hosts, rounds = (200, 1) if "small" in arguments else (10_000, 5)
     logging.disable(logging.WARNING)
     objects.register_all()
     print(f"{hosts:,} hosts, {hosts // 20:,} of them can. Medians of {rounds} rounds.", flush=True)

@@ -80,9 +80,9 @@ def main(arguments: list[str]) -> None:
     for name, median in seconds.items():
         used = statistics.median(cpu[name])
         least = min(wall[name])
-        print(f"{name:36} wall {median * 1e3:5.0f} ms (least {least * 1e3:4.0f}), CPU {used * 1e3:5.0f} ms")
+        print(f"{name:35} wall {median * 1e3:5.0f} ms (least {least * 1e3:5.0f}), CPU {used * 1e3:5.0f} ms")
     if sys.executable.startswith("/tmp"):  # noqa: S108 - it is stevedore's rule
-        print("Below /tmp stevedore looks for entry points anew at each start; elsewhere the commands start quicker.")
+        print("Below /tmp stevedore looks for entry points anew at each start; elsewhere commands start quicker.")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ _ROOT = Path(os_prefilter.__file__).parent
 _LAYERS = (
     {"texts"},
     {"errors"},
-    {"terms", "files", "background", "versioned", "platforms", "image_properties"},
+    {"terms", "files", "background", "versioned", "platforms", "image_properties", "entry_points"},
     {"vocabulary", "yaml_document", "json_document"},
     {"templates", "template_document"},
     {"requirements", "request_spec", "extra_specs", "options", "content", "request", "documents"},

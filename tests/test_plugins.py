@@ -105,7 +105,7 @@ def test_what_is_not_a_filter_says_what_was_expected(thing: object) -> None:
 
 
 def test_an_unknown_need_stops_the_service() -> None:
-    with pytest.raises(MissingFact, match="'mine' needs the deployment fact 'phase_of_the_moon'"):
+    with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
         as_filter("mine", _stranger)
 
 

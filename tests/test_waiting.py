@@ -202,7 +202,7 @@ def test_a_filter_of_the_nova_way_cannot_wait() -> None:
 
 @pytest.mark.parametrize("names", [["hpet"], ["*"]])
 def test_without_the_fact_the_service_does_not_start(names: list[str]) -> None:
-    with pytest.raises(MissingFact, match="needs the deployment fact 'answers', which nobody provides") as raised:
+    with pytest.raises(MissingFact, match="needs the fact 'answers', which nobody provides") as raised:
         Pipeline.from_conf(conf_with(enabled_filters=["hpet"], wait_for_answers=names))
     assert isinstance(raised.value, ConfigurationError)
 

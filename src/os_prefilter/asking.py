@@ -1,6 +1,7 @@
 """From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
@@ -12,7 +13,7 @@ from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import shown
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
 
 _LENIENT = Options(skip_all_unknown_values=True)
 _PLACES = ("image property", "image field", "flavor extra spec")
@@ -43,7 +44,7 @@ class Questions:
         for number, row in enumerate(self.rows):
             # Its default counts where what it depends on is asked for; and what a trait may switch reads that first.
             depends = row.only_with and (row.default or row.device)
-            for each in (row, BY_NAME[row.only_with]) if depends else (row,):
+            for each in (row, row_named(row.only_with)) if depends else (row,):
                 if each.image_property:
                     self._properties.setdefault(each.image_property, set()).add(number)
                 if each.extra_spec:
@@ -66,6 +67,7 @@ class Questions:
         return [self.rows[number] for number in sorted(numbers)]
 
 
+@cache
 def questions_of(name: str) -> Questions:
     """Return what the request filter ``name`` asks a request about."""
     return Questions(rows_asked_by(name))
@@ -191,7 +193,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
 
 def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
     """Return what is asked of the row without which ``row`` means nothing; None if that is not asked for."""
-    gate = BY_NAME[row.only_with]
+    gate = row_named(row.only_with)
     found = chosen(request, gate, options, [])
     if found and row.only_with_values:
         return found if found.value in row.only_with_values else None
@@ -218,11 +220,11 @@ def _check_beside(request: Request, row: Row, found: Chosen) -> None:
     """Raise ImpossibleCombination if what is asked of other rows makes no sense beside ``found``."""
     if found.value in row.never_with:
         name, value = row.never_with[found.value]
-        other = chosen(request, BY_NAME[name], _LENIENT, [])
+        other = chosen(request, row_named(name), _LENIENT, [])
         if other and other.value == value:
             raise ImpossibleCombination(found.source, other.source)
     for name, value in row.needs.get(found.value, ()):
-        needed = BY_NAME[name]
+        needed = row_named(name)
         other = chosen(request, needed, _LENIENT, [])
         if other is None or other.value != value:
             without = other.source if other else f"an image without {needed.image_property}={value}"

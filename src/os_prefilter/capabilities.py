@@ -1,6 +1,6 @@
 """What a host can do, as traits: one answer for each trait that its reporter owns."""
 
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 from os_prefilter.errors import UnusableReporter
@@ -8,7 +8,7 @@ from os_prefilter.plugins import load_reporter
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.templates import effective
 from os_prefilter.terms import Row, Trait
-from os_prefilter.vocabulary import QUALIFIED, ROWS
+from os_prefilter.vocabulary import QUALIFIED, table
 
 
 class _Meaning(NamedTuple):
@@ -19,19 +19,17 @@ class _Meaning(NamedTuple):
     architecture: str
 
 
+@cache
 def _meanings() -> dict[Trait, list[_Meaning]]:
+    # Several rows share a trait: disk_bus and cdrom_bus; they mean the same.
     found: dict[Trait, list[_Meaning]] = {}
-    for row in ROWS:
+    for row in table():
         for value, term in row.values.items():
             if term.trait and term.required:
                 found.setdefault(term.trait, []).append(_Meaning(row, value, ""))
     for (trait, architecture), qualified in QUALIFIED.items():
         found[qualified] = [meaning._replace(architecture=architecture) for meaning in found[trait]]
     return found
-
-
-# Several rows share a trait: disk_bus and cdrom_bus; they mean the same.
-_MEANINGS = _meanings()
 
 
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
@@ -49,13 +47,13 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     """
     reporter = reporter_of(facts)
     configured = sorted(effective(facts.templates).found_traits) if reporter.configure else ()
-    traits = dict.fromkeys((*_MEANINGS, *configured))
+    traits = dict.fromkeys((*_meanings(), *configured))
     return {trait: refusal_of(trait, facts, reporter) for trait in traits if owns(reporter, trait, facts)}
 
 
 def owns(reporter: Reporter, trait: str, facts: HostFacts) -> bool:
     """Whether the reporter answers for a trait."""
-    if any(meaning.row.name in reporter.owns for meaning in _MEANINGS.get(Trait(trait), ())):
+    if any(meaning.row.name in reporter.owns for meaning in _meanings().get(Trait(trait), ())):
         return True
     return bool(reporter.configure) and trait in effective(facts.templates).found_traits
 
@@ -66,13 +64,13 @@ def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
         templates = effective(facts.templates)
         if trait in templates.found_traits:
             return templates.lack(trait, partial(reporter.configure, facts))
-    row, value, architecture = next(each for each in _MEANINGS[trait] if each.row.name in reporter.owns)
+    row, value, architecture = next(each for each in _meanings()[trait] if each.row.name in reporter.owns)
     return reporter.refusal(facts, row.name, value, architecture)
 
 
 def known_traits() -> tuple[Trait, ...]:
     """Return all traits that say something of a host, in the order of the vocabulary."""
-    return tuple(_MEANINGS)
+    return tuple(_meanings())
 
 
 def reporter_of(facts: HostFacts) -> Reporter:

@@ -10,7 +10,8 @@
     |   |-- InvalidFilter               imported, but not callable as a filter
     |   |-- MissingFact                 a filter needs a deployment fact nobody provides
     |   |-- InvalidOption               an option's value makes no sense
-    |   `-- UnusableReporter            no capability reporter for a virt driver
+    |   |-- UnusableReporter            no capability reporter for a virt driver
+    |   `-- UnusableRow                 a package offers a row that the vocabulary cannot take
     |-- RequestRejected                 this request cannot be scheduled as it was asked
     |   |-- UnknownValue                a property's value is not in the vocabulary
     |   |-- FlavorImageConflict         flavor and image ask for different things
@@ -31,8 +32,8 @@
     |   `-- GenerationConflict          another writer changed the provider each time
     `-- IronicError                     its kinds: os_prefilter.adapters.ironic_errors
 
-Each message says what happened, to what, and what to do next. Text that came from a tenant is shown through
-:func:`os_prefilter.texts.shown`, so that it can break neither a log line nor a terminal.
+Each message says what happened, to what, and what to do next. A tenant's text goes through
+:func:`os_prefilter.texts.shown`: it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,10 +68,8 @@ class DuplicateFilter(ConfigurationError):
     def __init__(self, name: str, targets: Sequence[str]) -> None:
         self.name = name
         self.targets = list(targets)
-        super().__init__(
-            f"The request filter {name!r} is offered more than once: {', '.join(self.targets)}. Uninstall all but one, "
-            "or have it renamed."
-        )
+        offered = ", ".join(self.targets)
+        super().__init__(f"The request filter {name!r} is offered more than once: {offered}. Uninstall all but one.")
 
 
 class FilterLoadError(ConfigurationError):
@@ -80,8 +79,8 @@ class FilterLoadError(ConfigurationError):
         self.name = name
         self.target = target
         super().__init__(
-            f"The request filter {name!r} ({target}) does not load: {told(cause)}. Repair or "
-            "reinstall its package, or remove the name from [prefilter] enabled_filters."
+            f"The request filter {name!r} ({target}) does not load: {told(cause)}. Repair or reinstall its package, or "
+            "remove the name from [prefilter] enabled_filters."
         )
 
 
@@ -99,9 +98,7 @@ class MissingFact(ConfigurationError):
     def __init__(self, name: str, fact: str, advice: str) -> None:
         self.name = name
         self.fact = fact
-        super().__init__(
-            f"The request filter {name!r} needs the deployment fact {fact!r}, which nobody provides. {advice}"
-        )
+        super().__init__(f"The request filter {name!r} needs the fact {fact!r}, which nobody provides. {advice}")
 
 
 class InvalidOption(ConfigurationError):
@@ -121,6 +118,14 @@ class UnusableReporter(ConfigurationError):
             f"The capability reporter {shown(driver)} cannot be used: {one_line(problem)}. Correct the name, or repair "
             "the package that offers it under the entry point group os_prefilter.capability_reporters."
         )
+
+
+class UnusableRow(ConfigurationError):
+    """A row that an installed package offers does not load, or does not fit into the vocabulary."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"The vocabulary cannot take the row {shown(name)}: {one_line(problem)}. Repair its package.")
 
 
 class RequestRejected(PrefilterError):
@@ -222,7 +227,7 @@ class DocumentError(PrefilterError):
     """A file cannot be read, or does not say what it should."""
 
     def __init__(self, path: object, problem: str) -> None:
-        # A path may contain what breaks a line or a terminal, too.
+        # It may contain what breaks a line, too.
         self.path = str(path) if str(path).isprintable() else ascii(str(path))
         self.problem = problem
         super().__init__(f"{self.path}: {problem}")
@@ -245,9 +250,7 @@ class PlacementUnavailable(PlacementError):
     """Placement did not answer, or answered with a server error."""
 
     def __init__(self, what: str, reason: object) -> None:
-        super().__init__(
-            f"Placement did not answer {what}: {reason}. Check that the service runs and is reachable, then try again."
-        )
+        super().__init__(f"Placement did not answer {what}: {reason}. Check that it can be reached, then try again.")
 
 
 class PlacementRefused(PlacementError):
@@ -276,9 +279,8 @@ class UnknownProvider(PlacementError):
     def __init__(self, provider: str) -> None:
         self.provider = provider
         super().__init__(
-            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it when it starts: check "
-            "that it runs and uses this Placement, or name the provider of the host, which 'openstack resource "
-            "provider list' shows."
+            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it at its start: check "
+            "that it runs and uses this Placement, or name the host's provider ('openstack resource provider list')."
         )
 
 
@@ -290,8 +292,7 @@ class GenerationConflict(PlacementError):
         self.attempts = attempts
         super().__init__(
             f"The traits of the resource provider {shown(provider, 200)} were not written: another writer changed it "
-            f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it all "
-            "the time."
+            f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it."
         )
 
 

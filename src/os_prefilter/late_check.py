@@ -6,6 +6,7 @@ what was asked for (decision on traits as configuration).
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 
 from os_prefilter.asking import Chosen, chosen
@@ -20,14 +21,12 @@ from os_prefilter.stated import written_requirements
 from os_prefilter.templates import PREFIX, Template, Templates, effective
 from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import one_line, shown
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 
 _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)
-_ASKED = tuple(row for row in ROWS if row.asked_by)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
-_TRAITS = frozenset(trait for row in ROWS for trait in row.traits) | frozenset(QUALIFIED.values())
 
 
 class Unsupported(NamedTuple):
@@ -40,6 +39,16 @@ class Unsupported(NamedTuple):
 
     def __str__(self) -> str:
         return one_line(f"{self.property}={self.value}: {self.reason}")
+
+
+@cache
+def _asked() -> tuple[Row, ...]:
+    return tuple(row for row in table() if row.asked_by)
+
+
+@cache
+def _traits() -> frozenset[Trait]:
+    return frozenset(trait for row in table() for trait in row.traits) | frozenset(QUALIFIED.values())
 
 
 def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
@@ -110,7 +119,7 @@ def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupport
 
 def _choices(request: Request, unknown: list[Unsupported], templates: Templates) -> Iterator[tuple[Row, Chosen]]:
     """Yield what the request asks for; values that nobody knows are added to ``unknown``."""
-    for row in (*_ASKED, *templates.rows):
+    for row in (*_asked(), *templates.rows):
         try:
             choice = chosen(request, row, _EXACTLY, [])
         except UnknownValue as error:
@@ -195,7 +204,7 @@ class _Check(NamedTuple):
 def _explicit(request: Request, check: _Check) -> Iterator[Unsupported]:
     """Yield the traits that a request names itself and that the host does not have, or has against its will."""
     for item in written_requirements(request):
-        if item.trait not in _TRAITS and not owns(check.reporter, item.trait, check.facts):
+        if item.trait not in _traits() and not owns(check.reporter, item.trait, check.facts):
             continue
         reason = check.of_trait(item.trait, required=item.required)
         if reason:

@@ -1,17 +1,11 @@
-"""Loading request filters and capability reporters from stevedore entry points.
-
-By itself stevedore skips what does not load and lets the last of two equal names win. Both are wrong here: an operator
-who enabled a filter must not get a scheduler without it. So each of these stops the service with an error.
-"""
+"""Loading request filters and capability reporters from entry points; what cannot be used stops the service."""
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
-from stevedore.named import NamedExtensionManager
-
+from os_prefilter.entry_points import Errors, imported, offered
 from os_prefilter.errors import (
     DuplicateFilter,
     FilterLoadError,
@@ -58,9 +52,7 @@ class LoadedFilter:
 
 def installed_filters() -> dict[str, str]:
     """Return the names of all installed filters and where each comes from, without importing any."""
-    # A manager of no names loads nothing.
-    entry_points = _manager(NAMESPACE, []).list_entry_points()
-    return {point.name: point.value for point in sorted(entry_points, key=lambda point: point.name)}
+    return offered(NAMESPACE)
 
 
 def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) -> tuple[LoadedFilter, ...]:
@@ -79,12 +71,12 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
 
 
 def _import_filter(name: str) -> object:
-    errors = _Errors(
+    errors = Errors(
         lambda known: UnknownFilter(name, known),
         lambda targets: DuplicateFilter(name, targets),
         lambda target, cause: FilterLoadError(name, target, cause),
     )
-    return _import(NAMESPACE, name, errors)
+    return imported(NAMESPACE, name, errors)
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
@@ -122,48 +114,12 @@ def load_reporter(driver: str) -> Reporter:
 
     :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
     """
-    errors = _Errors(
+    errors = Errors(
         lambda known: UnusableReporter(driver, f"no installed package offers it; there are {listed(known)}"),
         lambda targets: UnusableReporter(driver, f"it is offered more than once: {', '.join(targets)}"),
         lambda target, cause: UnusableReporter(driver, f"{target} does not load: {told(cause)}"),
     )
-    plugin = _import(REPORTERS, driver, errors)
+    plugin = imported(REPORTERS, driver, errors)
     if not isinstance(plugin, Reporter):
         raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.reporters.Reporter")
     return plugin
-
-
-class _Errors(NamedTuple):
-    """What to raise for an entry point that is missing, there twice, or does not load."""
-
-    missing: Callable[[list[str]], Exception]
-    twice: Callable[[list[str]], Exception]
-    broken: Callable[[str, BaseException], Exception]
-
-
-def _import(namespace: str, name: str, errors: _Errors) -> object:
-    def fail(_manager: object, point: EntryPoint, error: Exception) -> NoReturn:
-        raise errors.broken(point.value, error) from error
-
-    points = _manager(namespace, []).list_entry_points()
-    found = {point.value for point in points if point.name == name}
-    if not found:
-        raise errors.missing([point.name for point in points])
-    if len(found) > 1:
-        raise errors.twice(sorted(found))
-    try:
-        return _manager(namespace, [name], fail).extensions[0].plugin
-    except (AssertionError, SystemExit) as error:
-        # These stevedore does not hand to the callback.
-        raise errors.broken(found.pop(), error) from error
-
-
-def _manager(
-    namespace: str, names: list[str], on_failure: Callable[..., NoReturn] | None = None
-) -> "NamedExtensionManager[Any]":
-    return NamedExtensionManager(
-        namespace,
-        names,
-        on_load_failure_callback=on_failure,
-        on_missing_entrypoints_callback=None,
-    )

@@ -9,7 +9,7 @@ from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, readings, written
 from os_prefilter.terms import Row, canonical_boolean
 from os_prefilter.texts import shown
-from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import table
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 
@@ -83,7 +83,7 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
     for condition in rule.when:
-        for row in ROWS:
+        for row in table():
             name = row.image_property if condition.place == IMAGE_PROPERTY else row.extra_spec
             if name == condition.name:
                 yield from _against_row(rule, condition, row)

@@ -21,7 +21,7 @@ from os_prefilter.requirements import UNSUFFIXED, Requirement
 from os_prefilter.terms import trait_named
 from os_prefilter.texts import shown
 from os_prefilter.versioned import field_of
-from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, ROWS
 
 BY_REQUEST = "request"
 """The ``filter`` of a requirement that the request states itself."""
@@ -29,7 +29,7 @@ BY_REQUEST = "request"
 _AS_NOVA = Options(reject_unknown_values=True)
 # Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
 _QUESTIONS = Questions(
-    replace(row, never_with={}) if row.name == "secure_boot" else row for row in rows_asked_by("query")
+    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.asked_by
 )
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]

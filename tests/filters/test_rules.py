@@ -146,7 +146,7 @@ def test_a_service_may_have_its_rules_from_elsewhere(caplog: pytest.LogCaptureFi
 
 
 def test_without_configuration_the_rules_are_a_fact() -> None:
-    with pytest.raises(MissingFact, match="'rules' needs the deployment fact 'rules'"):
+    with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Pipeline.from_names("rules")
 
 

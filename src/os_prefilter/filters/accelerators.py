@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("accelerators")
-
 
 def accelerators(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_ACCELERATORS, a compute service that can attach them, where the flavor names a device profile."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("accelerators"), options)

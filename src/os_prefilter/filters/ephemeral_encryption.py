@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("ephemeral_encryption")
-
 
 def ephemeral_encryption(request: Request, *, options: Options) -> Requirements:
     """Require encryption, and the format if one is named. A format alone asks for nothing, as in Nova."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("ephemeral_encryption"), options)

@@ -14,15 +14,13 @@ from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import HPET
 
-_QUESTIONS = questions_of("hpet")
-
 
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 
     :raises FlavorImageConflict: if it is asked for and against at once.
     """
-    return ask(request, _QUESTIONS, _with_hpet(options))
+    return ask(request, questions_of("hpet"), _with_hpet(options))
 
 
 # One pipeline has one.

@@ -5,12 +5,11 @@ from os_prefilter.options import Options
 from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
-from os_prefilter.vocabulary import rows_asked_by
+from os_prefilter.vocabulary import ROWS
 
-_QUESTIONS = questions_of("image_metadata")
 # Nova asks for their traits, which say nothing of the machine type.
 _STATED = Questions(
-    row for row in rows_asked_by("query") if any(families_without(row.name, each) for each in row.values)
+    row for row in ROWS if "query" in row.asked_by and any(families_without(row.name, each) for each in row.values)
 )
 
 
@@ -19,4 +18,4 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
 
     :raises ImpossibleCombination: for a device that the machine type asked for can never have.
     """
-    return ask(request, _QUESTIONS, options) + keep_off(request, _STATED, options)
+    return ask(request, questions_of("image_metadata"), options) + keep_off(request, _STATED, options)

@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("image_type")
-
 
 def image_type(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_IMAGE_TYPE_*; nothing when booting from a volume, where the host reads no image."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("image_type"), options)

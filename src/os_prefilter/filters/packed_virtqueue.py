@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("packed_virtqueue")
-
 
 def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed virtqueues on."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("packed_virtqueue"), options)

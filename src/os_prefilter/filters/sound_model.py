@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("sound_model")
-
 
 def sound_model(request: Request, *, options: Options) -> Requirements:
     """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("sound_model"), options)

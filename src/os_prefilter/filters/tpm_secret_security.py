@@ -5,9 +5,7 @@ from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
 
-_QUESTIONS = questions_of("tpm_secret_security")
-
 
 def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
     """Require the flavor's hw:tpm_secret_security, by default "user", where an emulated TPM is asked for."""
-    return ask(request, _QUESTIONS, options)
+    return ask(request, questions_of("tpm_secret_security"), options)

@@ -6,7 +6,7 @@ from os_prefilter.errors import ConfigurationError
 from os_prefilter.plugins import installed_filters, load_filters
 from os_prefilter.templates import effective
 from os_prefilter.terms import Term
-from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import table
 
 VOCABULARY_COLUMNS = (
     "Image property",
@@ -26,7 +26,7 @@ FILTER_COLUMNS = ("Name", "What it does", "From")
 def vocabulary() -> list[tuple[str, ...]]:
     """Return one line for each value of each row of the vocabulary."""
     lines: list[tuple[str, ...]] = []
-    for row in ROWS:
+    for row in table():
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         for value, term in row.values.items():
             also = ", ".join(old for old, new in row.legacy_values.items() if new == value)

@@ -10,7 +10,7 @@ from os_prefilter.operators.fleet import Fleet, Provider
 from os_prefilter.options import Options
 from os_prefilter.templates import effective
 from os_prefilter.terms import Trait
-from os_prefilter.vocabulary import REPORTED, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
 
 OPEN = "open"
 """The state of what can be asked for without excluding a host that can."""
@@ -68,7 +68,9 @@ def _gates(name: str, options: Options) -> list[Gate]:
         return sorted({by_trait[trait] for trait in templates.traits if trait in by_trait})
     return [
         gate
+        # That hosts were asked for the rows of other packages, no marker says.
         for row in rows_asked_by(name)
+        if row.name in BY_NAME
         for gate in gates_of(row)
         if gate.kind == ALWAYS or name in _ASKS_WITHOUT_OPTION or any(map(options.reports, gate.traits))
     ]

@@ -1,5 +1,7 @@
 """What a host has in place of what is asked for, and the change that would help."""
 
+from functools import cache
+
 import os_traits
 
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition
@@ -8,10 +10,13 @@ from os_prefilter.operators.fleet import Inventory
 from os_prefilter.operators.placing import Host
 from os_prefilter.requirements import ROOT
 from os_prefilter.texts import listed
-from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import table
 
-# What reporters answer for.
-_OF_REPORTERS = frozenset(term.trait for row in ROWS for term in row.values.values() if term.trait)
+
+@cache
+def _of_reporters() -> frozenset[str]:
+    """Return the traits that capability reporters answer for."""
+    return frozenset(trait for row in table() for trait in row.traits)
 
 
 def has_instead(host: Host, item: Condition) -> str:
@@ -86,6 +91,6 @@ def _for_trait(item: Condition, state: str, because: str) -> str:
     if state != NOWHERE:
         return f"Take or add a host that has it, or {change}."
     how = "set it on those that are meant ('openstack resource provider trait set')"
-    if _OF_REPORTERS.issuperset(item.names):
+    if _of_reporters().issuperset(item.names):
         how = "'os-prefilter capabilities show' on a host says whether it can and why not"
     return f"No host has {name}: {how}; else {change}."

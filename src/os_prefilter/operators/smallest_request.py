@@ -11,7 +11,7 @@ from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.stated import stated_requirements, unsuffixed_resources
 from os_prefilter.templates import effective
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary import row_named, table
 
 _Traits = frozenset[tuple[str, bool]]
 """(trait, whether it is required or forbidden)."""
@@ -48,16 +48,17 @@ class SmallestRequests:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._templates = effective(pipeline.options.templates)
-        self.rows = (*(row for row in ROWS if row.asked_by), *self._templates.rows)
+        self.rows = (*(row for row in table() if row.asked_by), *self._templates.rows)
         """What can be asked for: the vocabulary, and the configuration templates."""
         self._rows = {row.name: row for row in self.rows}
+        self._configured = {row.name for row in self._templates.rows}
         self._usual = frozenset(_resources(self._spec({})))
         self.always = self._asked({})
         """What is asked of every host, by a request for nothing in particular."""
 
     def traits(self, row: Row, value: str) -> frozenset[str]:
         """Return the traits that a value stands for."""
-        if row.name not in BY_NAME:
+        if row.name in self._configured:
             return frozenset(self._templates.of(row.name, value).traits)
         trait = row.values[value].trait
         return frozenset((trait,)) if trait else frozenset()
@@ -90,7 +91,7 @@ class SmallestRequests:
         for name, needed in row.needs.get(value, ()):
             yield name, (needed,)
         if row.only_with and self.traits(row, value):
-            devices = (each for each, term in BY_NAME[row.only_with].values.items() if term.trait)
+            devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
             yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
 
     def _asked(self, wanted: Mapping[str, str]) -> Asked:

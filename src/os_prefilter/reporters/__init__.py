@@ -15,11 +15,11 @@ worked example.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.templates import Template, Templates
-from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary import table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,9 @@ The architecture is empty where a guest of the host's own is meant, and for rows
 Configure = Callable[[Any, Template], str]
 """``(facts, configuration template) -> reason``, empty if the host can be configured so."""
 
-_EVERY_ROW = frozenset(BY_NAME)
+
+def _every_row() -> frozenset[str]:
+    return frozenset(row.name for row in table())
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,8 @@ class Reporter:
 
     facts: type[HostFacts]
     refusal: Refusal
-    owns: frozenset[str] = _EVERY_ROW
-    """The rows that it answers for; it never touches the traits of the others."""
+    owns: frozenset[str] = field(default_factory=_every_row)
+    """The rows that it answers for, by default all; it never touches the traits of the others."""
     configure: Configure | None = None
     """Answers for the traits of configuration templates; None where nothing is configured by request."""
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.terms import Trait
 from os_prefilter.texts import listed, shown
-from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary import row_named, table
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -45,9 +45,10 @@ class FakeFacts(HostFacts):
     """Row of the vocabulary -> the values that the host can do."""
 
     def __post_init__(self) -> None:
+        rows = {row.name: row for row in table()}
         for row, values in self.can.items():
-            unknown = values - BY_NAME[row].values.keys() if row in BY_NAME else values
-            if row not in BY_NAME or unknown:
+            unknown = values - rows[row].values.keys() if row in rows else values
+            if row not in rows or unknown:
                 raise ValueError(
                     f"FakeFacts.can has {shown(row)} with {listed(map(shown, unknown))}, which the vocabulary does not "
                     "have; 'os-prefilter vocabulary list' shows what it has."
@@ -56,14 +57,14 @@ class FakeFacts(HostFacts):
     @cached_property
     def traits(self) -> frozenset[Trait]:
         """The traits of what it can do."""
-        terms = (BY_NAME[row].values[value] for row, values in self.can.items() for value in values)
+        terms = (row_named(row).values[value] for row, values in self.can.items() for value in values)
         return frozenset(term.trait for term in terms if term.trait and term.required)
 
 
 def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can. For guests of any architecture alike."""
-    known = BY_NAME[row].canonical(value)
-    term = BY_NAME[row].values[known] if known is not None else None
+    known = row_named(row).canonical(value)
+    term = row_named(row).values[known] if known is not None else None
     # By trait, not by value: disks and CD-ROMs share the traits of buses, i686 asks for that of x86_64, and the thread
     # policy "isolate" wants its trait absent.
     if term and (term.trait is None or (term.trait in facts.traits) == term.required):

@@ -4,16 +4,21 @@ This package is the only place that produces trait names. Request filters, capab
 command ``os-prefilter vocabulary list`` and the page of the documentation all read it. What a tenant wrote is only ever
 looked up here; it never becomes part of a name.
 
+Other packages may add rows (:mod:`os_prefilter.vocabulary.installed`). These are looked for at the first use of
+:func:`table`, not while this library is imported: who offers one imports :mod:`os_prefilter.terms` for it.
+
 Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/network/model.py``); names without the prefix
 ``CUSTOM_`` are those of os-traits 3.9. A test compares the table with both.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from types import MappingProxyType
 
 from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES
 from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
 from os_prefilter.vocabulary.filtered import FILTERED, HPET, HYPERTHREADING
+from os_prefilter.vocabulary.installed import installed_rows
 from os_prefilter.vocabulary.reported import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.stated import STATED
 
@@ -26,19 +31,40 @@ __all__ = [
     "REPORTED_CUSTOM",
     "ROWS",
     "opt_in_traits",
+    "row_named",
     "rows_asked_by",
+    "table",
 ]
 
 ROWS: tuple[Row, ...] = (*FILTERED, *STATED)
-"""The whole table."""
+"""The bundled rows."""
 
 BY_NAME: Mapping[str, Row] = MappingProxyType({row.name: row for row in ROWS})
-"""The rows by name."""
+"""The bundled rows by name."""
+
+
+@cache
+def table() -> tuple[Row, ...]:
+    """Return the whole table: the bundled rows, then those of other packages.
+
+    :raises UnusableRow: if a package offers one that cannot be used.
+    """
+    return (*ROWS, *installed_rows(ROWS))
+
+
+def row_named(name: str) -> Row:
+    """Return a row of the whole table."""
+    return BY_NAME.get(name) or _by_name()[name]
+
+
+@cache
+def _by_name() -> dict[str, Row]:
+    return {row.name: row for row in table()}
 
 
 def rows_asked_by(name: str) -> tuple[Row, ...]:
     """Return the rows that the request filter ``name`` asks for, in the order of the table."""
-    return tuple(row for row in ROWS if name in row.asked_by)
+    return tuple(row for row in table() if name in row.asked_by)
 
 
 def _qualified() -> dict[tuple[Trait, str], Trait]:
@@ -60,9 +86,12 @@ QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualified())
 """(trait, architecture) -> the trait by which a host says that for guests of that architecture, its own or emulated."""
 
 
-def opt_in_traits(rows: Iterable[Row] = ROWS) -> frozenset[Trait]:
-    """Return the traits of ``rows`` that no driver of Nova reports by itself: all ``CUSTOM_``, and a few others."""
-    rows = tuple(rows)
+def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
+    """Return the traits that no driver of Nova reports by itself: all ``CUSTOM_``, and a few others.
+
+    :param rows: of which; the whole table by default
+    """
+    rows = table() if rows is None else tuple(rows)
     own = {term.trait for row in rows for term in row.values.values() if term.trait and term.opt_in}
     every = {trait for row in rows if row.per_architecture for trait in row.traits}
     return frozenset((*own, *(name for (trait, _), name in QUALIFIED.items() if trait in every)))

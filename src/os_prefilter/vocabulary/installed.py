@@ -1,0 +1,101 @@
+"""Rows that other packages add to the table, offered under the entry point group ``os_prefilter.vocabulary``.
+
+A row that does not load, or that would make the table ambiguous, is an error and never skipped: requests would be
+scheduled as if nobody had asked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+import os_traits
+
+from os_prefilter.entry_points import Errors, imported, offered
+from os_prefilter.errors import UnusableRow
+from os_prefilter.terms import CUSTOM_PREFIX, Row, is_trait_name
+from os_prefilter.texts import shown, told
+from os_prefilter.vocabulary.reported import is_reported_marker
+
+GROUP = "os_prefilter.vocabulary"
+
+
+def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
+    """Return the rows of all installed packages, in the order of their names.
+
+    :raises UnusableRow: for one that is offered twice, does not load, or does not fit beside the others.
+    """
+    found: list[Row] = []
+    for name in offered(GROUP):
+        row = _imported(name)
+        _refuse(name, chain(_problems(name, row), _wrong_traits(row), _doubles(row, (*bundled, *found))))
+        found.append(row)
+    rows = {row.name: row for row in (*bundled, *found)}
+    for row in found:
+        _refuse(row.name, _dangling(row, rows))
+    return tuple(found)
+
+
+def _imported(name: str) -> Row:
+    errors = Errors(
+        lambda _known: UnusableRow(name, "no installed package offers it"),
+        lambda targets: UnusableRow(name, f"it is offered more than once: {', '.join(targets)}"),
+        lambda target, cause: UnusableRow(name, f"{target} does not load: {told(cause)}"),
+    )
+    row = imported(GROUP, name, errors)
+    if not isinstance(row, Row):
+        raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.terms.Row")
+    return row
+
+
+def _refuse(name: str, problems: Iterable[str]) -> None:
+    for problem in problems:
+        raise UnusableRow(name, problem)
+
+
+def _problems(name: str, row: Row) -> Iterator[str]:
+    """Yield what is wrong with a row by itself."""
+    if row.name != name:
+        yield f"it calls itself {shown(row.name)}; its entry point must have the same name"
+    if not row.image_property and not row.extra_spec:
+        yield "it names neither an image property nor a flavor extra spec"
+    if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.asked_by:
+        yield "image_attribute, legacy_names, per_architecture and asked_by 'query' are for the bundled rows alone"
+    if not row.values:
+        yield "it has no values"
+    if row.boolean and row.values.keys() != {"true", "false"}:
+        yield "a boolean has the values true and false"
+    for value in (*row.legacy_values.values(), *row.prefixes.values(), *([row.default] if row.default else ())):
+        if value not in row.values:
+            yield f"{shown(value)} is not among its values"
+
+
+def _wrong_traits(row: Row) -> Iterator[str]:
+    for trait in sorted(map(str, row.traits)):
+        if not is_trait_name(trait) or not (trait.startswith(CUSTOM_PREFIX) or trait in os_traits.get_traits()):
+            yield f"{shown(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
+        elif is_reported_marker(trait):
+            yield f"{trait} says that a host was asked; it cannot say anything else"
+
+
+def _doubles(row: Row, others: Iterable[Row]) -> Iterator[str]:
+    """Yield what other rows have already: a property with two meanings, a trait with two."""
+    for other in others:
+        if other.name == row.name:
+            yield "there is a row of that name already"
+        for what in _places(row) & _places(other):
+            yield f"the row {other.name} asks about {what} already"
+        for trait in sorted(row.traits & other.traits):
+            yield f"the trait {trait} is that of the row {other.name} already"
+
+
+def _places(row: Row) -> set[str]:
+    properties = filter(None, (row.image_property, *row.legacy_names))
+    extra_specs = filter(None, (row.extra_spec,))
+    return {*(f"the image property {name}" for name in properties), *(f"the extra spec {name}" for name in extra_specs)}
+
+
+def _dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
+    """Yield which other rows and values it counts on that do not exist."""
+    beside = [(row.only_with, value) for value in (row.only_with_values or {""}) if row.only_with]
+    for name, value in (*beside, *row.never_with.values(), *chain.from_iterable(row.needs.values())):
+        if name not in rows or (value and value not in rows[name].values):
+            yield f"it counts on the value {shown(value)} of a row {shown(name)}, which does not exist"

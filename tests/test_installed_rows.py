@@ -1,0 +1,151 @@
+"""Rows that other packages add to the vocabulary: they take part in everything, or the service does not start."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from stevedore.extension import ExtensionManager
+
+from os_prefilter.errors import UnusableRow
+from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.installed import GROUP, installed_rows
+
+_WATCHDOG = """
+from os_prefilter.terms import Row, nothing, terms
+
+WATCHDOG = Row(
+    "watchdog",
+    terms("CUSTOM_COMPUTE_WATCHDOG", "reset pause") | {"disabled": nothing("there is none")},
+    image_property="hw_watchdog_action",
+    extra_spec="hw:watchdog_action",
+)
+"""
+
+
+@pytest.fixture
+def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Let stevedore find rows, as if their packages were installed: name -> the Python of it."""
+    points = []
+    for number, (name, code) in enumerate(request.param.items()):
+        module = f"rows_of_{abs(hash(request.node.name))}_{number}"
+        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.terms import *\nROW = {code}\n")
+        points.append(EntryPoint(name, f"{module}:ROW", GROUP))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
+
+
+_GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
+
+
+@pytest.mark.parametrize("offered", [{"mine": _GOOD}], indirect=True)
+@pytest.mark.usefixtures("offered")
+def test_a_row_is_added_after_the_bundled_ones() -> None:
+    assert [row.name for row in installed_rows(ROWS)] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "problem"),
+    [
+        ({"mine": "{}"}, "it is a dict, not an os_prefilter.terms.Row"),
+        ({"mine": "Row"}, "it is a type, not"),
+        ({"mine": "1 / 0"}, "does not load: ZeroDivisionError"),
+        ({"yours": _GOOD}, "it calls itself 'mine'; its entry point must have the same name"),
+        ({"mine": "Row('mine', switch('CUSTOM_MINE'))"}, "neither an image property nor a flavor extra spec"),
+        ({"mine": "Row('mine', {}, extra_spec='hw:mine')"}, "it has no values"),
+        ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', boolean=True)"}, "the values true and false"),
+        ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', default='b')"}, "'b' is not among its values"),
+        ({"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"}, "'COMPUTE_NO' is no trait of os-traits"),
+        ({"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"}, "'CUSTOM_a-b_NO' is no trait"),
+        ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "a host was asked"),
+        ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "that of the row time_hpet"),
+        (
+            {"mine": "Row('mine', switch('CUSTOM_MINE'), image_property='hw_time_hpet')"},
+            "the row time_hpet asks about the image property hw_time_hpet already",
+        ),
+        ({"time_hpet": "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"}, "a row of that name already"),
+        ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "the row mine asks about"),
+        ({"mine": _GOOD[:-1] + ", only_with='nobody')"}, "a row 'nobody', which does not exist"),
+        ({"mine": _GOOD[:-1] + ", needs={'true': (('vif_model', 'x'),)})"}, "the value 'x' of a row 'vif_model'"),
+        ({"mine": _GOOD[:-1] + ", asked_by=('query',))"}, "for the bundled rows alone"),
+        ({"mine": _GOOD[:-1] + ", legacy_names=('x',))"}, "for the bundled rows alone"),
+    ],
+    indirect=["offered"],
+)
+@pytest.mark.usefixtures("offered")
+def test_one_that_does_not_fit_is_an_error(problem: str) -> None:
+    with pytest.raises(UnusableRow) as raised:
+        installed_rows(ROWS)
+    assert problem in str(raised.value)
+    assert str(raised.value).startswith("The vocabulary cannot take the row '")
+
+
+def _run(folder: Path, code: str) -> str:
+    """Run Python where a package that offers the row ``watchdog`` is installed."""
+    (folder / "acme_rows.py").write_text(_WATCHDOG)
+    info = folder / "acme_rows-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rows\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nwatchdog = acme_rows:WATCHDOG\n")
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(code)],
+        env={"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_row_takes_part_in_everything(tmp_path: Path) -> None:
+    """It is asked for once hosts are said to report it, reported, checked, listed, and created in Placement."""
+    out = _run(
+        tmp_path,
+        """
+        from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
+        from os_prefilter.operators.catalogue import vocabulary
+        from os_prefilter.operators.provider_plan import traits_to_know
+        from os_prefilter.reporters.fake import FakeFacts
+
+        def spec():
+            return RequestSpec(Flavor(1, 1, extra_specs={"hw:watchdog_action": "reset"}), Image({}))
+
+        silent = Pipeline.from_names("image_metadata").apply(spec())
+        asking = Pipeline.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_COMPUTE_WATCHDOG_*",)))
+        print(silent.requirements, *asking.apply(spec()).requirements, sep="|")
+        for can in ({}, {"watchdog": frozenset(["reset"])}):
+            facts = FakeFacts(can=can)
+            print(capability_traits(facts)["CUSTOM_COMPUTE_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
+        print(*[line[2] for line in vocabulary() if line[0] == "hw_watchdog_action"])
+        print("CUSTOM_COMPUTE_WATCHDOG_PAUSE" in traits_to_know())
+        """,
+    )
+    assert out.splitlines() == [
+        "()|CUSTOM_COMPUTE_WATCHDOG_RESET on root by image_metadata (flavor extra spec hw:watchdog_action=reset)",
+        "False|flavor extra spec hw:watchdog_action=reset: the fake host was not told that it can do watchdog",
+        "True",
+        "reset pause disabled",
+        "True",
+    ]
+
+
+@pytest.mark.parametrize("first", ["acme_rows", "os_prefilter", "os_prefilter.filters.image_metadata"])
+def test_it_does_not_matter_who_is_imported_first(first: str, tmp_path: Path) -> None:
+    """And importing this library imports no plugin."""
+    out = _run(
+        tmp_path,
+        f"""
+        import sys
+        import {first}
+        if {first != "acme_rows"}:
+            assert "acme_rows" not in sys.modules
+        import acme_rows
+        from os_prefilter.vocabulary import row_named
+        print(row_named("watchdog") is acme_rows.WATCHDOG)
+        """,
+    )
+    assert out == "True\n"

@@ -91,7 +91,7 @@ class _Reader(Values):
         self._traits: dict[str, str] = {name: name for name in os_traits.get_traits()}
         self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
         self._trait_sets: dict[frozenset[str], frozenset[str]] = {}
-        self._inventories: dict[Inventory, Inventory] = {}
+        self._inventories: dict[tuple[object, ...], Inventory] = {}
 
     def fleet(self, document: object) -> Fleet:
         top = self.mapping("the file", document)
@@ -186,14 +186,23 @@ class _Reader(Values):
 
     def _resources(self, where: str, value: object) -> dict[str, Inventory]:
         return {
-            self._class(where, name): self._inventory(f"{where}.{name}", inventory)
+            self._class(where, name): self._known_inventory(f"{where}.{name}", inventory)
             for name, inventory in self.mapping(where, value).items()
         }
 
+    def _known_inventory(self, where: str, value: object) -> Inventory:
+        # With the types: 1, 1.0 and true are equal, and not all right.
+        as_read = (*value.items(), *map(type, value.values())) if isinstance(value, dict) else (value, type(value))
+        try:
+            known = self._inventories.get(as_read)
+        except TypeError:
+            # A list, say: the error has words for it.
+            return self._inventory(where, value)
+        return known or self._inventories.setdefault(as_read, self._inventory(where, value))
+
     def _inventory(self, where: str, value: object) -> Inventory:
         if not isinstance(value, dict):
-            inventory = Inventory(self.integer(where, value, 1, "or a mapping with 'total'"))
-            return self._inventories.setdefault(inventory, inventory)
+            return Inventory(self.integer(where, value, 1, "or a mapping with 'total'"))
         body = self.mapping(where, value, _INVENTORY_KEYS)
         if "total" not in body:
             raise self.problem(where, "no 'total'", "a mapping with 'total'")
@@ -205,7 +214,7 @@ class _Reader(Values):
             if getattr(inventory, small) > getattr(inventory, large):
                 found = f"{small} {getattr(inventory, small)} above {large} {getattr(inventory, large)}"
                 raise self.problem(where, found, f"{small} up to {large}")
-        return self._inventories.setdefault(inventory, inventory)
+        return inventory
 
     def _ratio(self, where: str, value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

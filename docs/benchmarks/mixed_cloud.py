@@ -23,7 +23,7 @@ from mixed.table import Results, tables
 from mixed.ways import WAYS, Way
 
 SEED = 1
-HOSTS, REQUESTS = 2_000, 60
+HOSTS, REQUESTS = 2_000, 300
 SMALL_HOSTS, SMALL_REQUESTS = 100, 20
 KEPT = "os-prefilter: no late failure, no able host excluded."
 PLOT = Path(__file__).parent / "results" / "mixed_cloud.svg"

@@ -51,15 +51,16 @@ def trickling(start: bytes, piece: bytes) -> Iterator[str]:
         thread.join(60)
 
 
+TRICKLES = [
+    (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+    (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", b" "),
+    (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+]
+BODIES = ["no length", "length", "chunks"]
+
+
 @pytest.mark.parametrize(
-    ("start", "piece"),
-    [
-        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n", b" "),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
-        (b"HTTP/1.1 200 OK\r\nX-Header: ", b"a"),
-    ],
-    ids=["no length", "length", "chunks", "header"],
+    ("start", "piece"), [*TRICKLES, (b"HTTP/1.1 200 OK\r\nX-Header: ", b"a")], ids=[*BODIES, "header"]
 )
 def test_what_trickles_ends(start: bytes, piece: bytes) -> None:
     """Each part comes in time; the whole does not."""
@@ -68,6 +69,17 @@ def test_what_trickles_ends(start: bytes, piece: bytes) -> None:
         pytest.raises(requests.ReadTimeout, match="has not ended in 1 seconds"),
     ):
         session_of(None).get(url, timeout=0.5)
+
+
+@pytest.mark.parametrize(("start", "piece"), TRICKLES, ids=BODIES)
+def test_nothing_reads_on_when_nobody_waits_any_more(start: bytes, piece: bytes) -> None:
+    """The thread ends while the other side still sends: a service that asks each minute piles up none."""
+    with trickling(start, piece) as url:
+        with pytest.raises(requests.ReadTimeout, match="has not ended"):
+            session_of(None).get(url, timeout=0.2)
+        for reading in [each for each in threading.enumerate() if each.name == f"answer of {url}/"]:
+            reading.join(30)
+            assert not reading.is_alive()
 
 
 def test_what_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

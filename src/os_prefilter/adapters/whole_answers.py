@@ -5,7 +5,9 @@ and one that is endless fills the memory. This limits both, for any session of k
 """
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import TimeoutError as NotYetError
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,8 +22,10 @@ WHOLE = 2.0
 MOST_BYTES = 512 * 1024 * 1024
 """The longest answer: what a Placement with 100,000 hosts says in one is below a fifth of it."""
 
-# After each piece it is seen whether anybody still waits. One that trickles keeps its thread for as long as it goes on.
-_PIECE = 10 * 1024
+_PIECE = 64 * 1024
+
+# When nobody waits for the answer any more, and the error that says so.
+_Until = tuple[float, Exception]
 
 
 def limit(session: Any) -> None:
@@ -56,37 +60,65 @@ class WholeAnswers(BaseAdapter):
         options["stream"] = True
         seconds = WHOLE * timeout
         late = requests.ReadTimeout(f"the answer has not ended in {seconds:g} seconds", request=request)
-        until = time.monotonic() + seconds, late
-        answer = start(partial(self._read, until, request, *args, **options), f"answer of {request.url}")
+        begun: list[requests.Response] = []
+        read = partial(self._read, begun, (time.monotonic() + seconds, late), request, *args, **options)
+        answer = start(read, f"answer of {request.url}")
         try:
             return answer.result(seconds)
         except NotYetError as error:
             if answer.done():
                 # At the last moment.
                 return answer.result()
+            for response in begun:
+                _shut(response)
             raise late from error
 
     def close(self) -> None:
         """Close all connections."""
         self._transport.close()
 
-    def _read(self, until: tuple[float, Exception], *args: Any, **options: Any) -> requests.Response:
+    def _read(self, begun: list[requests.Response], until: _Until, *args: Any, **options: Any) -> requests.Response:
+        """Read an answer.
+
+        :param begun: gets the answer as soon as its headers are there
+        """
         response = self._transport.send(*args, **options)
-        pieces, length = [], 0
+        begun.append(response)
         try:
-            for piece in response.iter_content(_PIECE):
-                pieces.append(piece)
-                length += len(piece)
-                if length > MOST_BYTES:
-                    raise requests.ConnectionError(f"the answer is longer than {MOST_BYTES} bytes")
-                if time.monotonic() > until[0]:
-                    raise until[1]
+            # As response.content does; it has no other name.
+            response._content = b"".join(_pieces(response, until))  # noqa: SLF001
         except BaseException:
             response.close()
             raise
-        # As response.content does.
-        response._content = b"".join(pieces)  # noqa: SLF001 - it has no other name
         return response
+
+
+def _pieces(response: requests.Response, until: _Until) -> Iterator[bytes]:
+    length = 0
+    pieces = response.iter_content(_PIECE)
+    # Also before the first: an answer whose headers came too late was not there to be shut.
+    while time.monotonic() <= until[0]:
+        piece = next(pieces, None)
+        if piece is None:
+            return
+        yield piece
+        length += len(piece)
+        if length > MOST_BYTES:
+            raise requests.ConnectionError(f"the answer is longer than {MOST_BYTES} bytes")
+    raise until[1]
+
+
+def _shut(response: requests.Response) -> None:
+    """End the thread that reads an answer: it finds the end of the data.
+
+    urllib3 has a function for it since 2.3. Before that the thread lives until the next piece is full, or nothing comes
+    for as long as the timeout.
+    """
+    shutdown = getattr(response.raw, "shutdown", None)
+    if shutdown:
+        # It has ended meanwhile, or there is no socket.
+        with suppress(ValueError, RuntimeError, OSError):
+            shutdown()
 
 
 def _seconds(timeout: Any) -> float | None:

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
-from os_prefilter.facts import Fact
+from os_prefilter.facts import Fact, Question, values_of
 
 
 class _Clock:
@@ -147,3 +148,78 @@ def test_the_first_requests_all_wait_for_the_first_answer() -> None:
         assert fact.value(None, lambda: 10.0) == "first"
         answer.set()
         assert asking.result(60) == "second"
+
+
+def test_a_question_that_hangs_is_asked_again_and_said_again_with_its_age(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that died half must not freeze a value until a restart; what comes late replaces nothing newer."""
+    caplog.set_level("INFO", "os_prefilter.facts")
+    clock, lost, numbers = _Clock(), threading.Event(), iter(("late", "second", "third"))
+    replaced = threading.Event()
+
+    def ask(_context: object) -> str:
+        answer = next(numbers)
+        if answer == "late":
+            assert lost.wait(60)
+            replaced.set()
+        return answer
+
+    fact = Fact("f", ask, 60, unknown="unknown", patience=0.05)
+    seen = []
+    for clock.now in (0, 1, 59, 60, 61, 120, 599, 600):
+        seen.append(fact.value(None, clock))
+    assert seen == ["unknown"] * 7 + ["second"]
+    (hanging,) = [each for each in threading.enumerate() if each.name == "fact f"]
+    lost.set()
+    hanging.join(60)
+    assert replaced.is_set()
+    assert fact.value(None, clock) == "second"
+    clock.now = 660
+    assert fact.value(None, clock) == "third"
+    asked = "The deployment fact f was asked for {} seconds ago, with no answer; it stays 'unknown' until one comes."
+    assert [record.getMessage() for record in caplog.records] == [
+        "The deployment fact f cannot be asked for (no answer in 0.05 seconds); it stays 'unknown' until that works "
+        "again.",
+        *map(asked.format, (60, 120, 599)),
+        "The deployment fact f can be asked for again.",
+        "The deployment fact f is now 'second' (was 'unknown').",
+        "The deployment fact f is now 'third' (was 'second').",
+    ]
+
+
+def test_a_slow_answer_is_used_although_it_was_asked_for_again() -> None:
+    """Otherwise one that always takes longer than that would never be known."""
+    clock, slow = _Clock(), {0: threading.Event(), 700: threading.Event()}
+
+    def ask(_context: object) -> int:
+        begun = int(clock.now)
+        asked.set()
+        assert slow[begun].wait(60)
+        return begun
+
+    fact = Fact("f", ask, 60, patience=0.05)
+    for clock.now in slow:
+        asked = threading.Event()
+        assert fact.value(None, clock) is None
+        assert asked.wait(60)
+    first, second = (each for each in threading.enumerate() if each.name == "fact f")
+    for (begun, event), thread in zip(slow.items(), (first, second), strict=True):
+        event.set()
+        thread.join(60)
+        assert fact.value(None, clock) == begun
+
+
+def test_all_that_is_due_is_asked_for_before_a_request_waits() -> None:
+    """The wait counts from the question on: three facts that hang delay a request as long as one."""
+    steps: list[str] = []
+
+    class Noted(Fact):
+        def begin(self, *arguments: Any) -> Question | None:
+            steps.append("begin")
+            return super().begin(*arguments)
+
+        def wait(self, question: Question) -> None:
+            steps.append("wait")
+            super().wait(question)
+
+    assert values_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == ("known",) * 3
+    assert steps == ["begin"] * 3 + ["wait"] * 3

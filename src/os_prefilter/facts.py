@@ -17,7 +17,10 @@ from os_prefilter.texts import one_line
 LOG = logging.getLogger(__name__)
 
 PATIENCE = 5.0
-"""Seconds that a request waits for an answer, at most; the question goes on without it."""
+"""Seconds that a request waits for answers, at most; the questions go on without it."""
+
+GIVEN_UP = 600.0
+"""Seconds after which a question that has no answer is asked again, beside the one that hangs."""
 
 Ask = Callable[[Any], Any]
 """``(context) -> value``; the context is the one that the request came with, None if there was none.
@@ -31,7 +34,8 @@ class Fact:
 
     While asking fails, the last known value stays (``unknown`` before the first answer): absence of knowledge is not
     knowledge of absence. So it does while an answer takes longer than requests wait. One log line says when a value
-    changes, when asking begins to fail, and when it works again.
+    changes, when asking begins to fail, and when it works again; while a question hangs, one each interval says for how
+    long.
 
     :param patience: seconds that a request waits for an answer, at most
     """
@@ -46,6 +50,8 @@ class Fact:
         """The value as it was known last, however old."""
         self._patience = patience
         self._next = float("-inf")
+        # When the question was begun that `latest` answers.
+        self._answered = float("-inf")
         self._asked_once = False
         self._expired = False
         self._failing = False
@@ -93,13 +99,15 @@ class Fact:
         with self._starting:
             # Of a process that was forked, the parent's question is answered to the parent alone.
             if self._question and self._question.process == os.getpid():
-                return self._question, False
+                self._remind(self._question, now())
+                if now() - self._question.begun < max(GIVEN_UP, self._interval):
+                    return self._question, False
             # Another request may have got the answer since it was looked at.
             if not self._is_due(now):
                 return None, False
             # Before it is asked: who lets it expire meanwhile means another answer.
             self._expired = False
-            self._question = question = Question(self._patience)
+            self._question = question = Question(self._patience, now())
             try:
                 start(partial(self._answer, question, context, now), f"fact {self.name}")
             except RuntimeError as error:
@@ -114,15 +122,19 @@ class Fact:
         try:
             value = self._ask(context)
             with self._starting:
-                self._becomes(value)
+                # One that was asked again may have its answer after the later one.
+                if question.begun >= self._answered:
+                    self._answered = question.begun
+                    self._becomes(value)
             problem = ""
         except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
             problem = f"{type(error).__name__}: {one_line(str(error))}"
         finally:
             with self._starting:
-                self._ended(now)
-                if problem:
-                    self._fails(problem)
+                if self._question is question:
+                    self._ended(now)
+                    if problem:
+                        self._fails(problem)
             question.answered.set()
 
     def _ended(self, now: Callable[[], float]) -> None:
@@ -139,6 +151,17 @@ class Fact:
                 self.latest,
             )
         self._failing = True
+
+    def _remind(self, question: "Question", now: float) -> None:
+        """Say again that a question hangs, once in an interval."""
+        if self._failing and now - question.said >= max(self._interval, self._patience):
+            question.said = now
+            LOG.warning(
+                "The deployment fact %s was asked for %.0f seconds ago, with no answer; it stays %r until one comes.",
+                self.name,
+                now - question.begun,
+                self.latest,
+            )
 
     def _becomes(self, value: Any) -> None:
         if self._failing:
@@ -160,8 +183,12 @@ def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
 class Question:
     """One that is under way, and until when requests wait for its answer."""
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, patience: float, now: float) -> None:
         self.answered = threading.Event()
+        self.begun = now
+        """When it was begun."""
+        self.said = now
+        """When the log last said that it has no answer, or when it was begun."""
         self.process = os.getpid()
         self._until = time.monotonic() + patience
 

@@ -1,8 +1,9 @@
 """The Placement part of a flavor's extra specs: ``resources$S:CLASS``, ``trait$S:NAME`` and ``group_policy``.
 
 Parsed as Nova does it (``nova/scheduler/utils.py``, ``ResourceRequest``): what is not well-formed is left out with a
-warning. Two things are errors instead. A malformed trait name could smuggle other parameters into the query; and an
-amount that Placement cannot store must not become a request for nothing.
+warning, each time that a flavor is parsed; a pipeline parses none whose answer it remembers. Two things are errors
+instead. A malformed trait name could smuggle other parameters into the query; and an amount that Placement cannot store
+must not become a request for nothing.
 """
 
 import logging

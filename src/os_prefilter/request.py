@@ -27,6 +27,7 @@ class Request:
     """What was asked for, as filters may see it. Not to be kept longer than the call."""
 
     __slots__ = (
+        "_beyond_content",
         "_extra_specs",
         "_flavor_groups",
         "_image",
@@ -35,7 +36,6 @@ class Request:
         "_property",
         "_requested_groups",
         "_spec",
-        "read_beyond_content",
     )
 
     def __init__(self, request_spec: Any) -> None:
@@ -58,8 +58,12 @@ class Request:
         self._image_traits: tuple[str, ...] | None = None
         self._flavor_groups: Mapping[str, Group] | None = None
         self._requested_groups: Mapping[str, Group] | None = None
-        self.read_beyond_content = False
+        self._beyond_content = False
+
+    @property
+    def read_beyond_content(self) -> bool:
         """Whether a filter has read what requests of the same content may differ in."""
+        return self._beyond_content
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -72,7 +76,7 @@ class Request:
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
-        self.read_beyond_content |= name not in IMAGE_FIELDS
+        self._beyond_content |= name not in IMAGE_FIELDS
         return field_of(self._image, name)
 
     def extra_spec(self, name: str) -> object:
@@ -81,7 +85,7 @@ class Request:
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
-        self.read_beyond_content |= name not in FLAVOR_FIELDS
+        self._beyond_content |= name not in FLAVOR_FIELDS
         return field_of(field_of(self._spec, "flavor"), name)
 
     @property

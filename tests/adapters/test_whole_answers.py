@@ -121,6 +121,14 @@ def test_a_file_takes_the_time_that_it_takes() -> None:
     transport.send.assert_called_once_with(request, timeout=1)
 
 
+def test_an_answer_without_a_body_to_read_is_returned_as_it_is() -> None:
+    """Transports of other libraries may answer so."""
+    response = requests.Response()
+    transport = mock.Mock(spec=HTTPAdapter, send=mock.Mock(return_value=response))
+    request = requests.Request("GET", "http://127.0.0.1:1/").prepare()
+    assert WholeAnswers(transport).send(request, timeout=60) is response
+
+
 def test_a_session_is_limited_once() -> None:
     session = Session()
     limit(session)

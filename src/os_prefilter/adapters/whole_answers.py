@@ -84,6 +84,9 @@ class WholeAnswers(BaseAdapter):
         """
         response = self._transport.send(*args, **options)
         begun.append(response)
+        if response.raw is None:
+            # A transport of somebody else's, which has no body to read.
+            return response
         try:
             # As response.content does; it has no other name.
             response._content = b"".join(_pieces(response, until))  # noqa: SLF001

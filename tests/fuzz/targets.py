@@ -130,7 +130,7 @@ def _templates(data: bytes) -> None:
             check_message(str(template))
 
 
-def _document(spec: RequestSpec) -> dict[str, Any]:
+def document_of(spec: RequestSpec) -> dict[str, Any]:
     """Return a request spec as the plain form of its document has it."""
     requests = [{"request_id": each, "alias_name": "any"} for each in spec.pci_request_ids]
     return {**_plain(asdict(spec)), "pci_requests": {"requests": requests}}
@@ -158,7 +158,7 @@ def query_of(spec: RequestSpec) -> None:
 def _request_spec(data: bytes) -> None:
     with _file(data) as path, _refused(DocumentError, name=path):
         spec = request_spec_from(read_json(path), path)
-        assert request_spec_from(_document(spec), "again") == spec
+        assert request_spec_from(document_of(spec), "again") == spec
         query_of(spec)
 
 

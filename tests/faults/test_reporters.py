@@ -22,7 +22,8 @@ from tests.faults.reporters import (
 
 REPORTERS = 50
 HOSTS = REPORTERS // 2
-ROUNDS = times(2)
+# The Placement on SQLite answers one request after the other; what is found is found where they all begin at once.
+ROUNDS = min(times(2), 6)
 OPERATORS = 3
 _MARIADB = "OS_PREFILTER_MARIADB_URL"
 

@@ -81,7 +81,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
             draw(st.frozensets(_STANDARD, max_size=4)),
             tuple(draw(st.lists(st.sampled_from([*(each.uuid for each in zoned), *unnamed]), max_size=3, unique=True))),
             tuple(provider(levels - 1) for _ in range(draw(st.integers(0, 2)) if levels else 0)),
-            draw(st.just("") | st.text(st.characters(exclude_categories=("Cs",)), max_size=9)),
+            draw(st.just("") | st.text(st.characters(exclude_categories=["Cs"]), max_size=9)),
         )
 
     return Fleet(

@@ -1,5 +1,6 @@
 """The simulated mixed cloud, a small one: what it says of each way but for times."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,10 @@ def printed() -> str:
 @pytest.fixture(scope="module")
 def table(printed: str) -> Table:
     """Return the lines of all tables."""
+    return table_of(printed)
+
+
+def table_of(printed: str) -> Table:
     lines = [(line[:35].strip(), line[35:]) for line in printed.splitlines() if len(line) == 100 and line[35:].strip()]
     return {
         label: {way: values[13 * index :][:13].strip() for index, way in enumerate(WAYS)}
@@ -69,3 +74,36 @@ def test_the_plot_of_the_documentation_is_small_and_has_no_date() -> None:
     assert len(text) < 100 * 1024
     assert "dc:date" not in text
     assert all(way in text for way in WAYS)
+
+
+def test_the_numbers_of_the_plot_are_those_of_the_result_beside_it() -> None:
+    """Both are written by one run: neither is kept from an older one."""
+    results = table_of((BENCHMARKS / "results" / "mixed_cloud.txt").read_text(encoding="utf-8"))
+    could, ran = results["requests that some host could do"], results["that ran"]
+    every = {way: _number(could[way]) + _number(results["requests that no host could do"][way]) for way in WAYS}
+    bars = [
+        [f"{100 * (1 - _number(ran[way]) / _number(could[way])):,.0f}" for way in WAYS],
+        [f"{100 * _number(results['late failures'][way]) / every[way]:,.0f}" for way in WAYS],
+        *([results[label][way] for way in WAYS] for label in ("candidates, median", "candidates, 95th percentile")),
+        *([results[f"ms for the whole request, {which}"][way] for way in WAYS] for which in ("median", "95th p.")),
+    ]
+    svg = (BENCHMARKS / "results" / "mixed_cloud.svg").read_text(encoding="utf-8")
+    # The labels of the axes are larger.
+    written = re.findall(r"<text style=\"font-size: 8px[^>]*>([\d,]+)</text>", svg)
+    assert written == [number for measure in bars for number in measure]
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def test_without_matplotlib_nothing_is_measured() -> None:
+    """The run would take hours, and leave an old plot beside new tables."""
+    script = (
+        "import runpy, sys; sys.modules['matplotlib'] = None; path = sys.argv.pop(); sys.path.insert(0, path); "
+        "runpy.run_path(path + '/mixed_cloud.py', run_name='__main__')"
+    )
+    command = [sys.executable, "-c", script, str(BENCHMARKS)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "matplotlib, which is not installed" in done.stderr

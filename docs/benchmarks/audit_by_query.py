@@ -1,8 +1,8 @@
 """An audit against one query an image on a real Placement: ``python docs/benchmarks/audit_by_query.py [small]``.
 
 The queries are those that a scheduler would send, without a limit. They are made for a sample of the images and scaled
-to all of them; for each image of the sample both sides must find the same number of hosts. Images and hosts are those
-of ``audit.py``.
+to all of them, half of them before the audit and half of them after it; for each image of the sample both sides must
+find the same hosts. Images and hosts are those of ``audit.py``.
 """
 
 import random
@@ -63,12 +63,14 @@ def measure(images: int, hosts: int, sample: int, *, different: bool) -> None:
     listed = [image_from(each, "the benchmark") for each in images_of(images, different=different, random_=random_)]
     pipeline = pipeline_from(Namespace(filter=[], config_file=None), fleet)
     sampled = random_.sample(listed, sample)
-    audited, seconds = by_audit(listed, fleet, pipeline)
     with EmbeddedPlacement(fleet) as placement:
         # The names of the hosts, and what Placement loads at its first answer.
         placement.client.allocation_candidates("resources=VCPU:1&limit=1")
         placement.client.ensure_traits(opt_in_traits())
-        asked, asking = by_query(sampled, placement, pipeline)
+        before, asking = by_query(sampled[::2], placement, pipeline)
+        audited, seconds = by_audit(listed, fleet, pipeline)
+        after, more = by_query(sampled[1::2], placement, pipeline)
+    asked, asking = {**before, **after}, asking + more
     assert asked == {name: audited[name] for name in asked}
     scaled = asking / sample * images
     told = "all different" if different else "few kinds"

@@ -2,7 +2,7 @@
 
 The same requests in the same order go through Nova's own scheduler in five ways, each on a Placement of its own. Late
 checks of this library stand for the virt drivers. The page "A mixed cloud" says how the cloud is made. Without
-``small`` a plot is written beside the other results, if matplotlib is installed.
+``small`` a plot is written beside the other results, which needs matplotlib.
 """
 
 import logging
@@ -53,6 +53,11 @@ def broken_laws(results: Results) -> list[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run all ways, as many at a time as there are cores; print the tables; return 1 if a law is broken."""
     small = "small" in arguments
+    if not small and not find_spec("matplotlib"):
+        sys.stderr.write(
+            "It draws a plot with matplotlib, which is not installed: pip install 'os-prefilter[bench]'.\n"
+        )
+        return 1
     size = (SMALL_HOSTS, SMALL_REQUESTS) if small else (HOSTS, REQUESTS)
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as processes:
         results = dict(zip((way.name for way in WAYS), processes.map(partial(run, *size), WAYS), strict=True))
@@ -60,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     kinds = [kind_of(host.name).name for host in hosts(size[0], SEED)]
     text = f"{size[0]:,} hosts of {len(KINDS)} kinds, {len(requests)} requests, seed {SEED}"
     sys.stdout.write(f"{text}\n\n{described(requests, kinds)}\n\n{tables(results)}\n")
-    if not small and find_spec("matplotlib"):
+    if not small:
         from mixed.plot import write_plot  # noqa: PLC0415 - the environment of the benchmarks alone has matplotlib
 
         write_plot(results, PLOT)

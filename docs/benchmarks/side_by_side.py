@@ -35,7 +35,7 @@ def side_by_side(sides: Mapping[str, Callable[[], object]], *, rounds: int, call
 
 
 def machine() -> str:
-    """Return one line about where and when this is measured."""
+    """Return one line about where and when this is measured, and how busy it was in 1, 5 and 15 minutes."""
     parts = [
         f"{datetime.now(UTC):%Y-%m-%d}",
         f"{_processor()}, {os.cpu_count()} cores",
@@ -43,6 +43,7 @@ def machine() -> str:
         *filter(None, map(_installed, ("nova", "openstack-placement"))),
         f"SQLite {sqlite3.sqlite_version}",
         *filter(None, [_mariadb()]),
+        f"load average {' '.join(f'{each:.1f}' for each in os.getloadavg())}",
     ]
     return "; ".join(parts)
 

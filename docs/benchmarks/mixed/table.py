@@ -59,7 +59,10 @@ def _excluded(results: Sequence[Result]) -> str:
 
 
 def _share_that_ran(results: Sequence[Result]) -> str:
-    return f"{100 * len(ran(could(results))) / len(could(results)):.1f}%"
+    of_all = could(results)
+    # Of fewer than a hundred, a tenth of a percent would say more than there is to know.
+    decimals = 1 if len(of_all) >= 100 else 0  # noqa: PLR2004
+    return f"{100 * len(ran(of_all)) / len(of_all):.{decimals}f}%"
 
 
 def _lost(results: Sequence[Result], *, tried: bool) -> str:

@@ -5,13 +5,14 @@ A time is never asserted: the machine of a test has other things to do.
 
 import os
 import re
-import subprocess
 import sys
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from tests.processes import ran
 
 _FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
 # Scripts beside each other, of which one says which are benchmarks.
@@ -25,7 +26,7 @@ def _printed(name: str) -> str:
     # MariaDB is measured, not tested, here.
     environment = {key: value for key, value in os.environ.items() if key != "OS_PREFILTER_MARIADB_URL"}
     command = [sys.executable, "-W", "ignore", str(_FOLDER / f"{name}.py"), "small"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = ran(command, environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -51,7 +52,7 @@ def test_reports_take_the_requests_that_are_promised() -> None:
 
 def test_what_does_not_exist_is_not_run() -> None:
     command = [sys.executable, str(_FOLDER / "run.py"), "nosuch"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = ran(command)
     assert done.returncode == 1
     assert "There is no benchmark nosuch. There are: audit" in done.stderr
     assert done.stdout == ""

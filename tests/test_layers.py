@@ -56,7 +56,7 @@ def test_dependencies_point_one_way() -> None:
 
 def _loaded_by(code: str) -> set[str]:
     script = f"import sys; {code}; print(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=600)
     return set(done.stdout.split())
 
 

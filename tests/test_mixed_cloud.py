@@ -1,11 +1,12 @@
 """The simulated mixed cloud, a small one: what it says of each way but for times."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import ran
 
 BENCHMARKS = Path(__file__).parent.parent / "docs" / "benchmarks"
 WAYS = ("no filter", "properties", "prefilters", "both", "os-prefilter")
@@ -18,7 +19,7 @@ Table = dict[str, dict[str, str]]
 def printed() -> str:
     """Return what the benchmark prints; it fails where a law is broken."""
     command = [sys.executable, "-W", "ignore", str(BENCHMARKS / "mixed_cloud.py"), "small"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    done = ran(command)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -104,6 +105,6 @@ def test_without_matplotlib_nothing_is_measured() -> None:
         "runpy.run_path(path + '/mixed_cloud.py', run_name='__main__')"
     )
     command = [sys.executable, "-c", script, str(BENCHMARKS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = ran(command)
     assert (done.returncode, done.stdout) == (1, "")
     assert "matplotlib, which is not installed" in done.stderr

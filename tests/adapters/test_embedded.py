@@ -264,7 +264,7 @@ with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Invent
     except UnknownTraits:
         print(placement.client.allocation_candidates("resources=VCPU:1").hosts)
 """
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
     assert (run.stdout.strip(), run.returncode == 0) == (out, not err)
     assert err in run.stderr if err else run.stderr == ""
 

@@ -222,7 +222,7 @@ def test_a_missing_package_is_named(module: str, tmp_path: Path) -> None:
     script = (
         f"import sys; sys.modules[{module!r}] = None\nfrom os_prefilter.cli.main import main\nsys.exit(main({argv}))"
     )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
     assert (run.returncode, run.stdout) == (1, "")
     assert f"needs {module}, which is not installed: pip install 'os-prefilter[agent,libvirt]'" in run.stderr
 

@@ -68,7 +68,9 @@ def test_a_new_file_is_as_open_as_the_user_has_it(tmp_path: Path) -> None:
     """As what a shell redirects into a file."""
     path = tmp_path / "fleet.json"
     script = "import os, sys; os.umask(0o027); from os_prefilter.cli.main import main; main(sys.argv[1:])"
-    subprocess.run([sys.executable, "-c", script, "snapshot", "-o", str(path)], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", script, "snapshot", "-o", str(path)], check=True, capture_output=True, timeout=600
+    )
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 

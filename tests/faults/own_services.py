@@ -110,8 +110,8 @@ def own_libvirtd() -> Iterator[tuple[Service, str]]:
         command = [*_as_user("nobody", kvm.stat().st_gid if kvm.exists() else None), "libvirtd", "-f", str(conf)]
         command += ["--pid-file", str(folder / "pid")]
         service = Service(folder, command, lambda: _listens(str(path)), dict.fromkeys(names, str(folder)))
-        service.start()
         try:
+            service.start()
             yield service, f"qemu+unix:///session?socket={path}"
         finally:
             service.kill()
@@ -124,7 +124,7 @@ def own_mariadb() -> Iterator[tuple[Service, str]]:
         user = _as_user("mysql")
         data = f"--datadir={folder / 'data'}"
         install = ["setpriv", *user, "mariadb-install-db", "--no-defaults", data, "--skip-test-db"]
-        subprocess.run(install, check=True, capture_output=True)
+        subprocess.run(install, check=True, capture_output=True, timeout=600)
         sql = folder / "init.sql"
         sql.write_text(
             "CREATE DATABASE IF NOT EXISTS placement;\n"
@@ -138,8 +138,8 @@ def own_mariadb() -> Iterator[tuple[Service, str]]:
         # What was committed survives the end of the process, not that of the machine.
         command += ["--skip-name-resolve", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2"]
         service = Service(folder, command, lambda: _listens(str(path)), {})
-        service.start()
         try:
+            service.start()
             yield service, f"mysql+pymysql://placement:{PASSWORD}@localhost/placement?unix_socket={path}"
         finally:
             service.kill()

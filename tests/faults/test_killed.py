@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
+from tests.processes import started
 from tests.real_libvirt import needs_libvirt, uri
 from tests.with_nova.process.services import until
 
@@ -38,13 +40,15 @@ def server() -> Iterator[Served]:
         yield state
 
 
-def agent(server: Served, folder: Path) -> "subprocess.Popen[bytes]":
+@contextmanager
+def agent(server: Served, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
     conf = folder / "nova.conf"
     conf.write_text(nova_conf(server.url), encoding="utf-8")
     command = [sys.executable, "-m", "os_prefilter.cli.main", "capabilities", "report", "--watch", "1"]
     command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
-    with (folder / "agent.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "no_proxy": "127.0.0.1"})
+    environment = {**os.environ, "no_proxy": "127.0.0.1"}
+    with (folder / "agent.log").open("ab") as log, started(command, stdout=log, stderr=log, env=environment) as process:
+        yield process
 
 
 @needs_libvirt
@@ -56,34 +60,30 @@ def test_killed_at_random_it_converges(server: Served, tmp_path: Path) -> None:
     seen = {old}
     for number in range(KILLS):
         start = len(server.sent)
-        process = agent(server, tmp_path)
-        at = start + choice.randint(1, _REQUESTS)
+        with agent(server, tmp_path) as process:
+            at = start + choice.randint(1, _REQUESTS)
 
-        def kill(request: int, at: int = at, process: "subprocess.Popen[bytes]" = process) -> None:
-            if request == at:
+            def kill(request: int, at: int = at, process: "subprocess.Popen[bytes]" = process) -> None:
+                if request == at:
+                    process.kill()
+
+            server.before = server.after = lambda _number: None
+            if number % 3 == 0:
+                server.before = kill
+            elif number % 3 == 1:
+                server.after = kill
+            else:
+                server.wait_for(start + 1)
+                time.sleep(choice.uniform(0, 0.2))
                 process.kill()
-
-        server.before = server.after = lambda _number: None
-        if number % 3 == 0:
-            server.before = kill
-        elif number % 3 == 1:
-            server.after = kill
-        else:
-            server.wait_for(start + 1)
-            time.sleep(choice.uniform(0, 0.2))
-            process.kill()
-        assert process.wait(120) == -signal.SIGKILL, (tmp_path / "agent.log").read_text()
+            assert process.wait(120) == -signal.SIGKILL, (tmp_path / "agent.log").read_text()
         seen.add(traits_of(placement))
         # So that there is something to change again.
         put_traits(placement, lambda traits: traits.add(STALE))
     server.before = server.after = lambda _number: None
-    process = agent(server, tmp_path)
-    try:
+    with agent(server, tmp_path):
         until(lambda: STALE not in traits_of(placement), (tmp_path / "agent.log").read_text)
         new = traits_of(placement)
-    finally:
-        process.kill()
-        process.wait(60)
     assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", REPORTED} <= new
     assert seen <= {old, new, new | {STALE}}
     assert "Traceback" not in (tmp_path / "agent.log").read_text()
@@ -105,7 +105,7 @@ def test_a_provider_config_is_the_old_file_or_the_new_one(tmp_path: Path) -> Non
     sets = [{f"CUSTOM_{name}_{which}": True for name in range(300)} for which in (0, 1)]
     for _ in range(2 * KILLS):
         command = [sys.executable, "-c", WRITER, str(path)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        with started(command, stdout=subprocess.PIPE) as process:
             assert process.stdout
             process.stdout.readline()
             time.sleep(choice.uniform(0, 0.2))

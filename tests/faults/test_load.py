@@ -5,7 +5,6 @@ Some seconds here, two minutes with ``tox -e faults``; docs/benchmarks/soak.py t
 
 import copy
 import json
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.faults.load import GROWTH, Figures, in_threads
 from tests.faults.load_mix import Answers, Kind, requests
 from tests.faults.load_processes import PROCESSES
 from tests.faults.load_watch import Stuck, Watchdog, stacks_here
+from tests.processes import ran
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = float(times(5))
@@ -56,7 +56,7 @@ def _parts(request_spec: Any) -> list[Any]:
 def test_processes_that_are_told_by_sighup_decide_as_one_alone(tmp_path: Path) -> None:
     """They are forked after the pipeline is made, as those of nova-scheduler."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.load_processes", str(tmp_path), str(SECONDS)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS * 2 + 300)
+    done = ran(command, folder=ROOT, seconds=SECONDS * 2 + 300)
     assert done.returncode == 0, done.stderr
     _check(Figures(**json.loads(done.stdout)), PROCESSES)
 

@@ -68,6 +68,10 @@ def _x86(default_machine: str, machines: str, *, full: bool = True) -> GuestFact
 
 OLD: tuple[Version, Version] = ((8, 0, 0), (6, 2, 0))
 NEW: tuple[Version, Version] = ((10, 4, 0), (9, 1, 0))
+KVM = LibvirtFacts(
+    architecture="x86_64", virt_type="kvm", libvirt_version=NEW[0], hypervisor_version=NEW[1], guests={"x86_64": X86}
+)
+LXC = LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0])
 _VERSIONS: tuple[tuple[Version, Version], ...] = (
     OLD,
     ((8, 3, 0), (7, 2, 22)),

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -16,6 +16,7 @@ from os_prefilter.errors import ProbeFailed
 from os_prefilter.operators.provider_plan import Goal, Mode, managed, with_marker
 from os_prefilter.reporters import HostFacts
 from tests.faults.own_services import Service, needs, own_libvirtd
+from tests.faults.watched import after_round, levels, said
 from tests.placements import HOST, everything, lone_host
 from tests.with_nova.process.services import until
 
@@ -40,21 +41,6 @@ def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
         return ""
 
     return Watch(host, report, 1.0)
-
-
-def after_round(watch: Watch, condition: Callable[[], bool]) -> bool:
-    """Let the watch do a round; return whether the condition holds then."""
-    watch.round()
-    return condition()
-
-
-def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return what the watch has said; other libraries say what they like."""
-    return [record for record in caplog.records if record.name == LOG.name]
-
-
-def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
-    return [record.levelno for record in said(caplog)]
 
 
 def test_killed_and_started_again(libvirtd: Own, caplog: pytest.LogCaptureFixture) -> None:

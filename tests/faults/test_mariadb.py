@@ -20,8 +20,7 @@ from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
 from tests.conftest import times
 from tests.faults.own_services import Service, needs, own_mariadb
-from tests.faults.test_libvirt import after_round, levels
-from tests.faults.test_reports import GOALS, WHOLE, Host
+from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
 from tests.placements import HOST, UUID
 from tests.with_nova.process.services import running, until
 

@@ -23,6 +23,7 @@ from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
+from tests.faults.watched import GOALS, WHOLE, Host, said
 from tests.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
 
 ROUNDS = times(40)
@@ -30,12 +31,6 @@ SEEDS = range(3)
 FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
 
-GOALS = (
-    {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},
-    {"CUSTOM_A": False, "CUSTOM_B": True, "CUSTOM_C": True},
-    {"CUSTOM_A": False, "CUSTOM_B": False, "CUSTOM_C": False},
-)
-WHOLE = {frozenset(trait for trait, has in goal.items() if has) for goal in GOALS}
 MINE = {*GOALS[0], "OWNER_NOVA"}
 OTHER_REPORTERS = ("CUSTOM_X", "CUSTOM_Y")
 GPU = "gpu"
@@ -107,16 +102,6 @@ def until_written(write: Callable[[], None]) -> None:
         except PlacementRefused as error:
             assert error.status == 409
     pytest.fail("others are faster each time")
-
-
-class Host:
-    """A host that is always the same."""
-
-    def identity(self) -> str:
-        return "host"
-
-    def facts(self) -> HostFacts:
-        return HostFacts()
 
 
 class Reporter:
@@ -191,9 +176,8 @@ def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:
         if now != before:
             expected.append(logging.INFO if now else logging.WARNING)
         before = now
-    said = [record for record in caplog.records if record.name == LOG.name]
-    assert [record.levelno for record in said] == expected
-    assert all("\n" not in record.getMessage() for record in said)
+    assert [record.levelno for record in said(caplog)] == expected
+    assert all("\n" not in record.getMessage() for record in said(caplog))
 
 
 def test_who_always_conflicts_is_told_once_and_costs_ten_attempts() -> None:

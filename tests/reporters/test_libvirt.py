@@ -19,13 +19,9 @@ from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Versi
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET
 from tests.conftest import spec_of
-from tests.hosts import ARM, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
+from tests.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
 
-KVM = LibvirtFacts(
-    architecture="x86_64", virt_type="kvm", libvirt_version=NEW[0], hypervisor_version=NEW[1], guests={"x86_64": X86}
-)
 QEMU = replace(KVM, virt_type="qemu")
-LXC = LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=NEW[0])
 PARALLELS = replace(LXC, virt_type="parallels")
 
 

@@ -8,8 +8,7 @@ from os_prefilter.late_check import guest_settings
 from os_prefilter.reporters import GuestSettings, Setting
 from os_prefilter.reporters.libvirt_xml import device_models, domain_elements
 from tests.conftest import spec_of
-from tests.hosts import X86
-from tests.reporters.test_libvirt import KVM
+from tests.hosts import KVM, X86
 
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 

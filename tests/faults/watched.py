@@ -1,0 +1,41 @@
+"""A host that a watch reports, what it reports, and what the watch has said: for tests of more than one neighbour."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from os_prefilter.agent import LOG, Watch
+from os_prefilter.reporters import HostFacts
+
+GOALS = (
+    {"CUSTOM_A": True, "CUSTOM_B": True, "CUSTOM_C": False},
+    {"CUSTOM_A": False, "CUSTOM_B": True, "CUSTOM_C": True},
+    {"CUSTOM_A": False, "CUSTOM_B": False, "CUSTOM_C": False},
+)
+WHOLE = {frozenset(trait for trait, has in goal.items() if has) for goal in GOALS}
+
+
+class Host:
+    """A host that is always the same."""
+
+    def identity(self) -> str:
+        return "host"
+
+    def facts(self) -> HostFacts:
+        return HostFacts()
+
+
+def after_round(watch: Watch, condition: Callable[[], bool]) -> bool:
+    """Let the watch do a round; return whether the condition holds then."""
+    watch.round()
+    return condition()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Return what the watch has said; other libraries say what they like."""
+    return [record for record in caplog.records if record.name == LOG.name]
+
+
+def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
+    return [record.levelno for record in said(caplog)]

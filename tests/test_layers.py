@@ -18,7 +18,7 @@ _LAYERS = (
     {"requirements", "request_spec", "extra_specs", "options", "content", "request", "documents"},
     {"guest", "reporters"},
     {"rules", "rule_checks", "rule_document", "rule_files"},
-    {"asking", "filters", "facts", "plugins", "conf", "rule_folders", "answers"},
+    {"asking", "filters", "facts", "plugins", "option_definitions", "conf", "rule_folders", "answers"},
     {"pinning", "stated", "capabilities", "decision"},
     {"late_check"},
     {"query"},

@@ -48,7 +48,7 @@ def rule_files(folder: str | Path) -> list[Path]:
         paths = sorted(Path(folder).iterdir(), key=lambda path: path.name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DocumentError(folder, f"the directory of rules cannot be read: {reason}.") from error
+        raise DocumentError(folder, f"the directory of rules cannot be read: {reason}. Check the path.") from error
     return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
 
 

@@ -1,0 +1,274 @@
+"""The options in the group ``[prefilter]``: what each is for, its values, its default, and what a wrong value does."""
+
+import textwrap
+
+import os_traits
+from oslo_config import cfg
+
+from os_prefilter.options import Options
+
+GROUP = "prefilter"
+
+# nova/objects/service.py: the first nova-compute that reports OWNER_NOVA is of this service version.
+_OWNER_SERVICE_VERSION = 73
+
+# oslo-config-generator writes lines of 70 characters, each with "# " before it.
+_WIDTH = 68
+
+
+def _help(meaning: str, *, default: str, since: str, values: str = "", wrong: str = "") -> str:
+    """Return the help of an option: a paragraph, and a list that reads well in a sample file and in Sphinx.
+
+    :param values: which there are; empty where ``choices`` say it
+    :param since: the release that had the option first
+    :param wrong: which values stop the service, where that is more than those that are not among the values
+    """
+    facts = (
+        f"Values: {values}" if values else "",
+        f"Default: {default}",
+        f"A wrong value stops the service at its start{': ' if wrong else '.'}{wrong}",
+        f"Since {since}.",
+    )
+    lines = [textwrap.fill(_one_line(meaning), _WIDTH, break_long_words=False, break_on_hyphens=False), ""]
+    for fact in filter(None, facts):
+        text = _one_line(fact)
+        lines.append(textwrap.fill(f"- {text}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+OPTIONS = [
+    cfg.ListOpt(
+        "enabled_filters",
+        default=[],
+        help=_help(
+            "The request filters to run, in this order.",
+            values="names of installed filters, separated by commas; ``os-prefilter filter list`` shows them.",
+            default="empty; no filter runs, and the library changes nothing.",
+            wrong="a name that is not installed, does not load, or is offered or written twice.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.StrOpt(
+        "trait_scope",
+        default="root",
+        choices=[
+            ("root", "on the root provider only (root_required), as Nova does it"),
+            (
+                "root_and_unsuffixed",
+                "on the unsuffixed request group as well, where that asks for VCPU, PCPU or MEMORY_MB",
+            ),
+        ],
+        help=_help(
+            """
+Where required traits of a host are asked for. Both give the same candidates as long as the root provider of a host has
+its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several times
+faster in a Placement where no host has nested providers, and slower in one where any has. Forbidden traits stay on the
+root.
+""",
+            default="``root``.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.StrOpt(
+        "unknown_values",
+        default="skip",
+        choices=[
+            ("skip", "log one warning and keep everything else that the request asks for"),
+            ("reject", "reject the request with an error that lists the values that exist"),
+        ],
+        help=_help(
+            """
+What to do with a property whose value is not in the vocabulary. Where Nova's own filter refuses such a value (the sound
+model, the format of ephemeral encryption, the security of a TPM's secret), the request is rejected in any case.
+""",
+            default="``skip``.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.ListOpt(
+        "reported_traits",
+        default=[],
+        help=_help(
+            """
+Traits that hosts report although no virt driver of Nova does so by itself: the CUSTOM_ traits of the vocabulary, and
+those standard ones that ``os-prefilter vocabulary list`` marks "if reported"; among them those of machine types
+(``CUSTOM_COMPUTE_*MACHINE_*``) and of guests of one architecture (``CUSTOM_AARCH64_*``). Only these are asked for,
+because a trait that no host reports excludes every host. The filter ``hpet`` needs no entry: enabling it is the
+statement.
+""",
+            values="""
+names of traits, separated by commas, or patterns with ``*`` (``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for all).
+""",
+            default="empty; none of them is asked for.",
+            wrong="""
+a name or pattern that matches none of them. That hosts do report them is not checked.
+""",
+            since="0.1.0",
+        ),
+    ),
+    cfg.StrOpt(
+        "config_templates",
+        default="",
+        help=_help(
+            """
+A YAML file of configuration templates: which traits a bare-metal node must have for ``deploy-config:TYPE=VALUE``, and
+how Ironic applies it. Its templates replace the bundled ones of the same type and value, and add others.
+""",
+            values="the path of a file.",
+            default="empty; the bundled templates alone.",
+            wrong="a file that cannot be read, or is no such document.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.ListOpt(
+        "rules_dirs",
+        default=[],
+        help=_help(
+            """
+Directories whose ``*.yaml`` and ``*.yml`` files hold rules for the filter ``rules``: which traits a host must have, or
+must not have, for image properties and extra specs of the operator's own. Files that change are read again after
+``facts_interval`` seconds at most, and on SIGHUP. ``os-prefilter rules check`` finds mistakes before.
+""",
+            values="paths of directories, separated by commas.",
+            default="empty; no rules.",
+            wrong="""
+a directory that cannot be read, or a file with a mistake. Later, the rules of before stay in use and the log says so.
+Directories without the filter ``rules`` in ``enabled_filters``, or the filter without directories, log a warning.
+""",
+            since="0.1.0",
+        ),
+    ),
+    cfg.FloatOpt(
+        "facts_interval",
+        default=60.0,
+        min=0.0,
+        help=_help(
+            """
+Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
+asked for again.
+""",
+            values="a number of at least 0; 0 asks at each request.",
+            default="60.0.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.ListOpt(
+        "wait_for_answers",
+        default=[],
+        help=_help(
+            """
+Filters which ask for a trait only once every compute node says in Placement whether it has it, so that enabling one
+excludes no host that can. ``os-prefilter readiness`` shows what is waited for. Placement is asked again each
+``facts_interval`` seconds. Needs the fact ``answers``, which the service that embeds the pipeline provides; in Nova it
+is there.
+""",
+            values="names of enabled filters, separated by commas, or ``*`` for all that can wait.",
+            default="empty; each filter asks at once.",
+            wrong="a filter that is not enabled or cannot wait, or one where nobody provides the fact.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.BoolOpt(
+        "metrics",
+        default=False,
+        help=_help(
+            """
+Count what each filter does, and how long it takes, in the default registry of prometheus_client (extra ``metrics``).
+The service that embeds the pipeline serves them.
+""",
+            values="``true`` or ``false``.",
+            default="``false``.",
+            wrong="one that is neither, or ``true`` where prometheus_client is not installed.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.StrOpt(
+        "owner_trait",
+        default=os_traits.OWNER_NOVA,
+        help=_help(
+            "The trait by which the filter ``owner`` knows the providers of its own service.",
+            values="the name of a trait.",
+            default=f"``{os_traits.OWNER_NOVA}``.",
+            wrong="""
+one that is no name of a trait. That providers have it is not checked: where none has, the filter excludes all hosts,
+or with ``owner_gate = coverage`` never begins.
+""",
+            since="0.1.0",
+        ),
+    ),
+    cfg.ListOpt(
+        "foreign_owner_traits",
+        default=[os_traits.OWNER_CYBORG],
+        help=_help(
+            """
+The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot ask for a
+resource class in a group of its own.
+""",
+            values="names of traits, separated by commas; empty for no other owner.",
+            default=f"``{os_traits.OWNER_CYBORG}``.",
+            wrong="one that is no name of a trait, or is ``owner_trait``.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.ListOpt(
+        "owned_resource_classes",
+        default=list(Options().owned_resource_classes),
+        help=_help(
+            """
+Resource classes whose providers the owner creates: the filter ``owner`` requires its trait on a flavor's request group
+that asks for one of them, and on the root of the tree if VCPU, PCPU or MEMORY_MB are among them. A value replaces the
+default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
+""",
+            values="names of resource classes, separated by commas, or patterns with ``*``.",
+            default=f"``{','.join(Options().owned_resource_classes)}``.",
+            wrong="one that is no name of a resource class, nor a pattern of one.",
+            since="0.1.0",
+        ),
+    ),
+    cfg.StrOpt(
+        "owner_gate",
+        default="compute_version",
+        choices=[
+            (
+                "compute_version",
+                "wait until the minimum compute service version says that every compute reports the trait",
+            ),
+            (
+                "coverage",
+                "wait until each provider with COMPUTE_NODE has the trait in Placement, whatever reports it",
+            ),
+            ("always", "enforce at once: every provider has the trait, or the embedding service is not Nova"),
+        ],
+        help=_help(
+            """
+When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
+``minimum_compute_version``, ``coverage`` the fact ``owner_coverage``, which the service that embeds the pipeline
+provides; in Nova both are there.
+""",
+            default="``compute_version``.",
+            wrong="""
+none of these, ``coverage`` without VCPU, PCPU or MEMORY_MB in ``owned_resource_classes``, or the filter ``owner`` where
+nobody provides the fact.
+""",
+            since="0.1.0",
+        ),
+    ),
+    cfg.IntOpt(
+        "owner_compute_version",
+        default=_OWNER_SERVICE_VERSION,
+        min=1,
+        help=_help(
+            "The compute service version from which on every provider has the owner trait.",
+            values="a whole number of at least 1; ``owner_gate = compute_version`` compares it.",
+            default=f"{_OWNER_SERVICE_VERSION}, of the first nova-compute that reports the trait.",
+            wrong="""
+one that is no such number. One that is too low excludes hosts whose nova-compute does not report the trait.
+""",
+            since="0.1.0",
+        ),
+    ),
+]

@@ -1,0 +1,111 @@
+"""The help of each option: what, which values, the default, since when, and what a wrong value does."""
+
+import ast
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+from packaging.version import Version
+
+import os_prefilter
+from os_prefilter.conf import GROUP, OPTIONS, list_opts
+
+_SRC = Path(os_prefilter.__file__).parent
+_IMPORTS_GROUP = re.compile(r"^from os_prefilter\.(conf|option_definitions) import .*\bGROUP\b", re.MULTILINE)
+_EACH = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+
+
+def facts_of(option: cfg.Opt) -> dict[str, str]:
+    """Return the list at the end of an option's help: each item by its first word, on one line."""
+    listed = option.help.partition("\n\n")[2]
+    items = [" ".join(item.split()) for item in re.split(r"^- ", listed, flags=re.MULTILINE) if item]
+    return {item.partition(" ")[0].rstrip(":"): item for item in items}
+
+
+@_EACH
+def test_help_begins_with_what_the_option_is(option: cfg.Opt) -> None:
+    what = option.help.partition("\n\n")[0]
+    assert what.endswith(".")
+    assert len(what) > len("The request filters to run.")
+
+
+@_EACH
+def test_help_says_which_values_there_are(option: cfg.Opt) -> None:
+    """In a list item, or with a meaning beside each choice, which every output of the generator shows."""
+    choices = getattr(option.type, "choices", None)
+    if choices:
+        assert "Values" not in facts_of(option)
+        assert all(choices.values())
+    else:
+        assert len(facts_of(option)["Values"]) > len("Values: .")
+
+
+@_EACH
+def test_help_says_the_default_that_the_option_has(option: cfg.Opt) -> None:
+    told = facts_of(option)["Default"]
+    if option.default in ([], ""):
+        assert told.startswith("Default: empty; ")
+    elif isinstance(option.default, list):
+        assert told == f"Default: ``{','.join(option.default)}``."
+    else:
+        assert re.match(rf"Default: (``)?{re.escape(str(option.default))}\b", told, re.IGNORECASE)
+
+
+@_EACH
+def test_help_says_since_which_release(option: cfg.Opt) -> None:
+    """One that there is, or the one to come."""
+    told = re.fullmatch(r"Since (\d+\.\d+\.\d+)\.", facts_of(option)["Since"])
+    assert told
+    assert Version(told[1]) <= Version(version("os-prefilter"))
+
+
+@_EACH
+def test_help_says_what_a_wrong_value_does(option: cfg.Opt) -> None:
+    """``test_wrong_options.py`` proves that it does so."""
+    assert facts_of(option)["A"].startswith("A wrong value stops the service at its start")
+
+
+@_EACH
+def test_help_has_lines_as_short_as_those_of_a_sample(option: cfg.Opt) -> None:
+    """So that the generator, with its default width, breaks none again; a name alone may be longer."""
+    lines = option.help.splitlines()
+    assert [line for line in lines if len(line) > 68 and " " in line.strip()] == []
+
+
+def _reads_of(tree: ast.AST) -> set[str]:
+    """Return the options that code reads or sets: of ``conf[GROUP]``, or of a variable that has it."""
+    found = set()
+    called = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Subscript(slice=ast.Name(id="GROUP")), attr=name):
+                found.add(name)
+            case ast.Attribute(value=ast.Name(id="group"), attr=name) if node not in called:
+                # argparse has groups, too, with methods.
+                found.add(name)
+            case ast.Call(func=ast.Attribute(attr="set_override"), args=[ast.Constant(value=str(name)), *_]):
+                found.add(name)
+    return found
+
+
+def test_code_reads_the_options_that_are_listed_and_each_of_them() -> None:
+    read: set[str] = set()
+    for path in _SRC.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        if _IMPORTS_GROUP.search(text):
+            read |= _reads_of(ast.parse(text))
+    ((group, options),) = list_opts()
+    assert group == GROUP
+    assert read == {option.dest for option in options}
+
+
+def test_no_other_file_defines_an_option_of_the_group() -> None:
+    """Those of Nova's groups, which are read where Nova is not, are the only others."""
+    defining = {
+        path.relative_to(_SRC).as_posix()
+        for path in _SRC.rglob("*.py")
+        if re.search(r"\bcfg\.\w*Opt\(", path.read_text(encoding="utf-8"))
+    }
+    assert defining == {"option_definitions.py", "adapters/nova_conf.py"}

@@ -1,0 +1,128 @@
+"""What a wrong value of each option does is what its help says: one line that names it, and what to do next."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from oslo_config import cfg
+
+from os_prefilter import Pipeline
+from os_prefilter.conf import OPTIONS
+from os_prefilter.errors import ConfigurationError
+
+_ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
+
+
+class Wrong(NamedTuple):
+    """Lines of a configuration with a value that is wrong, and what the error says of it."""
+
+    option: str
+    lines: str
+    told: str
+
+
+_WRONG = [
+    Wrong("enabled_filters", "enabled_filters = hpett", "names 'hpett', which no installed package offers"),
+    Wrong("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
+    Wrong("enabled_filters", "enabled_filters = hpet,hpet", "'hpet' is named twice"),
+    Wrong("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
+    Wrong("trait_scope", "trait_scope =", "trait_scope in FILE is not valid: .*found ''"),
+    Wrong("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
+    Wrong("reported_traits", "reported_traits = CUSTOM_HPT", "'CUSTOM_HPT' matches no trait that is asked for only if"),
+    Wrong("reported_traits", "reported_traits = HW_CPU_*", r"'HW_CPU_\*' matches no trait"),
+    Wrong("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),
+    Wrong("config_templates", "config_templates = /etc", "this is a directory; give the path of a file"),
+    Wrong("config_templates", "config_templates = $state/x", "no such option state in group .*Write \\$\\$ for a \\$"),
+    Wrong("rules_dirs", "rules_dirs = /no/such", "/no/such: the directory of rules cannot be read"),
+    Wrong("rules_dirs", "rules_dirs = ,/etc", "a directory in it is empty"),
+    Wrong("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
+    Wrong("facts_interval", "facts_interval = soon", "facts_interval in FILE is not valid: .*'soon'"),
+    Wrong("facts_interval", "facts_interval = nan", "nan is not a number of seconds"),
+    Wrong("facts_interval", "facts_interval = inf", "inf is not a number of seconds"),
+    Wrong("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
+    Wrong("wait_for_answers", "wait_for_answers = hpet", "'hpet' is not in enabled_filters"),
+    Wrong(
+        "wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "waits by itself"
+    ),
+    Wrong("wait_for_answers", "enabled_filters = hpet\nwait_for_answers = *", "fact 'answers', which nobody provides"),
+    Wrong("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
+    Wrong("owner_trait", "owner_trait = owner", "'owner' is not a trait name"),
+    Wrong("owner_trait", "owner_trait =", "'' is not a trait name"),
+    Wrong("foreign_owner_traits", "foreign_owner_traits = a-b", "'a-b' is not a trait name"),
+    Wrong("foreign_owner_traits", "foreign_owner_traits = OWNER_NOVA", "it names OWNER_NOVA, the own owner_trait"),
+    Wrong("owned_resource_classes", "owned_resource_classes = CPUS", "'CPUS' is not a resource class, nor a pattern"),
+    Wrong("owner_gate", "owner_gate = never", "owner_gate in FILE is not valid: .*found 'never'"),
+    Wrong("owner_gate", "owner_gate = coverage\nowned_resource_classes = VGPU", "coverage looks at compute nodes"),
+    Wrong("owner_gate", "enabled_filters = owner", "owner_gate = compute_version .*minimum_compute_version"),
+    Wrong(
+        "owner_compute_version", "owner_compute_version = 0", "owner_compute_version in FILE is not valid: .*equal to 1"
+    ),
+    Wrong(
+        "owner_compute_version", "owner_compute_version = new", "owner_compute_version in FILE is not valid: .*'new'"
+    ),
+    Wrong("owner_compute_version", "owner_compute_version =", "it is empty.*remove the line for 73"),
+]
+
+
+@pytest.fixture
+def nova_conf(tmp_path: Path) -> Path:
+    return tmp_path / "nova.conf"
+
+
+def _started(path: Path, lines: str) -> Pipeline:
+    """Start as a service does, on a file with these lines."""
+    path.write_text(f"[prefilter]\n{lines.replace('FILE', str(path))}\n", encoding="utf-8")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[str(path)])
+    return Pipeline.from_conf(conf)
+
+
+@pytest.mark.parametrize("wrong", _WRONG, ids=lambda wrong: wrong.lines.replace("\n", "; "))
+def test_a_wrong_value_stops_the_service(wrong: Wrong, nova_conf: Path) -> None:
+    """One error class, one line: the group, the option, the value or the file, and what to do next."""
+    with pytest.raises(ConfigurationError, match=wrong.told.replace("FILE", str(nova_conf))) as raised:
+        _started(nova_conf, wrong.lines)
+    text = str(raised.value)
+    assert text.isprintable()
+    assert wrong.option in text
+    assert "[prefilter]" in text
+    assert "LocationInfo" not in text
+    assert any(advice.lower() in text.lower() for advice in _ADVICE), text
+
+
+def test_each_option_has_a_wrong_value_here() -> None:
+    assert {wrong.option for wrong in _WRONG} == {option.name for option in OPTIONS}
+
+
+def test_metrics_without_their_library_stop_the_service(nova_conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigurationError, match=r"\[prefilter\] metrics needs prometheus_client.*pip install"):
+        _started(nova_conf, "metrics = true")
+
+
+@pytest.mark.parametrize("lines", ["enabled_filters = rules", "rules_dirs = FOLDER"])
+def test_rules_that_can_never_apply_are_a_warning(
+    lines: str, nova_conf: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "rules").mkdir()
+    with caplog.at_level(logging.WARNING):
+        _started(nova_conf, lines.replace("FOLDER", str(tmp_path / "rules")))
+    (record,) = caplog.records
+    assert record.getMessage().startswith("No rule applies: that takes rules in [prefilter] enabled_filters")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "enabled_filters =",
+        "foreign_owner_traits =",
+        "rules_dirs =",
+        "config_templates =",
+        "facts_interval = 0",
+        "reported_traits = *",
+    ],
+)
+def test_a_value_at_the_edge_is_served(lines: str, nova_conf: Path) -> None:
+    assert _started(nova_conf, lines).filters == ()

@@ -1,5 +1,7 @@
 """JSON that is read strictly: what is no JSON, or says two things, is refused with its place."""
 
+import sys
+
 import pytest
 
 from os_prefilter.errors import DocumentError
@@ -18,7 +20,8 @@ def test_what_json_has_arrives() -> None:
     ("text", "says"),
     [
         (b"", "line 1, column 1"),
-        (b'{"a": 1,}', "line 1, column 9"),
+        # Python 3.13 points at the comma, those before it behind it.
+        (b'{"a": 1,}', f"line 1, column {8 if sys.version_info >= (3, 13) else 9}"),
         (b'{\n"a" 1}', "line 2, column 5"),
         (b"{} {}", "column 4"),
         (b'{"a": \xff}', "byte 6 is not UTF-8"),

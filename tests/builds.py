@@ -29,6 +29,6 @@ def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str
 
 def build(project: Path, folder: Path, *options: str, umask: int = -1, **variables: str) -> None:
     """Build the source distribution, and from it the wheel; with ``--sdist --wheel`` both from the tree."""
-    command = (sys.executable, "-m", "build", "--outdir", folder, *options, project)
-    done = clean_run(*command, cwd=folder, umask=umask, **variables)
+    command = (sys.executable, "-m", "build", "--outdir")
+    done = clean_run(*command, folder, *options, project, cwd=folder, umask=umask, **variables)
     assert done.returncode == 0, done.stderr

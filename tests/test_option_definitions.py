@@ -17,16 +17,20 @@ _IMPORTS_GROUP = re.compile(r"^from os_prefilter\.(conf|option_definitions) impo
 _EACH = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 
+def _help_of(option: cfg.Opt) -> str:
+    return option.help or ""
+
+
 def facts_of(option: cfg.Opt) -> dict[str, str]:
     """Return the list at the end of an option's help: each item by its first word, on one line."""
-    listed = option.help.partition("\n\n")[2]
+    listed = _help_of(option).partition("\n\n")[2]
     items = [" ".join(item.split()) for item in re.split(r"^- ", listed, flags=re.MULTILINE) if item]
     return {item.partition(" ")[0].rstrip(":"): item for item in items}
 
 
 @_EACH
 def test_help_begins_with_what_the_option_is(option: cfg.Opt) -> None:
-    what = option.help.partition("\n\n")[0]
+    what = _help_of(option).partition("\n\n")[0]
     assert what.endswith(".")
     assert len(what) > len("The request filters to run.")
 
@@ -70,7 +74,7 @@ def test_help_says_what_a_wrong_value_does(option: cfg.Opt) -> None:
 @_EACH
 def test_help_has_lines_as_short_as_those_of_a_sample(option: cfg.Opt) -> None:
     """So that the generator, with its default width, breaks none again; a name alone may be longer."""
-    lines = option.help.splitlines()
+    lines = _help_of(option).splitlines()
     assert [line for line in lines if len(line) > 68 and " " in line.strip()] == []
 
 

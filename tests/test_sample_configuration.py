@@ -42,7 +42,7 @@ def test_a_sample_has_each_option_with_its_whole_help() -> None:
     """In the form of nova.conf, in which no line of the help is broken anew."""
     sample = _sample("ini")
     for option in OPTIONS:
-        help_ = "\n".join(f"# {line}".rstrip() for line in option.help.splitlines())
+        help_ = "\n".join(f"# {line}".rstrip() for line in (option.help or "").splitlines())
         assert f"{help_} (" in sample
         assert re.search(rf"^#{option.name} =", sample, re.MULTILINE)
     assert max(len(line) for line in sample.splitlines() if line.startswith("# ")) <= 70

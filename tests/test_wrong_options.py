@@ -1,7 +1,6 @@
 """What a wrong value of each option does is what its help says: one line that names it, and what to do next."""
 
 import logging
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,12 +93,6 @@ def test_a_wrong_value_stops_the_service(wrong: Wrong, nova_conf: Path) -> None:
 
 def test_each_option_has_a_wrong_value_here() -> None:
     assert {wrong.option for wrong in _WRONG} == {option.name for option in OPTIONS}
-
-
-def test_metrics_without_their_library_stop_the_service(nova_conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(ConfigurationError, match=r"\[prefilter\] metrics needs prometheus_client.*pip install"):
-        _started(nova_conf, "metrics = true")
 
 
 @pytest.mark.parametrize("lines", ["enabled_filters = rules", "rules_dirs = FOLDER"])

@@ -16,6 +16,8 @@ from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import listed, shown
 from os_prefilter.vocabulary import opt_in_traits
 
+__all__ = ["GROUP", "OPTIONS", "list_opts", "options_from", "refused", "register_opts"]
+
 # How oslo.config says where a value comes from.
 _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
 

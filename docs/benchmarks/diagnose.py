@@ -41,7 +41,7 @@ def measure(hosts: int, rounds: int, *, different: bool) -> None:
 
 def main(arguments: list[str]) -> None:
     """Measure both kinds of fleets."""
-    hosts, rounds = (60, 1) if "small" in arguments else (10_000, 2)
+    hosts, rounds = (60, 1) if "small" in arguments else (10_000, 7)
     for different in (False, True):
         measure(hosts, rounds, different=different)
 

@@ -1,0 +1,101 @@
+"""A small scheduler: asked over HTTP for an image and a flavor, it answers with the hosts that can, or with the reason.
+
+It listens on loopback alone, and asks nobody who they are.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from wsgiref.simple_server import make_server
+
+from oslo_config import cfg
+
+from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.documents import request_spec_from
+from os_prefilter.errors import (
+    ConfigurationError,
+    DocumentError,
+    PlacementUnavailable,
+    PrefilterError,
+    RequestRejected,
+)
+from os_prefilter.json_document import parse_json
+from os_prefilter.operators.fleet import example_fleet
+
+LOG = logging.getLogger("scheduler")
+LARGEST_REQUEST = 1_000_000
+OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for any that is free.")]
+
+
+def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient) -> Pipeline:
+    """Return the filters that the configuration enables, with what they may need to know of the deployment."""
+    facts: dict[str, Callable[[Any], Any]] = {
+        "owner_coverage": OwnerCoverage(placement),
+        "answers": AnswerCoverage(placement),
+    }
+    return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits)
+
+
+def schedule(body: bytes, pipeline: Pipeline, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:
+    """Return the status and the answer to a request: the hosts that can, or why there are none."""
+    try:
+        request_spec = request_spec_from(parse_json(body, "request"), "request")
+        decision = pipeline.apply(request_spec)
+        hosts = placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts
+    except DocumentError as error:
+        return "400 Bad Request", {"error": str(error)}
+    except RequestRejected as error:
+        return "422 Unprocessable Entity", {"error": str(error)}
+    except PlacementUnavailable as error:
+        LOG.error("%s", error)  # noqa: TRY400 - it is one line, and no traceback says more
+        return "503 Service Unavailable", {"error": "Placement does not answer; try again later."}
+    except PrefilterError:
+        # Not the user's fault. The request is not scheduled: without the filter it would go to hosts that cannot.
+        LOG.exception("A request was not scheduled.")
+        return "500 Internal Server Error", {"error": "The log of the scheduler says why."}
+    return "200 OK", {"hosts": list(hosts), "required": [str(each) for each in decision.requirements]}
+
+
+def application(
+    pipeline: Pipeline, placement: PlacementClient, environ: Mapping[str, Any], start_response: Callable[..., object]
+) -> Iterable[bytes]:
+    """Answer ``POST /hosts``, whose body is ``{"image": {...}, "flavor": {...}}``."""
+    if (environ["REQUEST_METHOD"], environ["PATH_INFO"]) == ("POST", "/hosts"):
+        length = environ.get("CONTENT_LENGTH", "")
+        size = int(length) if length.isdecimal() else 0
+        status, answer = schedule(environ["wsgi.input"].read(min(size, LARGEST_REQUEST)), pipeline, placement)
+    else:
+        status, answer = "404 Not Found", {"error": "There is POST /hosts, and nothing else."}
+    start_response(status, [("Content-Type", "application/json")])
+    return [json.dumps(answer, indent=2).encode() + b"\n"]
+
+
+def main() -> None:
+    """Serve until it is ended; a wrong configuration ends it at once, in one line."""
+    logging.basicConfig()
+    for name in ("os_prefilter", "scheduler"):
+        logging.getLogger(name).setLevel(logging.INFO)
+    conf = cfg.ConfigOpts()
+    conf.register_opts(OPTIONS, group="scheduler")
+    with EmbeddedPlacement(example_fleet()) as embedded, suppress(KeyboardInterrupt):
+        try:
+            conf(project="scheduler")
+            pipeline = load_pipeline(conf, embedded.client)
+            port = conf.scheduler.port
+        except (cfg.Error, ConfigurationError) as error:
+            sys.exit(f"scheduler: {error}")
+        with make_server("127.0.0.1", port, partial(application, pipeline, embedded.client)) as server:
+            LOG.info("Listening on http://127.0.0.1:%d", server.server_port)
+            server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

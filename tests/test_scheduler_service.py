@@ -1,0 +1,115 @@
+"""The small scheduler of the documentation, as a process of its own that is asked over HTTP."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from os_prefilter.conf import OPTIONS
+from tests.test_docs import DOCS, blocks, files_of
+from tests.with_nova.process.services import Program, running
+
+SERVICE = DOCS / "examples" / "scheduler_service"
+PAGE = DOCS / "scheduler.rst"
+SMALL = {"vcpus": 1, "ram": 512}
+
+
+def start(folder: Path, conf: str) -> Any:
+    """Run the service with this configuration, on a port that is free."""
+    shutil.copy(SERVICE / "scheduler.py", folder)
+    (folder / "scheduler.conf").write_text(conf, encoding="utf-8")
+    return running(["python", "scheduler.py", "--config-file", "scheduler.conf"], folder, "scheduler")
+
+
+def configuration() -> str:
+    text = (SERVICE / "scheduler.conf").read_text(encoding="utf-8")
+    changed = text.replace("port = 8080", "port = 0")
+    assert changed != text
+    return changed
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, str]]:
+    with start(tmp_path_factory.mktemp("service"), configuration()) as program:
+        listening = re.search(r"Listening on (http://127\.0\.0\.1:\d+)", program.wait_for_log("Listening on"))
+        assert listening
+        yield program, listening[1]
+
+
+def ask(url: str, body: bytes | str, path: str = "/hosts") -> requests.Response:
+    return requests.post(url + path, data=body, timeout=60)
+
+
+def test_the_page_shows_what_the_service_answers(service: tuple[Program, str]) -> None:
+    """Each ``$ curl`` of the page, with the file that the page shows, gives what the page says."""
+    program, url = service
+    files = files_of(PAGE)
+    texts = [text for language, _, text in blocks(PAGE) if language == "console"]
+    shown = [match for text in texts if (match := re.match(r"\$ curl -s --data @(\S+) \S+/hosts\n", text))]
+    assert len(shown) == 2
+    for command in shown:
+        assert ask(url, files[command[1]]).text == command.string[command.end() :]
+    log = next(text for text in texts if text.startswith("$ python3 scheduler.py"))
+    for line in log.splitlines()[1:]:
+        assert re.sub(r":\d+$", ":", line) in program.log
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"image": {"properties": {"hw_vif_model": "igb"}}, "flavor": SMALL}, 200, "kvm-new-1"),
+        ({"image": {"properties": {"hw_vif_model": "lan9118"}}, "flavor": SMALL}, 200, '"hosts": []'),
+        ({"image": {"properties": {"hw_vif_model": "igbb"}}, "flavor": SMALL}, 422, "unknown value 'igbb'"),
+        ({"image": {}}, 400, "no flavor in it"),
+        ({"image": {}, "flavor": {"vcpus": "one"}}, 400, "flavor.vcpus is 'one'"),
+        ({"flavor": {**SMALL, "properties": {"resources:CUSTOM_NO_SUCH_THING": "1"}}}, 500, "The log of the scheduler"),
+        (b"", 400, "line 1, column 1"),
+        (b"\xff", 400, "not UTF-8"),
+        (b'{"image": ' * 5000, 400, "nested too deep"),
+    ],
+    ids=str,
+)
+def test_each_request_is_answered_with_hosts_or_with_the_reason(
+    service: tuple[Program, str], body: Any, status: int, told: str
+) -> None:
+    program, url = service
+    answer = ask(url, body if isinstance(body, bytes) else json.dumps(body))
+    assert answer.status_code == status
+    assert answer.headers["Content-Type"] == "application/json"
+    assert told in answer.text
+    assert set(answer.json()) == ({"hosts", "required"} if status == 200 else {"error"})
+    if status == 500:
+        assert "CUSTOM_NO_SUCH_THING" in program.log
+
+
+def test_another_address_is_not_found(service: tuple[Program, str]) -> None:
+    _, url = service
+    assert ask(url, b"{}", "/").status_code == 404
+    assert requests.get(f"{url}/hosts", timeout=60).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("[prefilter]\nenabled_filters = image_metdata\n", "names 'image_metdata'"),
+        ("[prefilter]\ntrait_scope = everywhere\n", "trait_scope"),
+        ("[scheduler]\nport = http\n", "port"),
+    ],
+)
+def test_a_wrong_configuration_ends_it_at_once_in_one_line(tmp_path: Path, wrong: str, told: str) -> None:
+    with start(tmp_path, wrong) as program:
+        assert program.exit_code() == 1
+        # What the pipeline says at its start may be there as well.
+        (line,) = (line for line in program.log.splitlines() if not line.startswith("INFO:"))
+        assert line.startswith("scheduler: ")
+        assert told in line
+
+
+def test_it_is_enabled_by_options_that_exist() -> None:
+    section = (SERVICE / "scheduler.conf").read_text(encoding="utf-8").partition("[prefilter]")[2]
+    assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) <= {option.name for option in OPTIONS}

@@ -13,7 +13,15 @@ author = "the os-prefilter authors"
 copyright = "the os-prefilter authors, Apache License 2.0"  # noqa: A001 - the name is Sphinx's
 release = version = installed_version("os-prefilter")
 
-extensions = ["sphinx.ext.autodoc", "from_code", "host_tables", "nova_tables"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "oslo_config.sphinxext",
+    "stevedore.sphinxext",
+    "cliff.sphinxext",
+    "from_code",
+    "host_tables",
+    "nova_tables",
+]
 _GIT = _HERE.parent / ".git"
 if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():
     # reno reads the whole history of the repository. Where that is not there, from_code gives the directive.
@@ -25,6 +33,13 @@ html_static_path = ["_static"]
 html_css_files = ["wide.css"]
 html_title = f"os-prefilter {release}"
 highlight_language = "none"
+
+# What every listing has, told once on the page.
+_OF_LISTINGS = (
+    "--format --column --quote --noindent --max-width --fit-width --print-empty --sort-column --sort-ascending"
+)
+autoprogram_cliff_ignored = [*_OF_LISTINGS.split(), "--sort-descending", "--help"]
+autoprogram_cliff_application = "os-prefilter"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

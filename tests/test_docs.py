@@ -276,10 +276,26 @@ def test_pages_build_without_warnings(tmp_path: Path) -> None:
     arguments = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "html")]
     done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr
+    # oslo.config's extension lets no mistake in the help of an option fail the build.
+    assert not re.search(r"\b(WARNING|ERROR):", done.stderr), done.stderr
     # The pages that are made from the code are not empty.
     assert "COMPUTE_NET_VIF_MODEL_E1000E" in _text_of(tmp_path / "html" / "vocabulary.html")
-    assert "reported_traits" in _text_of(tmp_path / "html" / "options.html")
+    _check_reference(tmp_path / "html")
     _check_host_tables(_text_of(tmp_path / "html" / "libvirt-host.html"))
+
+
+def _check_reference(pages: Path) -> None:
+    """Each option, plugin and command is described, and a reference to an option leads to its description."""
+    options = (pages / "options.html").read_text(encoding="utf-8")
+    for option in OPTIONS:
+        assert f'id="prefilter.{option.name}"' in options
+    assert 'href="options.html#prefilter.reported_traits"' in (pages / "vocabulary.html").read_text(encoding="utf-8")
+    plugins = (pages / "plugins.html").read_text(encoding="utf-8")
+    for name in (*_ours(NAMESPACE), *_ours(REPORTERS)):
+        assert f">{name}<" in plugins
+    commands = _text_of(pages / "command-options.html")
+    for name in _ours("os_prefilter.cli"):
+        assert f"os-prefilter {name.replace('_', ' ')}" in commands
 
 
 def _text_of(page: Path) -> str:

@@ -1,8 +1,10 @@
 """Pages that are made from the code when the documentation is built, so that they cannot disagree with it."""
 
-import re
+import inspect
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from importlib.metadata import entry_points
 from itertools import groupby
 from pathlib import Path
 from typing import ClassVar
@@ -13,11 +15,13 @@ from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
 from oslo_config import cfg
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
-from os_prefilter.conf import GROUP, list_opts
+from os_prefilter.conf import OPTIONS
 from os_prefilter.operators.catalogue import VOCABULARY_COLUMNS, vocabulary
+from os_prefilter.plugins import REPORTERS
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"
@@ -57,49 +61,32 @@ def _cell(name: str, line: dict[str, str]) -> str:
     return f"not {quoted}" if name == "Trait" and line["Rule"] == "forbidden" else quoted
 
 
-def options_page() -> Iterator[str]:
-    """Yield the options as reStructuredText, a section each."""
-    for _, options in list_opts():
-        for option in options:
-            yield f".. _option-{option.name}:"
-            yield ""
-            yield from _title(option.name)
-            yield f":Type: {_type(option)}"
-            yield f":Default: {_default(option)}"
-            yield ""
-            # Help is plain text, in which "CUSTOM_ " is no reference.
-            yield from re.sub(r"(?<![`\w])(\w+_)(?=[\s,.])", r"``\1``", (option.help or "").strip()).splitlines()
-            yield ""
-            choices = getattr(option.type, "choices", None) or {}
-            for value, meaning in choices.items():
-                yield f"``{value}``"
-                yield f"    {meaning}"
-            yield ""
-
-
-def _type(option: cfg.Opt) -> str:
-    if getattr(option.type, "choices", None):
-        return "one of the values below"
-    name = option.type.type_name.removesuffix(" value")
-    name = {"list": "comma-separated list", "floating point": "number"}.get(name, name)
-    low = getattr(option.type, "min", None)
-    return name if low is None else f"{name} of at least {low:g}"
+def options_overview() -> Iterator[str]:
+    """Yield a table of the options, each with its default and a reference to its description by oslo.config."""
+    yield from table(
+        ("Option", "Default"),
+        ([f":ref:`{option.name} <option-{option.name}>`", _default(option)] for option in OPTIONS),
+    )
 
 
 def _default(option: cfg.Opt) -> str:
-    value = ",".join(option.default) if isinstance(option.default, list) else str(option.default)
+    value = ", ".join(option.default) if isinstance(option.default, list) else str(option.default)
     return f"``{value}``" if value else "empty"
 
 
-def sample_configuration() -> Iterator[str]:
-    """Yield a configuration file with each option at its default, commented out."""
-    yield ".. code-block:: ini"
-    yield ""
-    yield f"    [{GROUP}]"
-    for _, options in list_opts():
-        for option in options:
-            yield f"    # {option.name} = {_default(option).strip('`') if option.default else ''}".rstrip()
-    yield ""
+def label_options(_app: Sphinx, env: BuildEnvironment) -> None:
+    """Have ``:ref:`` find an option by the label ``option-NAME``: oslo.config's extension gives it an anchor alone."""
+    labels = env.get_domain("std").anonlabels
+    for anchor, page in env.domaindata["oslo.config"]["options"].items():
+        labels[f"option-{anchor.rpartition('.')[2]}"] = page, anchor
+
+
+def reporters_page() -> Iterator[str]:
+    """Yield the reporters. stevedore's extension shows the docstring of an object's class, the same for all of them."""
+    for point in sorted(entry_points(group=REPORTERS)):
+        summary = str(inspect.getdoc(import_module(point.module))).partition("\n")[0]
+        yield f":ref:`{point.name} <reporter-{point.name}>`"
+        yield f"    {summary}"
 
 
 def _title(text: str) -> Iterator[str]:
@@ -143,16 +130,16 @@ class VocabularyPage(FromCode):
     make = staticmethod(vocabulary_page)
 
 
-class OptionsPage(FromCode):
-    """``.. options-page::``."""
+class OptionsOverview(FromCode):
+    """``.. options-overview::``."""
 
-    make = staticmethod(options_page)
+    make = staticmethod(options_overview)
 
 
-class SampleConfiguration(FromCode):
-    """``.. sample-configuration::``."""
+class ReportersPage(FromCode):
+    """``.. reporters-page::``."""
 
-    make = staticmethod(sample_configuration)
+    make = staticmethod(reporters_page)
 
 
 class NotesWithoutHistory(FromCode):
@@ -178,8 +165,9 @@ class NotesWithoutHistory(FromCode):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("vocabulary-page", VocabularyPage)
-    app.add_directive("options-page", OptionsPage)
-    app.add_directive("sample-configuration", SampleConfiguration)
+    app.add_directive("options-overview", OptionsOverview)
+    app.add_directive("reporters-page", ReportersPage)
+    app.connect("env-updated", label_options)
     if "reno.sphinxext" not in app.config.extensions:
         app.add_directive("release-notes", NotesWithoutHistory)
     return {"parallel_read_safe": True}

@@ -100,7 +100,7 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 
 
 # Parts whose tests share one service that takes long to start.
-_TOGETHER = ("tests/with_nova/process/", "tests/with_ironic/", "tests/with_cloud/")
+_TOGETHER = ("tests/with_nova/process/", "tests/with_ironic/", "tests/with_cloud/", "tests/test_site.py")
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]

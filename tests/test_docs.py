@@ -2,7 +2,6 @@
 
 import configparser
 import doctest
-import html
 import inspect
 import io
 import logging
@@ -26,11 +25,7 @@ from os_prefilter.cli.program import Program
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
 from os_prefilter.operators.provider_plan import traits_to_know
-from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
 from os_prefilter.plugins import NAMESPACE, REPORTERS
-from os_prefilter.reporters.libvirt import VERSIONS
-from os_prefilter.reporters.libvirt_facts import version_text
-from os_prefilter.vocabulary import BY_NAME
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -172,12 +167,12 @@ def test_some_command_is_checked() -> None:
     assert len({command.text for page in PAGES for command in commands_of(page)}) > 10
 
 
-def _ours(group: str) -> list[str]:
+def ours(group: str) -> list[str]:
     """Return the names of the package's own entry points in a group."""
     return sorted(point.name for point in entry_points(group=group) if point.dist and point.dist.name == "os-prefilter")
 
 
-@pytest.mark.parametrize("name", _ours(NAMESPACE))
+@pytest.mark.parametrize("name", ours(NAMESPACE))
 def test_filter_has_a_section(name: str) -> None:
     """Every filter that the package installs has a section of its name in filters.rst, with an example of its own."""
     text = (DOCS / "filters.rst").read_text(encoding="utf-8")
@@ -190,7 +185,7 @@ def test_filter_has_a_section(name: str) -> None:
         assert paragraph in section[1]
 
 
-@pytest.mark.parametrize("name", _ours(REPORTERS))
+@pytest.mark.parametrize("name", ours(REPORTERS))
 def test_reporter_has_a_section(name: str) -> None:
     """Every virt driver whose hosts can be reported has a place where it is said what they report."""
     assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1
@@ -265,50 +260,3 @@ def test_public_name_is_in_the_reference(name: str) -> None:
     """Every public name has an entry in reference.rst."""
     text = (DOCS / "reference.rst").read_text(encoding="utf-8")
     assert re.search(rf"^\.\. auto(class|function|data):: os_prefilter\.(\w+\.)?{name}$", text, re.MULTILINE)
-
-
-def test_pages_build_without_warnings(tmp_path: Path) -> None:
-    """Sphinx builds the pages, and finds no broken reference among them."""
-    pytest.importorskip("sphinx")
-    pytest.importorskip("furo")
-    pytest.importorskip("reno")
-    options = ["-W", "-n", "-q", "-b", "html", "-d", str(tmp_path / "doctrees")]
-    arguments = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(tmp_path / "html")]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    # oslo.config's extension lets no mistake in the help of an option fail the build.
-    assert not re.search(r"\b(WARNING|ERROR):", done.stderr), done.stderr
-    # The pages that are made from the code are not empty.
-    assert "COMPUTE_NET_VIF_MODEL_E1000E" in _text_of(tmp_path / "html" / "vocabulary.html")
-    _check_reference(tmp_path / "html")
-    _check_host_tables(_text_of(tmp_path / "html" / "libvirt-host.html"))
-
-
-def _check_reference(pages: Path) -> None:
-    """Each option, plugin and command is described, and a reference to an option leads to its description."""
-    options = (pages / "options.html").read_text(encoding="utf-8")
-    for option in OPTIONS:
-        assert f'id="prefilter.{option.name}"' in options
-    assert 'href="options.html#prefilter.reported_traits"' in (pages / "vocabulary.html").read_text(encoding="utf-8")
-    plugins = (pages / "plugins.html").read_text(encoding="utf-8")
-    for name in (*_ours(NAMESPACE), *_ours(REPORTERS)):
-        assert f">{name}<" in plugins
-    commands = _text_of(pages / "command-options.html")
-    for name in _ours("os_prefilter.cli"):
-        assert f"os-prefilter {name.replace('_', ' ')}" in commands
-
-
-def _text_of(page: Path) -> str:
-    """Return the text of a built page, all of it with single spaces."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))).split())
-
-
-def _check_host_tables(text: str) -> None:
-    """Each version that something needs, each family of machine types, and all that one can never have is shown."""
-    for (row, value), needed in VERSIONS.items():
-        versions = " ".join(version_text(each) if any(each) else "any" for each in needed)
-        assert f"{BY_NAME[row].image_property}: {value} {versions}" in text
-    for row, value in FAMILIES_WITHOUT:
-        assert re.search(rf"{BY_NAME[row].image_property}\b[^:]*: [^:]*\b{value}\b", text), (row, value)
-    for family, architectures in MACHINES.items():
-        assert re.search(rf"{family} {family}[^:]* {', '.join(architectures)}", text)

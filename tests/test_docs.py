@@ -167,12 +167,12 @@ def test_some_command_is_checked() -> None:
     assert len({command.text for page in PAGES for command in commands_of(page)}) > 10
 
 
-def ours(group: str) -> list[str]:
+def installed_by_us(group: str) -> list[str]:
     """Return the names of the package's own entry points in a group."""
     return sorted(point.name for point in entry_points(group=group) if point.dist and point.dist.name == "os-prefilter")
 
 
-@pytest.mark.parametrize("name", ours(NAMESPACE))
+@pytest.mark.parametrize("name", installed_by_us(NAMESPACE))
 def test_filter_has_a_section(name: str) -> None:
     """Every filter that the package installs has a section of its name in filters.rst, with an example of its own."""
     text = (DOCS / "filters.rst").read_text(encoding="utf-8")
@@ -185,7 +185,7 @@ def test_filter_has_a_section(name: str) -> None:
         assert paragraph in section[1]
 
 
-@pytest.mark.parametrize("name", ours(REPORTERS))
+@pytest.mark.parametrize("name", installed_by_us(REPORTERS))
 def test_reporter_has_a_section(name: str) -> None:
     """Every virt driver whose hosts can be reported has a place where it is said what they report."""
     assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1

@@ -218,6 +218,21 @@ def test_the_service_calls_the_command_as_it_is() -> None:
     assert units
 
 
+def test_commands_of_an_upgrade_are_as_they_are() -> None:
+    """They are about a cloud, so they do not run here; their options exist, and go together."""
+    text = (DOCS / "upgrade.rst").read_text(encoding="utf-8").replace("\\\n", "")
+    lines = re.findall(
+        r"^ +(?:/\S+/)?os-prefilter (.*?)(?: > .*)?$|``(capabilities report --.*?)``", text, re.MULTILINE
+    )
+    commands = {point.name.replace("_", " "): point for point in entry_points(group="os_prefilter.cli")}
+    assert len(lines) > 6
+    for block, inline in lines:
+        words = " ".join((block or inline).split())
+        name = next(each for each in sorted(commands, reverse=True) if words.startswith(each))
+        parser = commands[name].load()(Program("0"), None).get_parser(name)
+        parser.parse_args(shlex.split(words.removeprefix(name)))
+
+
 def test_the_names_that_a_cloud_needs_are_counted_and_listed_as_told() -> None:
     """The page says about how many a first report creates, and its loop for provider.yaml creates the same."""
     text = (DOCS / "agent.rst").read_text(encoding="utf-8")

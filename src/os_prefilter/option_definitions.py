@@ -94,8 +94,8 @@ model, the format of ephemeral encryption, the security of a TPM's secret), the 
         default=[],
         help=_help(
             """
-Traits that hosts report although no virt driver of Nova does so by itself: the CUSTOM_ traits of the vocabulary, and
-those standard ones that ``os-prefilter vocabulary list`` marks "if reported"; among them those of machine types
+Traits that hosts report although no virt driver of Nova does so by itself: the ``CUSTOM_`` traits of the vocabulary,
+and those standard ones that ``os-prefilter vocabulary list`` marks "if reported"; among them those of machine types
 (``CUSTOM_COMPUTE_*MACHINE_*``) and of guests of one architecture (``CUSTOM_AARCH64_*``). Only these are asked for,
 because a trait that no host reports excludes every host. The filter ``hpet`` needs no entry: enabling it is the
 statement.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from os_prefilter.errors import DocumentError
@@ -49,11 +50,13 @@ class Values:
 
         :param checked: strings that ``check`` has accepted already, and the ones to return for them
         """
+        items = self._list(where, value, most)
+        # Nearly all lists of a large file have nothing new.
+        with suppress(KeyError, TypeError):
+            return [(checked or {})[item] for item in items]
         found: list[str] = []
-        for index, item in enumerate(self._list(where, value, most)):
-            if checked and type(item) is str and item in checked:
-                found.append(checked[item])
-            elif isinstance(item, list):
+        for index, item in enumerate(items):
+            if isinstance(item, list):
                 found += [check(f"{where}[{index}][{i}]", v) for i, v in enumerate(self._list(where, item, most))]
             else:
                 found.append(check(f"{where}[{index}]", item))
@@ -61,7 +64,7 @@ class Values:
                 raise self.problem(where, f"{len(found)} entries", f"at most {most}")
         return found
 
-    def _list(self, where: str, value: object, most: int) -> list[object]:
+    def _list(self, where: str, value: object, most: int) -> list[Any]:
         if not isinstance(value, list):
             raise self.problem(where, shown(value), "a list of strings")
         if len(value) > most:

@@ -7,7 +7,7 @@ from pathlib import Path
 from packaging.version import Version
 
 CONSTRAINTS = Path(__file__).parent / "constraints.txt"
-# It compiles against libvirt's header files, which not every machine has: the extra libvirt may be left out.
+# It compiles against the header files of a libvirt that is not newer: the extra libvirt is left out.
 _OPTIONAL = {"libvirt-python"}
 
 

@@ -2,18 +2,19 @@
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
-from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query, default
+from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query, default
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.operators.fleet import example_fleet
+from os_prefilter.testing import request_of
 
 
 def times(number: float) -> int:
@@ -25,15 +26,8 @@ Asked = list[tuple[str, bool, str]]
 """(trait, required, scope) of each requirement."""
 
 
-def spec_of(
-    properties: Mapping[str, object] | None = None,
-    extra_specs: Mapping[str, str] | None = None,
-    **fields: Any,
-) -> RequestSpec:
-    """Return a small request with an image of these properties and a flavor of these extra specs."""
-    disk_format = fields.pop("disk_format", None)
-    flavor = Flavor(vcpus=1, memory_mb=512, root_gb=1, extra_specs=extra_specs or {})
-    return RequestSpec(flavor=flavor, image=Image(properties or {}, disk_format=disk_format), **fields)
+spec_of = request_of
+"""A small request with an image of these properties and a flavor of these extra specs."""
 
 
 def conf_with(**options: Any) -> cfg.ConfigOpts:

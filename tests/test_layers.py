@@ -29,6 +29,7 @@ _LAYERS = (
     {"pipeline", "default", "__init__"},
     {"operators"},
     {"adapters", "agent", "nova", "nova_api"},
+    {"testing"},
     {"cli"},
 )
 

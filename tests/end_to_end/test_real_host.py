@@ -32,8 +32,8 @@ from os_prefilter.operators.provider_plan import Goal, Mode, managed, traits_to_
 from os_prefilter.options import Options
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.reporters.libvirt_xml import domain_elements
+from os_prefilter.testing.law import disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import pipeline_of, spec_of
-from tests.property.law import disagreements, pair_cases, platform_cases, single_cases
 from tests.real_libvirt import needs_libvirt, uri
 
 pytestmark = needs_libvirt

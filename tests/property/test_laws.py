@@ -6,10 +6,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.errors import RequestRejected
 from os_prefilter.plugins import installed_filters
 from os_prefilter.terms import is_trait_name
+from os_prefilter.testing.generated import any_request, known_traits
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of
 
@@ -17,56 +18,8 @@ _NAMES = [name for name in installed_filters() if name != "noop"]
 _PIPELINES = {name: pipeline_of(name) for name in _NAMES}
 _ALL = pipeline_of(*_NAMES)
 _REVERSED = pipeline_of(*reversed(_NAMES))
-_KNOWN_TRAITS = sorted({str(trait) for row in ROWS for trait in row.traits} | {"OWNER_NOVA", "OWNER_CYBORG"})
-
-_VALUES = st.sampled_from(sorted({value for row in ROWS for value in row.values}))
-_ODD = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.lists(st.text(max_size=3), max_size=2)
-_PROPERTY_NAMES = [row.image_property for row in ROWS if row.image_property]
-_PROPERTY_NAMES += [name for row in ROWS for name in row.legacy_names] + ["vmware_adaptertype", "os_distro"]
-_SPEC_NAMES = [row.extra_spec for row in ROWS if row.extra_spec] + [
-    "accel:device_profile",
-    "deploy-config:raid",
-    "group_policy",
-]
-_GROUPS = st.sampled_from(["", "1", "_gpu"])
-_CLASSES = st.sampled_from(["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "FPGA", "CUSTOM_IRON", "NO_SUCH"])
-
-
-@st.composite
-def request_specs(draw: st.DrawFn) -> RequestSpec:
-    """Return any request that a user and an operator can make together."""
-    properties: dict[str, Any] = draw(st.dictionaries(st.sampled_from(_PROPERTY_NAMES), _VALUES | _ODD, max_size=6))
-    properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_KNOWN_TRAITS), max_size=2))}
-    extra_specs: dict[str, Any] = draw(
-        st.dictionaries(st.sampled_from(_SPEC_NAMES), _VALUES | st.text(max_size=9), max_size=4)
-    )
-    for group, name, amount in draw(
-        st.lists(st.tuples(_GROUPS, _CLASSES, st.sampled_from(["0", "1", "x"])), max_size=3)
-    ):
-        extra_specs[f"resources{group}:{name}"] = amount
-    for group, name, rule in draw(
-        st.lists(
-            st.tuples(_GROUPS, st.sampled_from(_KNOWN_TRAITS), st.sampled_from(["required", "forbidden", "x"])),
-            max_size=2,
-        )
-    ):
-        extra_specs[f"trait{group}:{name}"] = rule
-    image = draw(
-        st.none() | st.just(Image(properties, disk_format=draw(st.sampled_from([None, "qcow2", "vmdk", "odd"]))))
-    )
-    groups = [
-        RequestGroup(name, {"VGPU": 1})
-        for name in draw(st.sets(st.sampled_from(["pci-0", "device_profile_0", "port"])))
-    ]
-    spec = RequestSpec(
-        Flavor(1, 512, 1, extra_specs=extra_specs),
-        image,
-        draw(st.booleans()),
-        groups,
-        frozenset(draw(st.sets(st.just("pci")))),
-    )
-    spec.root_required.update(draw(st.sets(st.sampled_from(_KNOWN_TRAITS), max_size=2)))
-    return spec
+_KNOWN_TRAITS = known_traits()
+_ANY = any_request()
 
 
 def _apply(pipeline: Any, spec: RequestSpec) -> Any:
@@ -80,7 +33,7 @@ def _apply(pipeline: Any, spec: RequestSpec) -> Any:
         return None
 
 
-@given(request_specs(), st.sampled_from(_NAMES))
+@given(_ANY, st.sampled_from(_NAMES))
 def test_a_filter_is_idempotent(spec: RequestSpec, name: str) -> None:
     first = _apply(_PIPELINES[name], spec)
     once = copy.deepcopy(spec)
@@ -89,7 +42,7 @@ def test_a_filter_is_idempotent(spec: RequestSpec, name: str) -> None:
         assert spec == once
 
 
-@given(request_specs())
+@given(_ANY)
 def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
     other = copy.deepcopy(spec)
     first, second = _apply(_ALL, spec), _apply(_REVERSED, other)
@@ -106,7 +59,7 @@ def _resources(spec: RequestSpec) -> list[tuple[str, str, str]]:
     return [(suffix, name, amount) for suffix, name, amount in parts]
 
 
-@given(request_specs())
+@given(_ANY)
 def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
     before = copy.deepcopy(spec)
     if _apply(_ALL, spec) is not None:
@@ -123,7 +76,7 @@ def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
             assert old.required_traits <= new.required_traits
 
 
-@given(request_specs())
+@given(_ANY)
 def test_every_requirement_is_well_formed_and_has_a_source(spec: RequestSpec) -> None:
     decision = _apply(_ALL, spec)
     if decision is not None:
@@ -135,7 +88,7 @@ def test_every_requirement_is_well_formed_and_has_a_source(spec: RequestSpec) ->
             assert item.source
 
 
-@given(request_specs())
+@given(_ANY)
 def test_the_query_is_deterministic_and_holds_every_root_requirement(spec: RequestSpec) -> None:
     if _apply(_ALL, spec) is None:
         return

@@ -10,11 +10,12 @@ from os_prefilter.errors import RequestRejected
 from os_prefilter.plugins import installed_filters
 from os_prefilter.request import Request
 from os_prefilter.stated import unsuffixed_resources
+from os_prefilter.testing.generated import any_request
 from tests.conftest import pipeline_of
-from tests.property.test_laws import request_specs
 from tests.queries import parts, traits_asked, traits_in
 
 _ALL = pipeline_of(*installed_filters())
+_ANY = any_request()
 _GENERATED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
@@ -28,7 +29,7 @@ def _query(spec: RequestSpec) -> str | None:
 
 
 @settings(_GENERATED, max_examples=100)
-@given(request_specs())
+@given(_ANY)
 def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: RequestSpec) -> None:
     """Traits: those of the request itself and of the filters, each in its place. Resources: those of each group."""
     query = _query(spec)
@@ -50,7 +51,7 @@ def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: Reque
 
 
 @settings(_GENERATED, max_examples=100)
-@given(request_specs())
+@given(_ANY)
 def test_filters_change_no_amount(spec: RequestSpec) -> None:
     """The sum of each resource class over all groups is what it was before."""
     try:
@@ -73,7 +74,7 @@ def _amounts(query: str) -> dict[str, int]:
 
 
 @settings(_GENERATED, max_examples=25)
-@given(request_specs())
+@given(_ANY)
 def test_placement_reads_every_query_of_a_request_with_resources(placement: PlacementClient, spec: RequestSpec) -> None:
     """No answer but candidates: where each group asks for a resource, the query is never a 400.
 

@@ -16,16 +16,16 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.provider_plan import knows_all
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.reporters import HostFacts
+from os_prefilter.testing.law import Case, asking_filters, single_cases
 from tests.conftest import conf_with
 from tests.hosts import few_libvirt_hosts, other_hosts
-from tests.property.law import FILTERS, Case, single_cases
 from tests.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
 
 _HOSTS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
 
 
 def _pipeline(answers: Ask, waiting: Sequence[str] = ("*",)) -> Pipeline:
-    options = {"enabled_filters": list(FILTERS), "reported_traits": ["*"], "wait_for_answers": list(waiting)}
+    options = {"enabled_filters": list(asking_filters()), "reported_traits": ["*"], "wait_for_answers": list(waiting)}
     return Pipeline.from_conf(conf_with(**options), {"answers": answers})
 
 

@@ -9,40 +9,23 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.capabilities import capability_traits, known_traits
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import unsupported
+from os_prefilter.options import Options
+from os_prefilter.pipeline import Pipeline
 from os_prefilter.reporters import HostFacts
 from os_prefilter.request import Request
+from os_prefilter.request_spec import Flavor, Image, RequestSpec
 from os_prefilter.stated import stated_requirements
 from os_prefilter.templates import effective
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import BY_NAME, ROWS
-from tests.conftest import pipeline_of
-
-FILTERS = (
-    "image_metadata",
-    "hpet",
-    "deploy_config",
-    "image_type",
-    "accelerators",
-    "packed_virtqueue",
-    "ephemeral_encryption",
-    "sound_model",
-    "tpm_secret_security",
-)
-"""All filters that ask what a host can do; the others ask whose it is, or whether it is enabled."""
+from os_prefilter.vocabulary import row_named, table
 
 Choice = tuple[Row, str]
 """A row and one of its values."""
 
-_ROWS = (*(row for row in ROWS if row.asked_by), *effective(None).rows)
-CHOICES: tuple[Choice, ...] = tuple((row, value) for row in _ROWS for value in row.values)
-_MACHINES = tuple((BY_NAME["machine_type"], value) for value in BY_NAME["machine_type"].values)
-_EMULATED = tuple(
-    (BY_NAME["emulation_architecture"], value) for value in ("x86_64", "i686", "aarch64", "s390x", "sparc")
-)
+_EMULATED = ("x86_64", "i686", "aarch64", "s390x", "sparc")
 
 
 class Case(NamedTuple):
@@ -54,15 +37,29 @@ class Case(NamedTuple):
     """(trait, required) of all requirements; None where the filters, or the building of the query, reject it."""
 
     def __str__(self) -> str:
-        return " ".join(f"{row.name}={value}" for row, value in self.choices)
+        return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)
 
 
-def spec_with(choices: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
+@cache
+def asking_filters() -> tuple[str, ...]:
+    """Return the filters that ask what a host can do; the others ask whose it is, or whether it is enabled."""
+    of_rows = (name for row in table() for name in row.asked_by if name != "query")
+    return tuple(dict.fromkeys((*of_rows, "deploy_config")))
+
+
+@cache
+def choices() -> tuple[Choice, ...]:
+    """Return each value of each row that is asked for, those of the bundled configuration templates included."""
+    rows = (*(row for row in table() if row.asked_by), *effective(None).rows)
+    return tuple((row, value) for row in rows for value in row.values)
+
+
+def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
     """Return a request for these values."""
     properties: dict[str, object] = {}
     specs = dict(extra_specs or {})
     disk_format = None
-    for row, value in choices:
+    for row, value in some:
         if row.image_property:
             properties[row.image_property] = value
         elif row.extra_spec:
@@ -72,19 +69,21 @@ def spec_with(choices: Iterable[Choice], extra_specs: Mapping[str, str] | None =
     return RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs=specs), Image(properties, disk_format=disk_format))
 
 
-def case_of(choices: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = None) -> Case:
+def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = None) -> Case:
     """Return a request for these values with what the filters and Nova's own translation require."""
-    spec = spec_with(choices, extra_specs)
+    spec = spec_with(some, extra_specs)
     try:
         decision = _pipeline().apply(spec)
         stated = stated_requirements(Request(spec))
     except RequestRejected:
-        return Case(choices, spec_with(choices, extra_specs), None)
+        return Case(some, spec_with(some, extra_specs), None)
     items = (*decision.requirements, *stated)
-    return Case(choices, spec_with(choices, extra_specs), tuple({(item.trait, item.required) for item in items}))
+    return Case(some, spec_with(some, extra_specs), tuple({(item.trait, item.required) for item in items}))
 
 
-_pipeline = cache(lambda: pipeline_of(*FILTERS, reported_traits=["*"]))
+@cache
+def _pipeline() -> Pipeline:
+    return Pipeline.from_names(*asking_filters(), options=Options(reported_traits=("*",)))
 
 
 @cache
@@ -92,29 +91,33 @@ def single_cases() -> tuple[Case, ...]:
     """Return each value alone, and each with one of the flavor's ways to name a device by its trait."""
     explicit = [
         case_of((), {f"{key}:{row.values['true'].trait}": rule})
-        for row in ROWS
+        for row in table()
         if row.boolean and row.values["true"].trait
         for key, rule in (("trait", "required"), ("trait1", "required"), ("trait", "forbidden"))
     ]
-    return (*map(case_of, ((choice,) for choice in CHOICES)), *explicit)
+    return (*map(case_of, ((choice,) for choice in choices())), *explicit)
 
 
 @cache
-def pair_cases() -> tuple[Case, ...]:
-    """Return each two values of different rows."""
-    return tuple(case_of(pair) for pair in combinations(CHOICES, 2) if pair[0][0] is not pair[1][0])
+def pair_cases(owned: frozenset[str] | None = None) -> tuple[Case, ...]:
+    """Return each two values of different rows.
+
+    :param owned: only those in which one is of these rows
+    """
+    pairs = (pair for pair in combinations(choices(), 2) if pair[0][0] is not pair[1][0])
+    return tuple(case_of(pair) for pair in pairs if owned is None or not owned.isdisjoint(row.name for row, _ in pair))
 
 
 @cache
 def platform_cases() -> tuple[Case, ...]:
     """Return each value on each machine type of some emulated architectures."""
-    own = (BY_NAME["machine_type"], BY_NAME["emulation_architecture"])
+    machine, emulated = row_named("machine_type"), row_named("emulation_architecture")
     return tuple(
-        case_of((machine, emulated, choice))
-        for machine in _MACHINES
-        for emulated in _EMULATED
-        for choice in CHOICES
-        if choice[0] not in own
+        case_of(((machine, family), (emulated, architecture), choice))
+        for family in machine.values
+        for architecture in _EMULATED
+        for choice in choices()
+        if choice[0] not in (machine, emulated)
     )
 
 

@@ -1,0 +1,1 @@
+"""A row, a filter and a reporter for os-prefilter."""

@@ -1,0 +1,32 @@
+"""The test kit for those who write filters, reporters and rows: what the fixtures give, and ready-made tests.
+
+::
+
+    from os_prefilter.testing import filter_conformance, reporter_conformance
+
+    TestBigPages = filter_conformance("big_pages")
+    TestBhyve = reporter_conformance("bhyve", facts=[BhyveFacts(has_uefi=True), BhyveFacts(has_uefi=False)])
+
+It needs the extra ``testing``: pytest, hypothesis, and the embedded Placement.
+"""
+
+from os_prefilter.errors import ConfigurationError
+
+try:
+    from os_prefilter.testing.filters import filter_conformance
+    from os_prefilter.testing.fixtures import facts_of, pipeline_of, placement_with
+    from os_prefilter.testing.reporters import reporter_conformance
+    from os_prefilter.testing.requests import request_of
+except ModuleNotFoundError as error:
+    raise ConfigurationError(
+        f"The test kit needs {error.name}, which is not installed: pip install 'os-prefilter[testing]'."
+    ) from error
+
+__all__ = [
+    "facts_of",
+    "filter_conformance",
+    "pipeline_of",
+    "placement_with",
+    "reporter_conformance",
+    "request_of",
+]

@@ -1,0 +1,83 @@
+"""What the fixtures of the pytest plugin give; without pytest just functions."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from os_prefilter.calls import NEEDS
+from os_prefilter.errors import InvalidFilter
+from os_prefilter.facts import Fact
+from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
+from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.options import Options
+from os_prefilter.pipeline import Pipeline
+from os_prefilter.plugins import LoadedFilter, as_filter, load_filters
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
+
+if TYPE_CHECKING:
+    from os_prefilter.adapters.placement import PlacementClient
+
+ALL_REPORTED = Options(reported_traits=("*",))
+"""The options of tests: ``CUSTOM_`` traits are asked for, as where ``reported_traits`` names them."""
+
+
+def loaded(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> LoadedFilter:
+    """Return a filter, by the name of its entry point or as the function itself.
+
+    :raises ConfigurationError: if it is not installed, is not a filter, or needs a fact that is not among ``facts``
+    """
+    provided = NEEDS | facts.keys()
+    if isinstance(plugin, str):
+        return load_filters([plugin], provided)[0]
+    if not hasattr(plugin, "__name__"):
+        raise InvalidFilter(type(plugin).__name__, "a function, or the name of an entry point", repr(plugin)[:80])
+    return as_filter(plugin.__name__, plugin, provided)
+
+
+def pipeline_of(
+    *filters: str | Callable[..., Any], options: Options = ALL_REPORTED, facts: Mapping[str, object] | None = None
+) -> Pipeline:
+    """Return a pipeline of these filters, each by the name of its entry point or as the function itself.
+
+    :param options: by default all traits may be asked for
+    :param facts: the facts that the filters declare as needs: their values by name
+    :raises ConfigurationError: as where the service starts
+    """
+    values = facts or {}
+    known = {name: Fact(name, lambda _context, value=value: value, float("inf")) for name, value in values.items()}  # type: ignore[misc]
+    return Pipeline([loaded(each, values) for each in filters], options, known)
+
+
+def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:
+    """Return the facts of a host.
+
+    :param kind: the facts class of its reporter
+    :param values: its fields; of ``FakeFacts`` what it ``can`` do: lists of values by row
+    """
+    if "can" in values and kind is FakeFacts:
+        values["can"] = {row: frozenset(some) for row, some in values["can"].items()}
+    return kind(**values)
+
+
+@contextmanager
+def placement_with(fleet: Fleet | Mapping[str, Any] | str | Path | None = None) -> "Iterator[PlacementClient]":
+    """Run a real Placement in this process that holds a fleet, and give its client.
+
+    :param fleet: a mapping as in a fleet file, the path of one, or a fleet; None for the bundled example
+    :raises DocumentError: if the fleet is not as a fleet file should be
+    """
+    from os_prefilter.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415 - Placement takes seconds to import
+
+    with EmbeddedPlacement(_fleet(fleet)) as placement:
+        yield placement.client
+
+
+def _fleet(fleet: Fleet | Mapping[str, Any] | str | Path | None) -> Fleet:
+    if fleet is None:
+        return example_fleet()
+    if isinstance(fleet, (str, Path)):
+        return load_fleet(fleet)
+    return fleet if isinstance(fleet, Fleet) else parse_fleet(json.dumps(fleet).encode(), "the fleet of the test")

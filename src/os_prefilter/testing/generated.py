@@ -1,0 +1,140 @@
+"""Any request that a user and an operator can make together, for hypothesis."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from os_prefilter.documents import request_spec_from
+from os_prefilter.request_spec import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter.vocabulary import table
+
+_HUGE = "A" * 100_000
+_ODD_TEXTS = (
+    "",
+    " ",
+    "%s%n{0}",
+    "a\nb",
+    "\x00\x1b[2J",
+    "\u202etxt.exe",
+    "\ud800",
+    "\uff34\uff32\uff35\uff25",
+    "CUSTOM_X",
+    _HUGE,
+)
+ODD: st.SearchStrategy[Any] = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.binary(max_size=5)
+    | st.sampled_from(_ODD_TEXTS)
+    | st.lists(st.text(max_size=3) | st.integers(), max_size=2)
+    | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
+)
+"""What nobody should write as the value of an image property, and somebody will."""
+
+_ODD_EXTRA_SPECS = st.text(max_size=9) | st.sampled_from(_ODD_TEXTS)
+_GROUPS = st.sampled_from(["", "1", "_gpu"])
+_CLASSES = st.sampled_from(["VCPU", "MEMORY_MB", "DISK_GB", "VGPU", "FPGA", "CUSTOM_IRON", "NO_SUCH"])
+_RULES = st.sampled_from(["required", "forbidden", "x"])
+_FORMATS = st.sampled_from([None, "qcow2", "vmdk", "odd"])
+
+
+def known_traits() -> list[str]:
+    """Return the traits of the vocabulary, and those of owners."""
+    return sorted({str(trait) for row in table() for trait in row.traits} | {"OWNER_NOVA", "OWNER_CYBORG"})
+
+
+def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
+    """Return the names of image properties that a filter may look at: of the vocabulary, and of the examples."""
+    names = {row.image_property for row in table() if row.image_property} | {"vmware_adaptertype", "os_distro"}
+    names |= {name for row in table() for name in row.legacy_names}
+    return sorted(names | {name for each in examples if each.image for name in each.image.properties})
+
+
+def extra_spec_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
+    """Return the names of extra specs that a filter may look at, likewise."""
+    names = {row.extra_spec for row in table() if row.extra_spec} | {"deploy-config:raid", "group_policy"}
+    return sorted(names | {name for each in examples for name in each.flavor.extra_specs})
+
+
+def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[RequestSpec]:
+    """Return requests of all kinds, sensible ones and others, by themselves and as changes of the examples."""
+    values = {value for row in table() for value in row.values}
+    values |= {value for each in examples for value in _texts(each)}
+    known, names, traits = st.sampled_from(sorted(values)), property_names(examples), st.sampled_from(known_traits())
+    properties = st.dictionaries(st.sampled_from(names), known | ODD, max_size=6)
+    required = st.sets(traits, max_size=2).map(lambda some: {f"trait:{each}": "required" for each in some})
+    extra_specs = st.dictionaries(st.sampled_from(extra_spec_names(examples)), known | _ODD_EXTRA_SPECS, max_size=4)
+    resources = st.dictionaries(_keys("resources", _CLASSES), st.sampled_from(["0", "1", "x"]), max_size=3)
+    rules = st.dictionaries(_keys("trait", traits), _RULES, max_size=2)
+    bases = st.none() | st.sampled_from(examples) if examples else st.none()
+    return st.builds(
+        _request,
+        bases,
+        st.none() | st.tuples(properties, required).map(lambda parts: {**parts[0], **parts[1]}),
+        st.tuples(extra_specs, resources, rules).map(lambda parts: {**parts[0], **parts[1], **parts[2]}),
+        _FORMATS,
+        is_bfv=st.booleans(),
+        groups=st.sets(st.sampled_from(["pci-0", "device_profile_0", "port"])),
+        pci=st.frozensets(st.just("pci")),
+        root_required=st.sets(traits, max_size=2),
+    )
+
+
+def _keys(prefix: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    return st.builds(lambda group, name: f"{prefix}{group}:{name}", _GROUPS, names)
+
+
+def _texts(spec: RequestSpec) -> list[str]:
+    values = [*spec.flavor.extra_specs.values(), *(spec.image.properties.values() if spec.image else ())]
+    return [value for value in values if isinstance(value, str)]
+
+
+def _request(  # noqa: PLR0913 - what a request has
+    base: RequestSpec | None,
+    properties: dict[str, Any] | None,
+    extra_specs: dict[str, str],
+    disk_format: str | None,
+    *,
+    is_bfv: bool,
+    groups: set[str],
+    pci: frozenset[str],
+    root_required: set[str],
+) -> RequestSpec:
+    flavor, image = Flavor(1, 512, 1, extra_specs=extra_specs), None
+    if base:
+        flavor = replace(base.flavor, extra_specs={**extra_specs, **base.flavor.extra_specs})
+    if properties is not None:
+        image = Image(properties, disk_format=disk_format)
+    if base and base.image:
+        image = replace(base.image, properties={**(properties or {}), **base.image.properties})
+    resources = [RequestGroup(name, {"VGPU": 1}) for name in sorted(groups)]
+    spec = RequestSpec(flavor, image, is_bfv, resources, pci)
+    spec.root_required.update(root_required)
+    return spec
+
+
+def stored_by_nova(spec: RequestSpec) -> RequestSpec:
+    """Return the request as it comes back out of the JSON that Nova stores, as far as JSON has such values."""
+    properties = dict(spec.image.properties) if spec.image else None
+    data: dict[str, Any] = {
+        "flavor": {"nova_object.data": {"memory_mb": spec.flavor.memory_mb, "extra_specs": spec.flavor.extra_specs}},
+        "image": {"nova_object.data": {"properties": {"nova_object.data": properties}}} if spec.image else None,
+        "is_bfv": spec.is_bfv,
+    }
+    text = json.dumps({"nova_object.name": "RequestSpec", "nova_object.data": data}, default=repr)
+    return request_spec_from(json.loads(text), "a stored request spec")
+
+
+def with_fields_unset() -> list[Any]:
+    """Return requests of another scheduler's classes, with fields that are not there or None."""
+    flavors = [SimpleNamespace(), SimpleNamespace(extra_specs={}), SimpleNamespace(extra_specs=None, memory_mb=None)]
+    images = [None, SimpleNamespace(), SimpleNamespace(properties=None), SimpleNamespace(properties={})]
+    found: list[Any] = [SimpleNamespace(flavor=flavor, image=image) for flavor in flavors for image in images]
+    return [SimpleNamespace(), *found]

@@ -1,0 +1,209 @@
+"""The laws of capability reporters as ready-made tests, one for each law and host."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import FrozenInstanceError, fields, replace
+from typing import ClassVar
+from unittest import mock
+
+import pytest
+
+from os_prefilter import capabilities
+from os_prefilter.capabilities import capability_traits, known_traits, owns
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.platforms import PLATFORM_ARCHITECTURES
+from os_prefilter.plugins import load_reporter
+from os_prefilter.reporters import HostFacts, Reporter
+from os_prefilter.terms import Row
+from os_prefilter.testing.guard import Forbidden, guarded
+from os_prefilter.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases
+from os_prefilter.testing.subject import broken
+from os_prefilter.texts import listed, one_line
+from os_prefilter.vocabulary import row_named, table
+
+Record = Callable[[str, object], None]
+Question = tuple[str, str, str]
+"""Row, value, architecture."""
+
+# The last is one that nobody knows.
+_ARCHITECTURES = ("", *PLATFORM_ARCHITECTURES, "sparc", "none-such")
+# After the start that names a family of machine types, a tenant writes what he likes.
+_LONGER = ("9.1", "", "\n%s\x00", "x" * 1000)
+
+
+def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts]) -> type:
+    """Return a class of tests, one for each law and host, to be assigned to a name that begins with ``Test``.
+
+    :param plugin: the name of an entry point, or the reporter itself
+    :param facts: of hosts of every kind that the reporter tells apart
+    """
+    hosts = tuple(facts)
+    if not hosts:
+        raise ValueError("reporter_conformance needs the facts of at least one host.")
+    try:
+        reporter = plugin if isinstance(plugin, Reporter) else load_reporter(plugin)
+    except ConfigurationError as error:
+        return type("Conformance", (_NotLoaded,), {"problem": str(error)})
+    laws: type = type("Conformance", (_Laws,), {"reporter": reporter, "name": plugin})
+    return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)  # type: ignore[no-any-return]
+
+
+class _NotLoaded:
+    problem: ClassVar[str]
+
+    def test_it_loads_as_a_reporter(self) -> None:
+        """Whoever reports hosts of its driver can start."""
+        broken(f"{self.problem} After a change of entry points the package must be installed again (pip install -e .).")
+
+
+@contextmanager
+def _installed(reporter: Reporter) -> Iterator[None]:
+    """Let the reporter be the one for its driver, whether or not its package is installed."""
+    found = capabilities._reporter  # noqa: SLF001 - the one place where reporters are looked for
+    driver = reporter.facts.driver
+    with mock.patch.object(capabilities, "_reporter", lambda name: reporter if name == driver else found(name)):
+        yield
+
+
+class _Laws:
+    reporter: ClassVar[Reporter]
+    name: ClassVar[str | Reporter]
+
+    @pytest.fixture(autouse=True)
+    def _is_installed(self) -> Iterator[None]:
+        with _installed(self.reporter):
+            yield
+
+    def _questions(self) -> list[Question]:
+        """Return all that it can be asked."""
+        rows = [row for row in table() if row.name in self.reporter.owns]
+        return [
+            (row.name, value, architecture)
+            for row in rows
+            for value in (*row.values, *_longer(row))
+            for architecture in (_ARCHITECTURES if row.per_architecture else ("",))
+        ]
+
+    def _refusal(self, facts: HostFacts, question: Question) -> str:
+        try:
+            return self.reporter.refusal(facts, *question)
+        except Exception as error:  # noqa: BLE001 - that is the test
+            broken(
+                f"refusal{(facts, *question)!a} raises {type(error).__name__}: {error}. It must answer, with a reason."
+            )
+
+    def test_its_facts_are_frozen_and_name_the_driver(self, facts: HostFacts) -> None:
+        """The driver finds the reporter; facts that change would change what was reported."""
+        kind = type(facts)
+        if not facts.driver:
+            broken(
+                f'{kind.__name__} names no driver. Add to the class: driver: ClassVar[str] = "the entry point\'s name".'
+            )
+        if isinstance(self.name, str) and facts.driver != self.name:
+            broken(
+                f"{kind.__name__} names the driver {facts.driver!r}, the entry point is {self.name!r}. Make them equal."
+            )
+        if not isinstance(facts, self.reporter.facts):
+            broken(f"The reporter reads {self.reporter.facts.__name__} and was given {kind.__name__}.")
+        try:
+            setattr(facts, fields(facts)[0].name, facts.host)
+        except FrozenInstanceError:
+            return
+        broken(f"{kind.__name__} is not frozen. Write @dataclass(frozen=True, kw_only=True) above it.")
+
+    def test_it_owns_rows_that_exist(self, facts: HostFacts) -> None:
+        """It answers for rows of the vocabulary, and for some at all."""
+        known = {row.name for row in table()}
+        unknown = self.reporter.owns - known
+        if unknown or not self.reporter.owns:
+            broken(f"The reporter of {facts.driver} owns {listed(unknown)}, no row of the vocabulary: {listed(known)}.")
+
+    def test_it_answers_for_every_value(self, facts: HostFacts) -> None:
+        """Total: each value of each row that it owns, each architecture, exact machine types. It never raises."""
+        for question in self._questions():
+            reason = self._refusal(facts, question)
+            # A tenant's text may be in it, and is put on one line where it is shown.
+            text = reason if question[1] in row_named(question[0]).values else one_line(str(reason))
+            if not isinstance(reason, str) or (text and not (text.strip() and text.isprintable())):
+                broken(f"refusal{(facts, *question)!a} returns {reason!a}. Expected one line, or an empty text.")
+
+    def test_the_same_facts_get_the_same_answer(self, facts: HostFacts) -> None:
+        """Pure: again, in another order, in another thread, for equal facts; and the facts stay as they are."""
+        before, equal, questions = repr(facts), replace(facts), self._questions()
+        first = [self._refusal(facts, each) for each in questions]
+        with ThreadPoolExecutor(1) as thread:
+            again = list(thread.map(lambda each: self._refusal(equal, each), reversed(questions)))[::-1]
+        for question, one, other in zip(questions, first, again, strict=True):
+            if one != other:
+                broken(
+                    f"refusal{(facts, *question)!a} first returns {one!a} and then {other!a}. It must keep no state."
+                )
+        if repr(facts) != before:
+            broken(f"The reporter changes the facts: {before} became {facts}.")
+
+    def test_it_touches_nothing_outside_its_facts(self, facts: HostFacts) -> None:
+        """No files, no network, no processes, no clock, no dice: who probes the host does so before."""
+        questions = self._questions()
+        for question in questions:
+            try:
+                with guarded():
+                    self._refusal(facts, question)
+            except Forbidden as error:
+                broken(f"refusal{(facts, *question)!a} must read its facts alone, but {error}.")
+
+    def test_it_reports_all_that_it_owns_and_nothing_else(self, facts: HostFacts) -> None:
+        """A trait that is left out would stay on the host for ever; one of somebody else's would be removed."""
+        expected = {trait for trait in known_traits() if owns(self.reporter, trait, facts)}
+        reported = capability_traits(facts).keys()
+        if reported != expected or not expected:
+            broken(f"The reporter of {facts.driver} does not report what it owns: {listed(reported ^ expected)}.")
+
+    def test_rows_that_share_a_trait_agree(self, facts: HostFacts) -> None:
+        """A disk's bus and a CD-ROM's are one trait; one value requires HW_CPU_HYPERTHREADING, another forbids it."""
+        said: dict[str, dict[bool, str]] = {}
+        for row in table():
+            for value, term in row.values.items():
+                if term.trait and row.name in self.reporter.owns:
+                    has = (not self._refusal(facts, (row.name, value, ""))) == term.required
+                    said.setdefault(term.trait, {})[has] = f"{row.name}={value}"
+        for trait, answers in said.items():
+            if len(answers) > 1:
+                broken(f"{facts.host}: by {answers[True]} it has {trait}, by {answers[False]} it does not. Say one.")
+
+    def test_each_value_is_reported_if_and_only_if_the_late_check_accepts_it(
+        self, facts: HostFacts, record_property: Record
+    ) -> None:
+        """The law, for each value alone."""
+        compare(single_cases(), facts, record_property)
+
+    def test_each_two_values_are_reported_if_and_only_if_the_late_check_accepts_them(
+        self, facts: HostFacts, record_property: Record
+    ) -> None:
+        """The law, for each value of a row that it owns with each value of the others."""
+        compare(pair_cases(self.reporter.owns), facts, record_property)
+
+    def test_each_value_on_each_platform_is_reported_if_and_only_if_the_late_check_accepts_it(
+        self, facts: HostFacts, record_property: Record
+    ) -> None:
+        """The law, for each value with each machine type and some emulated architectures."""
+        compare(platform_cases(), facts, record_property)
+
+
+def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
+    """Let the test fail if a host's traits and its late check do not say the same of each request.
+
+    :param record: pytest's ``record_property``, which is told how many requests there were
+    """
+    found = list(disagreements(cases, facts))
+    if found:
+        broken(
+            f"{len(found)} of {len(cases)} requests break the law: the host has the traits that filters require if and "
+            f"only if the late check accepts the request. The first: {found[0]}."
+        )
+    record("law_cases", len(cases))
+
+
+def _longer(row: Row) -> tuple[str, ...]:
+    """Return longer names of values: exact versions of machine types, and nonsense."""
+    return tuple(f"{prefix}{rest}" for prefix in row.prefixes if row.name == "machine_type" for rest in _LONGER)

@@ -1,0 +1,45 @@
+"""The pytest plugin of os-prefilter: fixtures for those who write filters, reporters and rows.
+
+pytest imports this module wherever os-prefilter is installed, also in the test runs of others. So it stands outside
+the package ``os_prefilter`` and imports nothing of it, has no hooks, and all its names begin with ``prefilter_``
+(ADR 0024).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def prefilter_request() -> Callable[..., Any]:
+    """Return a function that builds a request: :func:`os_prefilter.testing.request_of`."""
+    from os_prefilter.testing import request_of  # noqa: PLC0415 - only where it is used
+
+    return request_of
+
+
+@pytest.fixture
+def prefilter_pipeline() -> Callable[..., Any]:
+    """Return a function that builds a pipeline: :func:`os_prefilter.testing.pipeline_of`."""
+    from os_prefilter.testing import pipeline_of  # noqa: PLC0415
+
+    return pipeline_of
+
+
+@pytest.fixture
+def prefilter_facts() -> Callable[..., Any]:
+    """Return a function that builds the facts of a host: of ``kind=FakeFacts`` unless told otherwise."""
+    from os_prefilter.testing import facts_of  # noqa: PLC0415
+
+    return facts_of
+
+
+@pytest.fixture
+def prefilter_placement() -> Iterator[Callable[..., Any]]:
+    """Return a function that starts an embedded Placement with a fleet and returns its client."""
+    from os_prefilter.testing import placement_with  # noqa: PLC0415
+
+    with ExitStack() as until_the_end:
+        yield lambda fleet=None: until_the_end.enter_context(placement_with(fleet))

@@ -1,0 +1,197 @@
+"""Each law of filters is broken by some filter, and its author is told how."""
+
+from textwrap import dedent, indent
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+_START = """
+import datetime, itertools, os, random, socket, time
+from functools import cache
+from pathlib import Path
+from os_prefilter import NOTHING, Note, Request, Requirement, Requirements, require
+from os_prefilter.testing import filter_conformance, request_of
+
+ASKED = request_of({"acme": "yes"}, {"acme:level": "3"})
+NUMBERS = itertools.count()
+SEEN = []
+
+"""
+_PURE = '''
+def acme(request: Request) -> Requirements:
+    """Require what acme says."""
+    if request.image_property("acme") != "yes":
+        return NOTHING
+{body}
+'''
+_NOVA = '''
+def acme(context, request_spec):
+    """Require what acme says."""
+    if request_spec.image is None or request_spec.image.properties.get("acme") != "yes":
+        return False
+{body}
+    return True
+'''
+_END = "\nTestAcme = filter_conformance(acme, asks=ASKED)\n"
+
+
+def _filter(body: str, shape: str = _PURE) -> str:
+    return _START + shape.format(body=indent(dedent(body).strip(), "    ")) + _END
+
+
+_BROKEN = [
+    ("same_request", 'return require("CUSTOM_A", f"acme, the {next(NUMBERS)}. time")', "gave another answer"),
+    (
+        "same_request",
+        """
+        SEEN.append(1)
+        return require("CUSTOM_A", "acme") if len(SEEN) < 3 else NOTHING
+        """,
+        "Keep no state",
+    ),
+    (
+        "another_process",
+        """
+        names = {f"CUSTOM_{each}" for each in "ABCDEFGHIJKLMNOP"}
+        return Requirements(tuple(Requirement(name, True, "root", "acme") for name in names))
+        """,
+        "gave another answer in another process",
+    ),
+    ("another_process", 'return require("CUSTOM_A", f"acme in {os.getpid()}")', "another answer in another process"),
+    (
+        "left_as_it_was",
+        """
+        request._spec.image.properties["acme"] = "done"
+        return require("CUSTOM_A", "acme")
+        """,
+        "changes the request",
+    ),
+    ("makes_it_raise", 'return require("CUSTOM_A", str(int(request.extra_spec("acme:level"))))', "with ValueError"),
+    ("makes_it_raise", 'return request.extra_spec("acme:level") == "3"', "answered with a bool, not Requirements"),
+    ("fields_that_are_unset", "pass", ""),
+    ("names_its_source", 'return require("CUSTOM_A", "")', "its source is empty"),
+    ("names_its_source", 'return require("CUSTOM_A", f"level {request.extra_spec(\'acme:level\')}")', "texts.shown"),
+    (
+        "what_a_tenant_wrote",
+        """
+        level = str(request.extra_spec("acme:level"))
+        if not (level.isalnum() and level.isascii()):
+            return NOTHING
+        return require(f"CUSTOM_LEVEL_{level.upper()}", "acme:level")
+        """,
+        "from what a tenant wrote",
+    ),
+    ("valid_names", 'return require("COMPUTE_NO_SUCH_TRAIT", "acme")', "no trait of os-traits"),
+    (
+        "valid_names",
+        'return Requirements((Requirement("custom-a", True, "root", "acme"),))',
+        "nor a name that begins with CUSTOM_",
+    ),
+    ("nothing_outside", 'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")', "input or output: open("),
+    ("nothing_outside", 'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))', "socket.gethostbyname"),
+    ("nothing_outside", 'return require("CUSTOM_A", f"since {time.time()}")', "it reads the clock: time()"),
+    (
+        "nothing_outside",
+        'return require("CUSTOM_A", f"{datetime.datetime.now()}")',
+        "it reads the clock: datetime.now()",
+    ),
+    ("nothing_outside", 'return require("CUSTOM_A", f"{random.random()}")', "it throws dice"),
+    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._spec.image.name}")', "not part of the view"),
+    (
+        "applied_twice",
+        'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
+        "changes a request that it has been applied to",
+    ),
+    ("asks_for_something", "return NOTHING", "is said to ask for something"),
+]
+_BROKEN_NOVA = [
+    ("same_request", 'request_spec.root_required.add(f"CUSTOM_A{next(NUMBERS)}")', "gave another answer"),
+    (
+        "makes_it_raise",
+        'request_spec.root_required.add(request_spec.flavor.extra_specs["acme:level"])',
+        "with KeyError",
+    ),
+    ("valid_names", 'request_spec.root_required.add("COMPUTE_NO_SUCH_TRAIT")', "no trait of os-traits"),
+    (
+        "nothing_outside",
+        'request_spec.root_required.add("CUSTOM_A") or Path(os.devnull).read_text()',
+        "input or output",
+    ),
+    (
+        "applied_twice",
+        'request_spec.root_required.add(f"CUSTOM_A{len(request_spec.root_required)}")',
+        "changes a request",
+    ),
+]
+
+
+def _outcome(pytester: pytest.Pytester, code: str, law: str) -> tuple[int, int, str]:
+    """Return how many tests passed and failed, and what pytest prints."""
+    # A name that no other test imports in this process.
+    path = pytester.makepyfile(**{f"test_{pytester.path.name}": code})
+    result = pytester.runpytest_inprocess(path, "-k", law, "-p", "no:cacheprovider", "-p", "no:randomly")
+    outcomes = result.parseoutcomes()
+    return outcomes.get("passed", 0), outcomes.get("failed", 0), result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("law", "code", "message"),
+    [
+        *((law, _filter(body), message) for law, body, message in _BROKEN if message),
+        *((law, _filter(body, _NOVA), message) for law, body, message in _BROKEN_NOVA),
+    ],
+    ids=lambda value: value if len(value) < 40 else "",
+)
+def test_a_filter_that_breaks_a_law_fails_its_test_with_the_reason(
+    law: str, code: str, message: str, pytester: pytest.Pytester
+) -> None:
+    passed, failed, printed = _outcome(pytester, code, law)
+    assert (passed, failed) == (0, 1), printed
+    assert message in printed
+    assert "Traceback" not in printed
+
+
+def test_one_that_cannot_read_a_request_without_a_flavor_fails(pytester: pytest.Pytester) -> None:
+    code = _filter('return require("CUSTOM_A", "acme")').replace(
+        'if request.image_property("acme")',
+        'if request.flavor_attribute("memory_mb") < 5 or request.image_property("acme")',
+    )
+    assert _outcome(pytester, code, "fields_that_are_unset")[:2] == (0, 1)
+
+
+def test_one_that_asks_for_nothing_in_all_that_is_tried_proves_nothing(pytester: pytest.Pytester) -> None:
+    code = _filter('return require("CUSTOM_A", "acme")').replace(", asks=ASKED", "")
+    _, failed, printed = _outcome(pytester, code, "asks_for_something")
+    assert failed == 1
+    assert "Give one for which it asks: filter_conformance(..., asks=request_of(" in printed
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("TestAcme = filter_conformance('acme_missing')", "Known filters: accelerators,"),
+        (
+            "TestAcme = filter_conformance(lambda request, level: NOTHING)",
+            "options and facts are keyword-only parameters",
+        ),
+        ("TestAcme = filter_conformance(lambda request, *, level: NOTHING)", "facts={name: value}"),
+        ("TestAcme = filter_conformance(Path)", "expected a function"),
+    ],
+)
+def test_what_is_no_filter_fails_as_it_would_at_the_start_of_a_service(
+    code: str, message: str, pytester: pytest.Pytester
+) -> None:
+    _, failed, printed = _outcome(pytester, _START + code, "")
+    assert failed
+    assert message in printed
+
+
+@pytest.mark.parametrize("shape", [_PURE, _NOVA])
+def test_a_good_one_passes(shape: str, pytester: pytest.Pytester) -> None:
+    """Of the Nova way: without the four laws that are not for such filters."""
+    body = 'return require("CUSTOM_A", "image property acme=yes")'
+    if shape == _NOVA:
+        body = 'request_spec.root_required.add("CUSTOM_A")'
+    passed, failed, printed = _outcome(pytester, _filter(body, shape), "")
+    assert (passed, failed) == (12 if shape == _PURE else 8, 0), printed

@@ -1,0 +1,93 @@
+"""Each law of reporters is broken by some reporter, and its author is told how."""
+
+import pytest
+
+from tests.testing.test_broken_filters import _outcome
+
+pytest_plugins = ["pytester"]
+
+_GOOD = """
+import random, time
+from dataclasses import dataclass, field
+from typing import ClassVar
+from os_prefilter import HostFacts, Reporter
+from os_prefilter.testing import reporter_conformance
+
+CAN = {"vif_model": {"virtio"}, "disk_bus": {"virtio"}, "cdrom_bus": {"virtio"}, "video_model": {"vga"}}
+OWNS = frozenset((*CAN, "machine_type"))
+ASKED = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcmeFacts(HostFacts):
+    driver: ClassVar[str] = "acme"
+    found: list[str] = field(default_factory=list)
+
+
+def refusal(facts, row, value, architecture):
+    if row == "machine_type":
+        return "" if value.startswith("q35") or value.startswith("pc-q35") else "acme has q35"
+    return "" if value in CAN[row] else f"acme has no {row} of that kind"
+
+
+TestAcme = reporter_conformance(Reporter(AcmeFacts, refusal, OWNS | {"rescue_bus", "floppy_bus"}), facts=[AcmeFacts()])
+""".replace('"cdrom_bus": {"virtio"}', '**dict.fromkeys(("cdrom_bus", "rescue_bus", "floppy_bus"), {"virtio"})')
+_REFUSAL = "def refusal(facts, row, value, architecture):\n"
+
+
+def _with(line: str) -> str:
+    return _GOOD.replace(_REFUSAL, f"{_REFUSAL}    {line}\n")
+
+
+@pytest.mark.parametrize(
+    ("law", "code", "message"),
+    [
+        ("every_value", _GOOD.replace('"video_model": {"vga"}', '"video_modem": {"vga"}'), "KeyError"),
+        ("every_value", _with('CAN[row] if value == "sriov" else 1 // (value != "vga")'), "raises ZeroDivisionError"),
+        ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
+        ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\\\nyes'. Expected one line"),
+        ("every_value", _with('if "9.1" in value: raise KeyError(value)'), "raises KeyError"),
+        ("frozen", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
+        ("frozen", _GOOD.replace("facts=[AcmeFacts()]", "facts=[HostFacts()]"), "HostFacts names no driver"),
+        ("rows_that_exist", _GOOD.replace("OWNS | {", 'OWNS | {"vif_modle", '), "owns vif_modle, no row"),
+        ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) % 7 else "tired"'), "It must keep no state"),
+        ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
+        ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
+        ("nothing_outside", _with('if time.time() < 0: return ""'), "it reads the clock"),
+        ("share_a_trait", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "by disk_bus=scsi it has"),
+        (
+            "each_value_is",
+            _with('ASKED.append(value); return "no" if row == "vif_model" and ASKED.count(value) > 1 else ""'),
+            "requests break the law",
+        ),
+        (
+            "each_two",
+            _with('ASKED.append(value); return "not both" if ASKED[-2:] == ["virtio", "vga"] else ""'),
+            "The first: vif_model=virtio video_model=vga on",
+        ),
+    ],
+    ids=lambda value: value if len(value) < 30 else "",
+)
+def test_a_reporter_that_breaks_a_law_fails_its_test_with_the_reason(
+    law: str, code: str, message: str, pytester: pytest.Pytester
+) -> None:
+    passed, failed, printed = _outcome(pytester, code, law)
+    assert (passed, failed) == (0, 1), printed
+    assert message in printed
+
+
+def test_a_good_one_passes(pytester: pytest.Pytester) -> None:
+    passed, failed, printed = _outcome(pytester, _GOOD, "")
+    assert (passed, failed) == (10, 0), printed
+
+
+def test_one_that_is_not_installed_is_told_so(pytester: pytest.Pytester) -> None:
+    code = _GOOD.partition("TestAcme")[0] + 'TestAcme = reporter_conformance("acme", facts=[AcmeFacts()])'
+    _, failed, printed = _outcome(pytester, code, "")
+    assert failed == 1
+    assert "must be installed again" in printed
+
+
+def test_without_a_host_there_is_nothing_to_prove(pytester: pytest.Pytester) -> None:
+    code = _GOOD.replace("facts=[AcmeFacts()]", "facts=[]")
+    assert "reporter_conformance needs the facts of at least one host" in _outcome(pytester, code, "")[2]

@@ -1,0 +1,23 @@
+"""The filters of this package conform to what is asked of those of others; the reporters: tests/property."""
+
+from types import MappingProxyType
+from typing import Any
+
+from os_prefilter.plugins import NAMESPACE
+from os_prefilter.testing import filter_conformance, request_of
+from tests.rule_texts import rule, rules_of
+from tests.test_docs import installed_by_us
+
+_WINDOWS = rule("windows", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"], ["CUSTOM_SPARE"])
+_TPM = {"hw:tpm_version": "2.0", "hw:tpm_secret_security": "host"}
+_NEEDS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
+    {
+        "noop": {"never_asks": True},
+        "owner": {"facts": {"owner_is_reported": True}, "asks": request_of({}, {"resources:VGPU": "1"})},
+        "rules": {"facts": {"rules": rules_of(_WINDOWS)}, "asks": request_of({"os_distro": "windows"})},
+        "tpm_secret_security": {"asks": request_of({}, _TPM)},
+    }
+)
+
+for _name in installed_by_us(NAMESPACE):
+    globals()[f"Test_{_name}"] = filter_conformance(_name, **_NEEDS.get(_name, {}))

@@ -78,6 +78,9 @@ def reporter_of(facts: HostFacts) -> Reporter:
 
     :raises UnusableReporter: if there is none, or it does not load, or it is not one for such facts.
     """
+    if not facts.driver:
+        kind = type(facts).__name__
+        raise UnusableReporter("", f'{kind} names no driver; add to the class: driver: ClassVar[str] = "..."')
     reporter = _reporter(facts.driver)
     if not isinstance(facts, reporter.facts):
         found = type(facts).__name__

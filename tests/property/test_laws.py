@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
@@ -20,6 +20,8 @@ _ALL = pipeline_of(*_NAMES)
 _REVERSED = pipeline_of(*reversed(_NAMES))
 _KNOWN_TRAITS = known_traits()
 _ANY = any_request()
+# Slow machines: neither is about what is proved.
+_generated = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _apply(pipeline: Any, spec: RequestSpec) -> Any:
@@ -33,6 +35,7 @@ def _apply(pipeline: Any, spec: RequestSpec) -> Any:
         return None
 
 
+@_generated
 @given(_ANY, st.sampled_from(_NAMES))
 def test_a_filter_is_idempotent(spec: RequestSpec, name: str) -> None:
     first = _apply(_PIPELINES[name], spec)
@@ -42,6 +45,7 @@ def test_a_filter_is_idempotent(spec: RequestSpec, name: str) -> None:
         assert spec == once
 
 
+@_generated
 @given(_ANY)
 def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
     other = copy.deepcopy(spec)
@@ -59,6 +63,7 @@ def _resources(spec: RequestSpec) -> list[tuple[str, str, str]]:
     return [(suffix, name, amount) for suffix, name, amount in parts]
 
 
+@_generated
 @given(_ANY)
 def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
     before = copy.deepcopy(spec)
@@ -76,6 +81,7 @@ def test_no_requirement_is_ever_removed(spec: RequestSpec) -> None:
             assert old.required_traits <= new.required_traits
 
 
+@_generated
 @given(_ANY)
 def test_every_requirement_is_well_formed_and_has_a_source(spec: RequestSpec) -> None:
     decision = _apply(_ALL, spec)
@@ -88,6 +94,7 @@ def test_every_requirement_is_well_formed_and_has_a_source(spec: RequestSpec) ->
             assert item.source
 
 
+@_generated
 @given(_ANY)
 def test_the_query_is_deterministic_and_holds_every_root_requirement(spec: RequestSpec) -> None:
     if _apply(_ALL, spec) is None:

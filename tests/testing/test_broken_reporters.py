@@ -42,15 +42,15 @@ def _with(line: str) -> str:
 @pytest.mark.parametrize(
     ("law", "code", "message"),
     [
-        ("every_value", _GOOD.replace('"video_model": {"vga"}', '"video_modem": {"vga"}'), "KeyError"),
+        ("every_value", _GOOD.replace("OWNS | {", 'OWNS | {"tpm_model", '), "KeyError: 'tpm_model'"),
         ("every_value", _with('CAN[row] if value == "sriov" else 1 // (value != "vga")'), "raises ZeroDivisionError"),
         ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
-        ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\\\nyes'. Expected one line"),
+        ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\nyes'. Expected one line"),
         ("every_value", _with('if "9.1" in value: raise KeyError(value)'), "raises KeyError"),
         ("frozen", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
         ("frozen", _GOOD.replace("facts=[AcmeFacts()]", "facts=[HostFacts()]"), "HostFacts names no driver"),
         ("rows_that_exist", _GOOD.replace("OWNS | {", 'OWNS | {"vif_modle", '), "owns vif_modle, no row"),
-        ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) % 7 else "tired"'), "It must keep no state"),
+        ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
         ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
         ("nothing_outside", _with('if time.time() < 0: return ""'), "it reads the clock"),

@@ -224,6 +224,9 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     # Nova's driver declares both for every virt_type.
     "device_profile": _can,
     "pci_numa_affinity_policy": _can,
+    # No value of these asks for a trait.
+    "cpu_policy": _can,
+    "emulator_threads_policy": _can,
     "mem_encryption": _can,
     "vif_model": _vif_model,
     "video_model": _video_model,
@@ -248,5 +251,6 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     "mem_encryption_model": _mem_encryption_model,
 }
 
-REPORTER = Reporter(LibvirtFacts, refusal)
+# Not the rows of other packages, of which it knows nothing.
+REPORTER = Reporter(LibvirtFacts, refusal, owns=frozenset(_ROWS))
 """The reporter ``libvirt``."""

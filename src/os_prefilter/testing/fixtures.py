@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,15 @@ def loaded(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> Loa
     """
     provided = NEEDS | facts.keys()
     if isinstance(plugin, str):
-        return load_filters([plugin], provided)[0]
+        return _installed(plugin, frozenset(provided))
     if not hasattr(plugin, "__name__"):
         raise InvalidFilter(type(plugin).__name__, "a function, or the name of an entry point", repr(plugin)[:80])
     return as_filter(plugin.__name__, plugin, provided)
+
+
+@cache
+def _installed(name: str, provided: frozenset[str]) -> LoadedFilter:
+    return load_filters([name], provided)[0]
 
 
 def pipeline_of(

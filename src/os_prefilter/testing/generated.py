@@ -1,7 +1,7 @@
 """Any request that a user and an operator can make together, for hypothesis."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +12,8 @@ from os_prefilter.documents import request_spec_from
 from os_prefilter.request_spec import Flavor, Image, RequestGroup, RequestSpec
 from os_prefilter.vocabulary import table
 
-_HUGE = "A" * 100_000
+_LEFT_OUT = object()
+_HUGE = "A" * 20_000
 _ODD_TEXTS = (
     "",
     " ",
@@ -54,7 +55,7 @@ def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
     """Return the names of image properties that a filter may look at: of the vocabulary, and of the examples."""
     names = {row.image_property for row in table() if row.image_property} | {"vmware_adaptertype", "os_distro"}
     names |= {name for row in table() for name in row.legacy_names}
-    return sorted(names | {name for each in examples if each.image for name in each.image.properties})
+    return sorted(names | {name for each in examples for name in _properties(each)})
 
 
 def extra_spec_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
@@ -73,7 +74,7 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     extra_specs = st.dictionaries(st.sampled_from(extra_spec_names(examples)), known | _ODD_EXTRA_SPECS, max_size=4)
     resources = st.dictionaries(_keys("resources", _CLASSES), st.sampled_from(["0", "1", "x"]), max_size=3)
     rules = st.dictionaries(_keys("trait", traits), _RULES, max_size=2)
-    bases = st.none() | st.sampled_from(examples) if examples else st.none()
+    bases = st.none() | _changed(examples, known) if examples else st.none()
     return st.builds(
         _request,
         bases,
@@ -87,12 +88,37 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     )
 
 
+def _changed(examples: Sequence[RequestSpec], known: st.SearchStrategy[str]) -> st.SearchStrategy[RequestSpec]:
+    """Return the examples as they are, and with one of their values odd or left out."""
+    names = sorted({name for each in examples for name in (*each.flavor.extra_specs, *_properties(each))})
+    if not names:
+        return st.sampled_from(examples)
+    values = st.just(_LEFT_OUT) | known | ODD
+    return st.builds(_with, st.sampled_from(examples), st.none() | st.sampled_from(names), values)
+
+
+def _properties(spec: RequestSpec) -> Mapping[str, object]:
+    return spec.image.properties if spec.image else {}
+
+
+def _with(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
+    def changed(values: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {key: each for key, each in values.items() if key != name or value is not _LEFT_OUT}
+        return kept | ({name: value} if name in kept else {})
+
+    image = spec.image and replace(spec.image, properties=changed(spec.image.properties))
+    # Extra specs are always texts.
+    extra_specs = changed(spec.flavor.extra_specs) if isinstance(value, str) or value is _LEFT_OUT else None
+    flavor = spec.flavor if extra_specs is None else replace(spec.flavor, extra_specs=extra_specs)
+    return replace(spec, image=image, flavor=flavor)
+
+
 def _keys(prefix: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.builds(lambda group, name: f"{prefix}{group}:{name}", _GROUPS, names)
 
 
 def _texts(spec: RequestSpec) -> list[str]:
-    values = [*spec.flavor.extra_specs.values(), *(spec.image.properties.values() if spec.image else ())]
+    values = [*spec.flavor.extra_specs.values(), *_properties(spec).values()]
     return [value for value in values if isinstance(value, str)]
 
 

@@ -46,7 +46,7 @@ def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts]) 
     except ConfigurationError as error:
         return type("Conformance", (_NotLoaded,), {"problem": str(error)})
     laws: type = type("Conformance", (_Laws,), {"reporter": reporter, "name": plugin})
-    return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)  # type: ignore[no-any-return]
+    return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)
 
 
 class _NotLoaded:
@@ -89,9 +89,7 @@ class _Laws:
         try:
             return self.reporter.refusal(facts, *question)
         except Exception as error:  # noqa: BLE001 - that is the test
-            broken(
-                f"refusal{(facts, *question)!a} raises {type(error).__name__}: {error}. It must answer, with a reason."
-            )
+            broken(f"{_call(facts, question)} raises {type(error).__name__}: {error}. It must answer, with a reason.")
 
     def test_its_facts_are_frozen_and_name_the_driver(self, facts: HostFacts) -> None:
         """The driver finds the reporter; facts that change would change what was reported."""
@@ -126,7 +124,7 @@ class _Laws:
             # A tenant's text may be in it, and is put on one line where it is shown.
             text = reason if question[1] in row_named(question[0]).values else one_line(str(reason))
             if not isinstance(reason, str) or (text and not (text.strip() and text.isprintable())):
-                broken(f"refusal{(facts, *question)!a} returns {reason!a}. Expected one line, or an empty text.")
+                broken(f"{_call(facts, question)} returns {reason!a}. Expected one line, or an empty text.")
 
     def test_the_same_facts_get_the_same_answer(self, facts: HostFacts) -> None:
         """Pure: again, in another order, in another thread, for equal facts; and the facts stay as they are."""
@@ -136,9 +134,7 @@ class _Laws:
             again = list(thread.map(lambda each: self._refusal(equal, each), reversed(questions)))[::-1]
         for question, one, other in zip(questions, first, again, strict=True):
             if one != other:
-                broken(
-                    f"refusal{(facts, *question)!a} first returns {one!a} and then {other!a}. It must keep no state."
-                )
+                broken(f"{_call(facts, question)} first returns {one!a} and then {other!a}. It must keep no state.")
         if repr(facts) != before:
             broken(f"The reporter changes the facts: {before} became {facts}.")
 
@@ -150,7 +146,7 @@ class _Laws:
                 with guarded():
                     self._refusal(facts, question)
             except Forbidden as error:
-                broken(f"refusal{(facts, *question)!a} must read its facts alone, but {error}.")
+                broken(f"{_call(facts, question)} must read its facts alone, but {error}.")
 
     def test_it_reports_all_that_it_owns_and_nothing_else(self, facts: HostFacts) -> None:
         """A trait that is left out would stay on the host for ever; one of somebody else's would be removed."""
@@ -202,6 +198,11 @@ def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
             f"only if the late check accepts the request. The first: {found[0]}."
         )
     record("law_cases", len(cases))
+
+
+def _call(facts: HostFacts, question: Question) -> str:
+    """Return a call as the author writes it; the facts are shown by their name, as they may be long."""
+    return f"refusal(<{type(facts).__name__} of {facts.host}>, {', '.join(map(ascii, question))})"
 
 
 def _longer(row: Row) -> tuple[str, ...]:

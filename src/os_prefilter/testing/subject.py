@@ -36,8 +36,8 @@ def told(spec: Any) -> str:
     """Return a request for a message, cut."""
     flavor, image = getattr(spec, "flavor", None), getattr(spec, "image", None)
     parts = [f"image properties {getattr(image, 'properties', None)!a}" if image is not None else "no image"]
-    if getattr(image, "disk_format", None):
-        parts.append(f"disk_format {image.disk_format!a}")
+    if disk_format := getattr(image, "disk_format", None):
+        parts.append(f"disk_format {disk_format!a}")
     parts.append(f"flavor extra specs {getattr(flavor, 'extra_specs', None)!a}")
     parts += ["boots from a volume"] * bool(getattr(spec, "is_bfv", False))
     text = ", ".join(parts)

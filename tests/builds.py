@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
@@ -32,3 +33,9 @@ def build(project: Path, folder: Path, *options: str, umask: int = -1, **variabl
     command = (sys.executable, "-m", "build", "--outdir")
     done = clean_run(*command, folder, *options, project, cwd=folder, umask=umask, **variables)
     assert done.returncode == 0, done.stderr
+
+
+def empty_environment(folder: Path) -> Path:
+    """Make a virtual environment; return the folder of its commands."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin"

@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.test_wheel import _environment, _run
+from tests.builds import PROJECT, clean_run, empty_environment
 
-_PROJECT = Path(__file__).parent.parent
-_EXAMPLE = _PROJECT / "docs" / "examples" / "acme-prefilter"
-_PAGE = _PROJECT / "docs" / "testing.rst"
+_EXAMPLE = PROJECT / "docs" / "examples" / "acme-prefilter"
+_PAGE = PROJECT / "docs" / "testing.rst"
 
 
 def _built(source: Path, folder: Path) -> Path:
@@ -24,7 +23,7 @@ def _built(source: Path, folder: Path) -> Path:
 
 
 def _done(*command: str | Path, cwd: Path) -> str:
-    done = _run(*command, cwd=cwd)
+    done = clean_run(*command, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -37,8 +36,8 @@ def _lines(*folders: str) -> int:
 
 def test_the_example_package_works_beside_ours_in_an_empty_environment(tmp_path: Path) -> None:
     """One test, as its environment takes a minute: its own tests, the lists, the config file, the candidates."""
-    ours, theirs = (_built(source, tmp_path / name) for name, source in (("ours", _PROJECT), ("acme", _EXAMPLE)))
-    bin_folder = _environment(tmp_path / "environment")
+    ours, theirs = (_built(source, tmp_path / name) for name, source in (("ours", PROJECT), ("acme", _EXAMPLE)))
+    bin_folder = empty_environment(tmp_path / "environment")
     _done(bin_folder / "pip", "install", "--quiet", f"{ours}[cli,testing]", cwd=tmp_path)
 
     def command(*arguments: str | Path) -> Any:
@@ -68,7 +67,7 @@ def test_the_example_package_works_beside_ours_in_an_empty_environment(tmp_path:
     # From a copy of its tests alone, so that what is tested is what is installed.
     shutil.copytree(_EXAMPLE / "tests", tmp_path / "tests")
     printed = _done(bin_folder / "python", "-m", "pytest", "-p", "no:cacheprovider", "tests", cwd=tmp_path)
-    assert "35 passed" in printed, printed
+    assert "36 passed" in printed, printed
 
 
 def test_the_page_says_how_many_lines_it_takes() -> None:

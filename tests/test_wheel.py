@@ -1,14 +1,13 @@
 """What a user gets: the built wheel in an empty environment."""
 
 import json
-import venv
 import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from tests.builds import PROJECT, build, clean_run
+from tests.builds import PROJECT, build, clean_run, empty_environment
 
 
 @pytest.fixture(scope="module")
@@ -20,16 +19,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def _environment(folder: Path) -> Path:
-    venv.create(folder, with_pip=True)
-    return folder / "bin"
-
-
 def test_the_wheel_has_everything_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {
         str(path.relative_to(PROJECT / "src"))
-        for path in (PROJECT / "src" / "os_prefilter").rglob("*")
+        for path in (PROJECT / "src").rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
     assert "os_prefilter/py.typed" in sources
@@ -38,7 +32,7 @@ def test_the_wheel_has_everything_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_core_alone_filters_and_says_what_the_command_needs(wheel: Path, tmp_path: Path) -> None:
-    bin_folder = _environment(tmp_path / "core")
+    bin_folder = empty_environment(tmp_path / "core")
     done = clean_run(bin_folder / "pip", "install", "--quiet", wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     code = (
@@ -60,7 +54,7 @@ def test_the_core_alone_filters_and_says_what_the_command_needs(wheel: Path, tmp
 
 def test_the_command_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     """End to end: nothing but the wheel, its extra ``cli``, and a real Placement in the process."""
-    bin_folder = _environment(tmp_path / "cli")
+    bin_folder = empty_environment(tmp_path / "cli")
     done = clean_run(bin_folder / "pip", "install", "--quiet", f"{wheel}[cli]", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     done = clean_run(bin_folder / "os-prefilter", "--version", cwd=tmp_path)

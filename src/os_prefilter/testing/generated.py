@@ -1,7 +1,7 @@
 """Any request that a user and an operator can make together, for hypothesis."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -111,6 +111,14 @@ def _with(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
     extra_specs = changed(spec.flavor.extra_specs) if isinstance(value, str) or value is _LEFT_OUT else None
     flavor = spec.flavor if extra_specs is None else replace(spec.flavor, extra_specs=extra_specs)
     return replace(spec, image=image, flavor=flavor)
+
+
+def odd_requests(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
+    """Yield each example with each of its values left out, and with each odd value in its place."""
+    for spec in examples:
+        for name in (*spec.flavor.extra_specs, *_properties(spec)):
+            for value in (_LEFT_OUT, None, True, 0, -1.5, b"", [], ["x", 1], {}, *_ODD_TEXTS):
+                yield _with(spec, name, value)
 
 
 def _keys(prefix: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:

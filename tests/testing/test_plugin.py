@@ -1,0 +1,76 @@
+"""The plugin of pytest: what its fixtures give, and that it costs others nothing."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_os_prefilter
+
+from os_prefilter import NOTHING, Request, RequestGroup, Requirements, capability_traits, require
+from os_prefilter.errors import DocumentError, MissingFact
+from os_prefilter.operators.candidates import find_candidates
+from os_prefilter.reporters.vmware import VmwareFacts
+
+Make = Callable[..., Any]
+_FLEET = {"hosts": {"one": {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 9}, "traits": ["CUSTOM_QUIET"]}}}
+
+
+def quiet(request: Request, *, night: bool) -> Requirements:
+    return require("CUSTOM_QUIET", "the fact night") if night else NOTHING
+
+
+def test_a_request_has_what_it_is_given(prefilter_request: Make) -> None:
+    group = RequestGroup("port", {"VGPU": 1})
+    spec = prefilter_request({"a": 1}, {"b": "2"}, disk_format="raw", is_bfv=True, requested_resources=[group])
+    assert (spec.image.properties, spec.image.disk_format, spec.flavor.extra_specs) == ({"a": 1}, "raw", {"b": "2"})
+    assert (spec.is_bfv, spec.requested_resources) == (True, [group])
+    assert prefilter_request(None).image is None
+
+
+def test_a_pipeline_has_filters_by_name_and_as_functions(prefilter_pipeline: Make, prefilter_request: Make) -> None:
+    pipeline = prefilter_pipeline("hpet", quiet, facts={"night": True})
+    decision = pipeline.apply(prefilter_request({"hw_time_hpet": "yes"}))
+    assert {item.filter for item in decision.requirements} == {"hpet", "quiet"}
+    with pytest.raises(MissingFact):
+        prefilter_pipeline(quiet)
+
+
+def test_a_placement_holds_the_fleet(
+    prefilter_placement: Make, prefilter_pipeline: Make, prefilter_request: Make, tmp_path: Path
+) -> None:
+    pipeline = prefilter_pipeline(quiet, facts={"night": True})
+    (tmp_path / "fleet.yaml").write_text("hosts: {two: {resources: {VCPU: 8, MEMORY_MB: 8192, DISK_GB: 9}}}")
+    for fleet, hosts in ((_FLEET, ("one",)), (tmp_path / "fleet.yaml", ())):
+        assert find_candidates(prefilter_request(), pipeline, prefilter_placement(fleet)).candidates.hosts == hosts
+    with pytest.raises(DocumentError, match="the fleet of the test"):
+        prefilter_placement({"hosts": {}})
+
+
+def test_facts_are_fake_ones_or_of_any_class(prefilter_facts: Make) -> None:
+    assert capability_traits(prefilter_facts(can={"vif_model": ["igb"]}))["COMPUTE_NET_VIF_MODEL_IGB"]
+    assert isinstance(prefilter_facts(VmwareFacts, host="v"), VmwareFacts)
+
+
+def test_every_pytest_finds_it_and_its_names_collide_with_nobodys() -> None:
+    (point,) = (each for each in entry_points(group="pytest11") if each.value == "pytest_os_prefilter")
+    assert point.load() is pytest_os_prefilter
+    public = {name for name in vars(pytest_os_prefilter) if not name.startswith("_")}
+    own = {name for name in public if getattr(vars(pytest_os_prefilter)[name], "__module__", "") == point.value}
+    assert own == {"prefilter_facts", "prefilter_pipeline", "prefilter_placement", "prefilter_request"}
+    assert not {name for name in public if name.startswith("pytest_")}
+
+
+def test_importing_it_imports_pytest_and_nothing_of_ours() -> None:
+    code = "import sys, pytest_os_prefilter; print([name for name in sys.modules if 'prefilter' in name or 'oslo' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['pytest_os_prefilter']\n"
+
+
+def test_without_its_extra_it_says_which_to_install() -> None:
+    code = "import sys; sys.modules['hypothesis'] = None; import os_prefilter.testing"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "The test kit needs hypothesis, which is not installed: pip install 'os-prefilter[testing]'." in done.stderr

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.options import Options
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.request_spec import RequestSpec
 from os_prefilter.requirements import Requirement, Requirements
 from os_prefilter.templates import effective
 from os_prefilter.terms import CUSTOM_PREFIX, is_trait_name
@@ -23,15 +23,14 @@ from os_prefilter.testing.fixtures import ALL_REPORTED, loaded, pipeline_of
 from os_prefilter.testing.fresh import answer, answers_elsewhere
 from os_prefilter.testing.generated import (
     any_request,
-    extra_spec_names,
     odd_requests,
-    property_names,
     stored_by_nova,
     with_fields_unset,
 )
 from os_prefilter.testing.guard import Forbidden, guarded
 from os_prefilter.testing.requests import request_of
 from os_prefilter.testing.subject import Subject, broken, told, twin
+from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
 
 # The same requests at each run: what conforms today does so tomorrow.
 _any = settings(
@@ -44,8 +43,6 @@ _any = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors, HealthCheck.data_too_large],
 )
 _SEEDS = (1, 2)
-# Of characters that a trait may have, so that a filter does not refuse it.
-_TENANT = "TENANTWROTETHIS"
 
 
 def filter_conformance(
@@ -222,9 +219,9 @@ class _EachFilter:
 
     def test_no_trait_holds_what_a_tenant_wrote(self) -> None:
         """Names of traits are constants of the code: what tenants write is compared, never built into a name."""
-        for spec in _written_by_a_tenant(self.subject.asks):
+        for spec in written_by_a_tenant(self.subject.asks):
             for item in self._asked(spec):
-                if _TENANT in item.trait.upper().replace("_", ""):
+                if TENANT in item.trait.upper().replace("_", ""):
                     broken(self._says(f"builds the trait {item.trait} from what a tenant wrote.", spec))
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
@@ -293,31 +290,3 @@ def _outcome(pipeline: Any, spec: RequestSpec) -> Any:
         return pipeline.apply(deepcopy(spec)).requirements
     except RequestRejected as error:
         return str(error)
-
-
-def _written_by_a_tenant(examples: Iterable[RequestSpec]) -> Iterable[RequestSpec]:
-    """Yield requests with a text of a tenant's in each place where one can be, alone and beside what is known."""
-    examples = tuple(examples)
-    for value in (_TENANT, _TENANT.lower()):
-        for name in property_names(examples):
-            yield request_of({name: value})
-        for name in extra_spec_names(examples):
-            yield request_of({}, {name: value})
-        yield RequestSpec(
-            Flavor(1, 512, name=value, extra_specs={value: "1", f"hw:{value}": value}),
-            Image({value: "true", f"hw_{value}": value}, disk_format=value, id=value, name=value),
-        )
-        for spec in examples:
-            yield from _changed(spec, value)
-
-
-def _changed(spec: RequestSpec, text: str) -> Iterable[RequestSpec]:
-    """Yield an example with each of its values made longer by the text, before and after."""
-    for joined in ("{old}{text}", "{text}{old}", "{old}-{text}", "{text}"):
-        for holder in ("extra_specs", "properties"):
-            changed = deepcopy(spec)
-            owner = changed.flavor if holder == "extra_specs" else changed.image
-            values = dict(getattr(owner, holder, {}))
-            for name, old in values.items():
-                setattr(owner, holder, {**values, name: joined.format(old=old, text=text)})
-                yield deepcopy(changed)

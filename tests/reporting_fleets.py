@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.operators.provider_plan import Mode, managed, with_custom_marker, with_marker
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Mode, managed, with_custom_marker, with_marker
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:

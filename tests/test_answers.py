@@ -6,8 +6,8 @@ import pytest
 
 from os_prefilter.answers import ALWAYS, GATES, IF_REPORTED, Coverage, Silent, gates_by_trait, held_back
 from os_prefilter.capabilities import capability_traits
-from os_prefilter.operators.provider_plan import Mode, managed
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.reporting import Mode, managed
 from os_prefilter.requirements import ROOT, Requirement
 from os_prefilter.templates import effective
 from os_prefilter.terms import Trait

@@ -24,8 +24,8 @@ from os_prefilter.cli.main import main
 from os_prefilter.cli.program import Program
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
-from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.plugins import NAMESPACE, REPORTERS
+from os_prefilter.reporting import traits_to_know
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -108,7 +108,7 @@ def test_a_row_takes_part_in_everything(tmp_path: Path) -> None:
         """
         from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
         from os_prefilter.operators.catalogue import vocabulary
-        from os_prefilter.operators.provider_plan import traits_to_know
+        from os_prefilter.reporting import traits_to_know
         from os_prefilter.reporters.fake import FakeFacts
 
         def spec():

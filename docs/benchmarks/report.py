@@ -16,8 +16,8 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed, traits_to_know, with_marker
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
+from os_prefilter.reporting import Change, Goal, Mode, managed, traits_to_know, with_marker
 
 _GUESTS = GuestFacts(
     default_machine="pc",

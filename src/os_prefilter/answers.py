@@ -23,7 +23,7 @@ IF_REPORTED = "if reported"
 EXAMPLES = 3
 """Of how many compute nodes without an answer the names are kept."""
 
-# Nova's libvirt driver asks about KVM guests alone, and so reports one value of many: operators/provider_plan.py.
+# Nova's libvirt driver asks about KVM guests alone, and so reports one value of many: reporting.py.
 _HALF_ANSWERED = frozenset(("emulation_architecture",))
 
 

@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from oslo_config import cfg
 
-from os_prefilter import application, nova_style
-from os_prefilter.application import Additions
+from os_prefilter import nova_style, writing
 from os_prefilter.calls import NEEDS, Call, Given, Pending, answer_of, bound
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.decision import Decision, Run
@@ -23,6 +22,7 @@ from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.stated import unsuffixed_resources
 from os_prefilter.texts import first_of
 from os_prefilter.waiting import FACT, names_that_wait, waiting
+from os_prefilter.writing import Additions
 
 LOG = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class Pipeline:
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
             outcome = self._outcome(request_spec, context)
-            application.add(outcome.additions, request_spec)
+            writing.add(outcome.additions, request_spec)
         except BaseException:
             if before:
                 before.restore()
@@ -158,7 +158,7 @@ class Pipeline:
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
-                application.add(_checked(pending, request_spec, request), request_spec)
+                writing.add(_checked(pending, request_spec, request), request_spec)
                 pending = Pending()
             start = perf_counter()
             answer = answer_of(each.name, call, request, Given(request_spec, context, facts, pending))
@@ -188,8 +188,8 @@ class Pipeline:
 
 
 def _checked(pending: Pending, request_spec: Any, request: Request) -> Additions:
-    application.check(pending.requirements, request_spec, request, pending.own_groups)
-    return application.additions(pending.requirements, pending.own_groups)
+    writing.check(pending.requirements, request_spec, request, pending.own_groups)
+    return writing.additions(pending.requirements, pending.own_groups)
 
 
 def _warning(decision: Decision) -> str:

@@ -3,9 +3,9 @@
 from operator import is_
 from typing import Any, NamedTuple
 
-from os_prefilter.application import Additions
 from os_prefilter.content import Content, content_of, is_certain, length_of, without_lists
 from os_prefilter.decision import Decision
+from os_prefilter.writing import Additions
 
 MOST = 1000
 """How many outcomes are kept; the oldest go first."""

@@ -14,7 +14,7 @@ from os_prefilter.adapters.provider_config import COMPUTE_NODE, document, write_
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.fleet import provider_uuid
-from os_prefilter.operators.provider_plan import Change
+from os_prefilter.reporting import Change
 from tests.hosts import few_libvirt_hosts
 
 HPET, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_XEN"

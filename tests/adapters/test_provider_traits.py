@@ -17,7 +17,7 @@ from os_prefilter.errors import (
     UnknownTraits,
 )
 from os_prefilter.operators.fleet import Fleet, provider_uuid
-from os_prefilter.operators.provider_plan import Change, Goal, traits_to_know
+from os_prefilter.reporting import Change, Goal, traits_to_know
 from tests.placements import HOST, UUID, Answer, Observed, everything, lone_host, provider, put_traits, traits_of
 
 HPET = "CUSTOM_COMPUTE_TIME_HPET"

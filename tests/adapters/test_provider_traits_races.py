@@ -22,7 +22,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.provider_plan import Change, Goal, Mode, managed
+from os_prefilter.reporting import Change, Goal, Mode, managed
 from os_prefilter.terms import CUSTOM_PREFIX
 from tests.hosts import few_libvirt_hosts
 from tests.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
@@ -154,7 +154,7 @@ import sys
 from os_prefilter import Options
 from os_prefilter.adapters.placement_conf import client_from, load_conf
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.operators.provider_plan import Goal
+from os_prefilter.reporting import Goal
 client = client_from(load_conf(sys.argv[1]), sys.argv[1])
 print(len(HostTraits(client, {HOST!r}).sync(Goal({NEW!r}, Options(), frozenset(["CUSTOM_KNOWN"])))))
 """

@@ -15,8 +15,8 @@ import yaml
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.main import main
-from os_prefilter.operators.provider_plan import traits_to_know
 from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 

@@ -28,10 +28,10 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.errors import UnsupportedByHost
 from os_prefilter.operators.fleet import load_fleet
-from os_prefilter.operators.provider_plan import Goal, Mode, managed, traits_to_know
 from os_prefilter.options import Options
+from os_prefilter.reporters.domain_xml import domain_elements
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
-from os_prefilter.reporters.libvirt_xml import domain_elements
+from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
 from os_prefilter.testing.law import disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import pipeline_of, spec_of
 from tests.real_libvirt import needs_libvirt, uri

@@ -21,7 +21,7 @@ from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.adapters.resource_providers import ResourceProviders
 from os_prefilter.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.operators.fleet import Fleet, aggregate_uuid, provider_uuid
-from os_prefilter.operators.provider_plan import Goal
+from os_prefilter.reporting import Goal
 from tests.placements import provider, served
 from tests.with_cloud.services import program_serving
 from tests.with_nova.process.databases import databases

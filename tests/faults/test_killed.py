@@ -15,7 +15,7 @@ import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.provider_config import document, write_document
-from os_prefilter.operators.provider_plan import traits_to_know
+from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of

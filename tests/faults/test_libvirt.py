@@ -13,8 +13,8 @@ from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.agent import LOG, Watch
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ProbeFailed
-from os_prefilter.operators.provider_plan import Goal, Mode, managed, with_marker
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Goal, Mode, managed, with_marker
 from tests.faults.own_services import Service, needs, own_libvirtd
 from tests.faults.watched import after_round, levels, said
 from tests.placements import HOST, everything, lone_host

@@ -16,8 +16,8 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.agent import LOG, Watch
 from os_prefilter.errors import PlacementError
-from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Goal
 from tests.conftest import times
 from tests.faults.own_services import Service, needs, own_mariadb
 from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels

@@ -19,8 +19,8 @@ from os_prefilter.agent import LOG, Watch
 from os_prefilter.background import start
 from os_prefilter.errors import GenerationConflict, PlacementRefused
 from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.provider_plan import Goal
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Goal
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, said

@@ -13,9 +13,9 @@ from os_prefilter.errors import RequestRejected
 from os_prefilter.facts import Ask
 from os_prefilter.late_check import unsupported
 from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.provider_plan import knows_all
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import knows_all
 from os_prefilter.testing.law import Case, asking_filters, single_cases
 from tests.conftest import conf_with
 from tests.hosts import few_libvirt_hosts, other_hosts

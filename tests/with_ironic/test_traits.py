@@ -7,7 +7,7 @@ import pytest
 from os_prefilter.adapters.ironic import EXTRA, KEEP, MOST_TRAITS, IronicNode
 from os_prefilter.adapters.ironic_errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.errors import ConfigurationError, IronicError
-from os_prefilter.operators.provider_plan import Change
+from os_prefilter.reporting import Change
 from os_prefilter.vocabulary import REPORTED
 from tests.ironic_proxy import LOST, Answer, Proxy
 from tests.ironics import Ironic, connect

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.operators.provider_plan import Mode, managed, with_marker
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.reporting import Mode, managed, with_marker
 from os_prefilter.vocabulary import BY_NAME
 
 IN_USE = 0.7

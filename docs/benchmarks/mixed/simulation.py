@@ -13,7 +13,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import unsupported
 from os_prefilter.operators.fleet import Inventory, Provider
-from os_prefilter.operators.provider_plan import traits_to_know
+from os_prefilter.reporting import traits_to_know
 
 LIMIT = 1000
 """Nova's max_placement_results."""

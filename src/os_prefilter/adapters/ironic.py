@@ -14,8 +14,8 @@ from os_prefilter.adapters.ironic_api import Node, asking, bios_settings, need, 
 from os_prefilter.adapters.ironic_steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task, check_instance, run
 from os_prefilter.adapters.ironic_traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
-from os_prefilter.operators.provider_plan import Change, check_traits
 from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.reporting import Change, check_traits
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from os_prefilter.adapters.ironic_api import Node, asking, exceptions
 from os_prefilter.adapters.ironic_errors import IronicRefused, NodeNotReady
-from os_prefilter.operators.provider_plan import Change
+from os_prefilter.reporting import Change
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
 from os_prefilter.vocabulary import REPORTED

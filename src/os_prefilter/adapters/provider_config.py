@@ -15,7 +15,7 @@ import yaml
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
-from os_prefilter.operators.provider_plan import Change, check_traits, is_uuid
+from os_prefilter.reporting import Change, check_traits, is_uuid
 from os_prefilter.terms import CUSTOM_PREFIX
 
 COMPUTE_NODE = "$COMPUTE_NODE"

@@ -1,4 +1,4 @@
-"""Keeping the traits of a host's resource providers true, by the plan of :mod:`os_prefilter.operators.provider_plan`.
+"""Keeping the traits of a host's resource providers true, by the plan of :mod:`os_prefilter.reporting`.
 
 The traits of a provider are written all at once, with the generation of the read that they come from: a writer that is
 killed, or overtaken by another, leaves the old set or the new one.
@@ -13,7 +13,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
-from os_prefilter.operators.provider_plan import (
+from os_prefilter.options import Options
+from os_prefilter.reporting import (
     Change,
     Goal,
     check_traits,
@@ -22,7 +23,6 @@ from os_prefilter.operators.provider_plan import (
     is_uuid,
     with_traits,
 )
-from os_prefilter.options import Options
 from os_prefilter.terms import CUSTOM_PREFIX
 from os_prefilter.texts import shown
 

@@ -15,7 +15,8 @@ from os_prefilter.cli.host import add_host_arguments, facts_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.operators.provider_plan import (
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import (
     Change,
     Goal,
     Mode,
@@ -25,7 +26,6 @@ from os_prefilter.operators.provider_plan import (
     with_marker,
     withdrawn,
 )
-from os_prefilter.reporters import HostFacts
 from os_prefilter.vocabulary import REPORTED
 
 COLUMNS = ("Provider", "Trait", "Change")

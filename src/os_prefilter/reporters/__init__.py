@@ -76,7 +76,7 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
-    """What the driver must give the guest. :mod:`os_prefilter.reporters.libvirt_xml` renders it for libvirt."""
+    """What the driver must give the guest. :mod:`os_prefilter.reporters.domain_xml` renders it for libvirt."""
 
     settings: tuple[Setting, ...]
     architecture: str

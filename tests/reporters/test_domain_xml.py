@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter.late_check import guest_settings
 from os_prefilter.reporters import GuestSettings, Setting
-from os_prefilter.reporters.libvirt_xml import device_models, domain_elements
+from os_prefilter.reporters.domain_xml import device_models, domain_elements
 from tests.conftest import spec_of
 from tests.hosts import KVM, X86
 

@@ -12,7 +12,11 @@ from nova.virt.vmwareapi import driver as nova_vmware
 from os_prefilter import Options
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.operators.provider_plan import (
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.reporting import (
     Mode,
     check_traits,
     is_foreign,
@@ -25,10 +29,6 @@ from os_prefilter.operators.provider_plan import (
     with_traits,
     withdrawn,
 )
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.vmware import VmwareFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.hosts import few_libvirt_hosts, libvirt_hosts
 

@@ -14,13 +14,13 @@ def _can(answer: DomainCapabilities, row: str, value: str) -> bool:
     return family_of(answer.machine) not in families_without(row, value)
 
 
-@pytest.mark.parametrize("answer", _KNOWN, ids=lambda answer: answer.where)
+@pytest.mark.parametrize("answer", _KNOWN, ids=[answer.where for answer in _KNOWN])
 @pytest.mark.parametrize("bus", ["ide", "sata"])
 def test_buses_are_those_of_libvirt(answer: DomainCapabilities, bus: str) -> None:
     assert (bus in answer.guest.buses) == _can(answer, "disk_bus", bus)
 
 
-@pytest.mark.parametrize("answer", _KNOWN, ids=lambda answer: answer.where)
+@pytest.mark.parametrize("answer", _KNOWN, ids=[answer.where for answer in _KNOWN])
 def test_nothing_that_libvirt_offers_is_denied(answer: DomainCapabilities) -> None:
     """But for floppies outside x86, which it lists for every machine type but pseries, and which never appear there."""
     for row, values in (

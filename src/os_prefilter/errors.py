@@ -250,7 +250,7 @@ class PlacementUnavailable(PlacementError):
     """Placement did not answer, or answered with a server error."""
 
     def __init__(self, what: str, reason: object) -> None:
-        super().__init__(f"Placement did not answer {what}: {reason}. Check that it can be reached, then try again.")
+        super().__init__(f"Placement did not answer {what}: {reason}. Check that the service runs, then try again.")
 
 
 class PlacementRefused(PlacementError):
@@ -279,7 +279,7 @@ class UnknownProvider(PlacementError):
     def __init__(self, provider: str) -> None:
         self.provider = provider
         super().__init__(
-            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it at its start: check "
+            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it when it starts: see "
             "that it runs and uses this Placement, or name the host's provider ('openstack resource provider list')."
         )
 

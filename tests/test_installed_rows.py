@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from textwrap import dedent
@@ -9,7 +10,10 @@ from textwrap import dedent
 import pytest
 from stevedore.extension import ExtensionManager
 
-from os_prefilter.errors import UnusableRow
+from os_prefilter import Flavor, Image, Options, Request, RequestSpec
+from os_prefilter.asking import Questions, ask
+from os_prefilter.errors import FlavorImageConflict, UnusableRow
+from os_prefilter.terms import Row, terms
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.installed import GROUP, installed_rows
 
@@ -58,7 +62,10 @@ def test_a_row_is_added_after_the_bundled_ones() -> None:
         ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', boolean=True)"}, "the values true and false"),
         ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', default='b')"}, "'b' is not among its values"),
         ({"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"}, "'COMPUTE_NO' is no trait of os-traits"),
-        ({"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"}, "'CUSTOM_a-b_NO' is no trait"),
+        (
+            {"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"},
+            "'CUSTOM_a-b_NO' is no name of a trait: A-Z, 0-9 and _",
+        ),
         ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "a host was asked"),
         ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "that of the row time_hpet"),
         (
@@ -70,6 +77,11 @@ def test_a_row_is_added_after_the_bundled_ones() -> None:
         ({"mine": _GOOD[:-1] + ", only_with='nobody')"}, "a row 'nobody', which does not exist"),
         ({"mine": _GOOD[:-1] + ", needs={'true': (('vif_model', 'x'),)})"}, "the value 'x' of a row 'vif_model'"),
         ({"mine": _GOOD[:-1] + ", asked_by=('query',))"}, "for the bundled rows alone"),
+        ({"mine": _GOOD[:-1] + ", asked_by='hpet')"}, "asked_by is a tuple"),
+        ({"mine": _GOOD[:-1] + ", asked_by=('hpte',))"}, "the filter 'hpte', which no installed package offers"),
+        ({"mine": "Row('mine', ['a'], extra_spec='x')"}, "its values are a mapping"),
+        ({"mine": "Row('mine', {'a': 'CUSTOM_A'}, extra_spec='x')"}, "its values are a mapping"),
+        ({"mine": "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x', any_case=True)"}, "written in lower case"),
         ({"mine": _GOOD[:-1] + ", legacy_names=('x',))"}, "for the bundled rows alone"),
     ],
     indirect=["offered"],
@@ -80,6 +92,19 @@ def test_one_that_does_not_fit_is_an_error(problem: str) -> None:
         installed_rows(ROWS)
     assert problem in str(raised.value)
     assert str(raised.value).startswith("The vocabulary cannot take the row '")
+
+
+@pytest.mark.parametrize("image_overrides", [False, True])
+def test_an_image_may_override_a_flavor(image_overrides: bool) -> None:
+    """As Nova has it for some properties; else the two contradict each other."""
+    row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", image_overrides=image_overrides)
+    spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
+    asking = partial(ask, Request(spec), Questions([row]), Options(reported_traits=("*",)))
+    if image_overrides:
+        assert [item.trait for item in asking().asked] == ["CUSTOM_MINE_B"]
+    else:
+        with pytest.raises(FlavorImageConflict):
+            asking()
 
 
 def _run(folder: Path, code: str) -> str:

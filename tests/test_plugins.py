@@ -69,6 +69,26 @@ def test_a_broken_filter_is_named_with_its_error(
         load_filters(["mine"])
 
 
+@pytest.mark.parametrize(
+    ("function", "parameter"),
+    [
+        (lambda request, options: request, "options"),
+        (lambda request, weather: request, "weather"),
+        (lambda request, weather=None: request, "weather"),
+        (lambda request, options=None, *, weather: request, "options"),
+    ],
+)
+def test_a_need_without_the_star_before_it_is_named(function: Any, parameter: str) -> None:
+    """It would never be given anything, or be taken for the request of a filter of Nova's."""
+    with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
+        as_filter("mine", function, {"options", "weather"})
+
+
+def test_a_filter_takes_no_unnamed_needs() -> None:
+    with pytest.raises(InvalidFilter, match="with the parameters"):
+        as_filter("mine", lambda request, **needs: request)
+
+
 def test_an_empty_name_is_an_error() -> None:
     with pytest.raises(InvalidOption, match="Remove a comma"):
         load_filters(["noop", ""])

@@ -210,6 +210,8 @@ def _said(row: Row, raws: tuple[object, object, object], options: Options, notes
         value = _known(raw, place, row, options, notes)
         if value is None or (found and found.value == value):
             continue
+        if found and row.image_overrides:
+            continue
         if found and found.value not in row.flavor_overrides.get(value, ()):
             raise FlavorImageConflict(found.source, f"{place}={value}")
         found = Chosen(value, f"{place}={value}")

@@ -8,14 +8,9 @@ from typing import Any, NamedTuple
 from os_prefilter import nova_style
 from os_prefilter.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.options import Options
-from os_prefilter.plugins import LoadedFilter
+from os_prefilter.plugins import ASKED_BEFORE, NEEDS, OPTIONS, LoadedFilter
 from os_prefilter.request import Request
 from os_prefilter.requirements import OwnGroup, Requirement, Requirements
-
-# What filters may declare as needs beside the facts.
-_OPTIONS, _ASKED_BEFORE = "options", "asked_before"
-NEEDS = frozenset((_OPTIONS, _ASKED_BEFORE))
-"""What every pipeline has for a filter that declares it as a need; any other need is a fact."""
 
 
 @dataclass(slots=True)
@@ -44,9 +39,9 @@ def bound(each: LoadedFilter, options: Options) -> Call:
     """Return a filter as something to call with the request and what there is beside it."""
     if each.nova_style:
         return lambda _request, given: nova_style.run(each.name, each.function, given.context, given.request_spec)
-    function = partial(each.function, options=options) if _OPTIONS in each.needs else each.function
+    function = partial(each.function, options=options) if OPTIONS in each.needs else each.function
     facts = [need for need in each.needs if need not in NEEDS]
-    if _ASKED_BEFORE in each.needs:
+    if ASKED_BEFORE in each.needs:
         return lambda request, given: function(
             request,
             asked_before=tuple(given.pending.requirements),

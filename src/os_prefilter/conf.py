@@ -97,7 +97,8 @@ def _check(options: Options) -> None:
             raise InvalidOption(
                 "reported_traits",
                 f"{shown(pattern)} matches no trait that is asked for only if hosts report it. Close to it: "
-                f"{listed(close)}. Correct it; 'os-prefilter vocabulary list' has all.",
+                f"{listed(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary list' "
+                "has all.",
             )
     for option, traits in (
         ("owner_trait", (options.owner_trait,)),

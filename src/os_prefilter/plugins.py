@@ -17,9 +17,14 @@ from os_prefilter.errors import (
 )
 from os_prefilter.reporters import Reporter
 from os_prefilter.texts import listed, told
+from os_prefilter.vocabulary import table
 
 NAMESPACE = "os_prefilter.request_filters"
 REPORTERS = "os_prefilter.capability_reporters"
+
+OPTIONS, ASKED_BEFORE = "options", "asked_before"
+NEEDS = frozenset((OPTIONS, ASKED_BEFORE))
+"""What every pipeline has for a filter that declares it as a need; any other need is a fact."""
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -97,11 +102,16 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
     except (TypeError, ValueError) as error:
         raise InvalidFilter(name, _EXPECTED, f"no signature ({error})") from error
     positional = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+    optional = [each for each in parameters if each.kind in _POSITIONAL and each.default is not each.empty]
     keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
     # One with a default is given what is there, and keeps its default otherwise.
     needs = tuple(each.name for each in keywords if each.default is each.empty or each.name in (provided or ()))
     nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
-    if len(positional) != 1 and not nova_style:
+    unmarked = [each for each in positional[1:] if each.name in {*NEEDS, *(provided or ())}]
+    for each in unmarked or (() if nova_style else optional):
+        # It would never be given anything.
+        raise InvalidFilter(name, f"(request, *, {each.name})", f"no * before it in {inspect.signature(function)}")
+    if any(each.kind is each.VAR_KEYWORD for each in parameters) or (len(positional) != 1 and not nova_style):
         raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
     for need in needs:
         if provided is not None and need not in provided:
@@ -122,4 +132,7 @@ def load_reporter(driver: str) -> Reporter:
     plugin = imported(REPORTERS, driver, errors)
     if not isinstance(plugin, Reporter):
         raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.reporters.Reporter")
+    unknown = set(plugin.owns) - {row.name for row in table()}
+    if unknown:
+        raise UnusableReporter(driver, f"it owns {listed(unknown)}, which is no row of the vocabulary")
     return plugin

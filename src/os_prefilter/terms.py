@@ -74,6 +74,8 @@ class Row:
     """Value -> the row and the value beside which it makes no sense."""
     flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Value of the flavor -> the values of the image that it overrides; any other that differs contradicts it."""
+    image_overrides: bool = False
+    """Whether the image's value counts where the flavor has another; else they contradict each other."""
     needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Value -> the rows and the values that must be asked for beside it."""
     per_architecture: bool = False

@@ -46,9 +46,10 @@ def load_conf(path: str | Path) -> cfg.ConfigOpts:
     try:
         conf([], project="nova", default_config_files=[str(path)], default_config_dirs=[], use_env=False)
     except (cfg.Error, OSError, ValueError) as error:
+        # Without its cause, which has the line, in which a password may be.
         raise ConfigurationError(
             f"{one_line(str(path))}: it cannot be read as a nova.conf: {reason_of(error)}"
-        ) from error
+        ) from None
     return conf
 
 

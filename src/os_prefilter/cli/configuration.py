@@ -4,7 +4,6 @@ from oslo_config import cfg
 
 from os_prefilter.conf import register_opts
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.texts import told
 
 
 def read_configuration(path: str | None) -> cfg.ConfigOpts:
@@ -27,5 +26,9 @@ def read_configuration(path: str | None) -> cfg.ConfigOpts:
         reason = getattr(error, "strerror", None) or "permission denied"
         raise DocumentError(path, f"the file cannot be read: {reason}.") from error
     except cfg.Error as error:
-        raise ConfigurationError(f"{path}: {told(error)}") from error
+        # Rarely needed, and explain starts quickly.
+        from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
+
+        # Without its cause, which has the line, in which a password may be.
+        raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
     return conf

@@ -5,7 +5,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 
 from os_prefilter.calls import Given, Pending, answer_of, bound
 from os_prefilter.errors import RequestRejected
@@ -63,4 +63,7 @@ def main() -> None:
     """Answer what a parent asks on the standard input."""
     sys.path[:] = pickle.load(sys.stdin.buffer)  # noqa: S301 - of our own parent
     subject, specs = pickle.load(sys.stdin.buffer)  # noqa: S301
-    sys.stdout.buffer.write(pickle.dumps([answer(subject, each) for each in specs]))
+    with redirect_stdout(sys.stderr):
+        # A filter may print; that is no part of the answer.
+        answers = pickle.dumps([answer(subject, each) for each in specs])
+    sys.stdout.buffer.write(answers)

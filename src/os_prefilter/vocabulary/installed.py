@@ -11,11 +11,12 @@ import os_traits
 
 from os_prefilter.entry_points import Errors, imported, offered
 from os_prefilter.errors import UnusableRow
-from os_prefilter.terms import CUSTOM_PREFIX, Row, is_trait_name
+from os_prefilter.terms import CUSTOM_PREFIX, Row, Term, is_trait_name
 from os_prefilter.texts import shown, told
 from os_prefilter.vocabulary.reported import is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"
+FILTERS = "os_prefilter.request_filters"
 
 
 def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
@@ -26,7 +27,9 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     found: list[Row] = []
     for name in offered(GROUP):
         row = _imported(name)
-        _refuse(name, chain(_problems(name, row), _wrong_traits(row), _doubles(row, (*bundled, *found))))
+        _refuse(
+            name, chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, (*bundled, *found)))
+        )
         found.append(row)
     rows = {row.name: row for row in (*bundled, *found)}
     for row in found:
@@ -43,6 +46,8 @@ def _imported(name: str) -> Row:
     row = imported(GROUP, name, errors)
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.terms.Row")
+    if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
+        raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.terms.Term")
     return row
 
 
@@ -59,8 +64,18 @@ def _problems(name: str, row: Row) -> Iterator[str]:
         yield "it names neither an image property nor a flavor extra spec"
     if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.asked_by:
         yield "image_attribute, legacy_names, per_architecture and asked_by 'query' are for the bundled rows alone"
+    asked_by: object = row.asked_by
+    if not isinstance(asked_by, tuple):
+        yield "asked_by is a tuple of names of filters"
+    for unknown in sorted(set(row.asked_by) - offered(FILTERS).keys()):
+        yield f"it is asked by the filter {shown(unknown)}, which no installed package offers"
+
+
+def _wrong_values(row: Row) -> Iterator[str]:
     if not row.values:
         yield "it has no values"
+    if row.any_case and any(value != value.lower() for value in row.values):
+        yield "with any_case its values are written in lower case"
     if row.boolean and row.values.keys() != {"true", "false"}:
         yield "a boolean has the values true and false"
     for value in (*row.legacy_values.values(), *row.prefixes.values(), *([row.default] if row.default else ())):
@@ -70,7 +85,9 @@ def _problems(name: str, row: Row) -> Iterator[str]:
 
 def _wrong_traits(row: Row) -> Iterator[str]:
     for trait in sorted(map(str, row.traits)):
-        if not is_trait_name(trait) or not (trait.startswith(CUSTOM_PREFIX) or trait in os_traits.get_traits()):
+        if not is_trait_name(trait):
+            yield f"{shown(trait)} is no name of a trait: A-Z, 0-9 and _, 255 characters at most"
+        elif not trait.startswith(CUSTOM_PREFIX) and trait not in os_traits.get_traits():
             yield f"{shown(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
         elif is_reported_marker(trait):
             yield f"{trait} says that a host was asked; it cannot say anything else"

@@ -7,4 +7,5 @@ WATCHDOG = Row(
     terms("CUSTOM_COMPUTE_WATCHDOG", "none pause poweroff reset") | {"disabled": nothing("there is no watchdog")},
     image_property="hw_watchdog_action",
     extra_spec="hw:watchdog_action",
+    image_overrides=True,
 )

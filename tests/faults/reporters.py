@@ -198,7 +198,7 @@ def placement_on_sqlite(hosts: int) -> Iterator[str]:
 def placement_on_mariadb(hosts: int, folder: Path, mariadb: str) -> Iterator[str]:
     """Yield the URL of a Placement program on a MariaDB, which answers several requests at once."""
     with ExitStack() as ending:
-        ours = ending.enter_context(databases(mariadb))
+        ours = ending.enter_context(databases(mariadb, alone=False))
         # It must be there; what it says is in the environment.
         (folder / "placement.conf").touch()
         environment = {

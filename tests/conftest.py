@@ -94,7 +94,12 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 
 
 # Parts whose tests share one service that takes long to start.
-_TOGETHER = ("tests/with_nova/process/", "tests/with_ironic/", "tests/with_cloud/", "tests/test_site.py")
+_TOGETHER = (
+    "tests/services/nova/",
+    "tests/services/ironic/",
+    "tests/services/cloud/",
+    "tests/services/browser/test_site.py",
+)
 
 
 class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]

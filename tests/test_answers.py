@@ -13,8 +13,8 @@ from os_prefilter.templates import effective
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.reported import REVISION, is_reported_marker
-from tests.hosts import libvirt_hosts, other_hosts
-from tests.reporting_fleets import fleet_of
+from tests.support.hosts import libvirt_hosts, other_hosts
+from tests.support.reporting_fleets import fleet_of
 
 _BY_TRAIT = gates_by_trait(effective(None))
 

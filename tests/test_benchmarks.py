@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ran
+from tests.support.processes import ran
 
 _FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
 # Scripts beside each other, of which one says which are benchmarks.

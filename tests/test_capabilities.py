@@ -12,7 +12,7 @@ from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporters.vmware import VmwareFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
-from tests.hosts import KVM
+from tests.support.hosts import KVM
 
 
 def test_every_trait_that_a_filter_or_nova_can_require_says_something_of_a_host() -> None:

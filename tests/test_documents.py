@@ -14,7 +14,7 @@ from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.errors import DocumentError
 from tests.conftest import device_asked_by, pipeline_of
-from tests.nova_objects import nova_spec
+from tests.support.nova_objects import nova_spec
 
 # What openstackclient 8 prints, shortened.
 _IMAGE: dict[str, Any] = {

@@ -11,7 +11,7 @@ from os_prefilter.request import Request
 from os_prefilter.rules import IMAGE_PROPERTY, as_nova_spells, readings
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import spec_of
-from tests.nova_objects import nova_spec
+from tests.support.nova_objects import nova_spec
 
 _LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
 

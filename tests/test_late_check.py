@@ -18,7 +18,7 @@ from os_prefilter.reporters import HostFacts, Setting
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import HPET, ROWS
 from tests.conftest import pipeline_of, spec_of
-from tests.hosts import KVM, LXC, NOTHING, X86
+from tests.support.hosts import KVM, LXC, NOTHING, X86
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
 _NO_HPET = replace(LXC, host="container-1")

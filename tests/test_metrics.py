@@ -20,7 +20,7 @@ from os_prefilter.plugins import LoadedFilter
 from os_prefilter.requirements import Requirements, require
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of
-from tests.reporting_fleets import fleet_of
+from tests.support.reporting_fleets import fleet_of
 
 _PREFIX = "os_prefilter_"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ran
+from tests.support.processes import ran
 
 BENCHMARKS = Path(__file__).parent.parent / "docs" / "benchmarks"
 WAYS = ("no filter", "properties", "prefilters", "both", "os-prefilter")

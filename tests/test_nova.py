@@ -24,7 +24,7 @@ from os_prefilter.errors import (
 )
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.plugins import NAMESPACE, installed_filters
-from tests.nova_start import Start, entries, our_entry, starting
+from tests.support.nova_start import Start, entries, our_entry, starting
 
 DOCS = Path(__file__).parent.parent / "docs"
 

@@ -16,10 +16,10 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.operators.fleet import Fleet, provider_uuid
 from tests.conftest import pipeline_of
-from tests.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
-from tests.nova_objects import nova_spec
-from tests.nova_start import Start, ask, our_entry, starting, user_context
-from tests.placements import Answer, Observed, provider, put_traits
+from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.placements import Answer, Observed, provider, put_traits
 
 _HOSTS = ("kvm-0", "kvm-1", "kvm-2")
 _WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"

@@ -18,8 +18,8 @@ from os_prefilter import Pipeline, Request, Requirements
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.nova import RequestFilters
 from os_prefilter.plugins import as_filter
-from tests.nova_objects import nova_spec
-from tests.nova_start import Start, our_entry, starting, user_context
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, our_entry, starting, user_context
 
 DOCS = Path(__file__).parent.parent / "docs"
 

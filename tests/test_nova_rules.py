@@ -11,10 +11,10 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import InvalidOption
-from tests.nova_objects import nova_spec
-from tests.nova_start import Start, our_entry, starting, user_context
-from tests.placements import Observed, lone_host
-from tests.rule_texts import rule, write_rules
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, our_entry, starting, user_context
+from tests.support.placements import Observed, lone_host
+from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
 

@@ -13,7 +13,7 @@ from os_prefilter.errors import FilterFailed, RejectedByFilter
 from os_prefilter.plugins import as_filter
 from os_prefilter.requirements import require
 from tests.conftest import spec_of
-from tests.nova_objects import nova_spec
+from tests.support.nova_objects import nova_spec
 
 
 def _busy(_context: Any, spec: Any) -> bool:

@@ -8,10 +8,10 @@ import pytest
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import InvalidOption
 from os_prefilter.vocabulary import HPET, REPORTED
-from tests.nova_objects import nova_spec
-from tests.nova_start import Start, ask, our_entry, starting, user_context
-from tests.placements import Observed, put_traits
-from tests.reporting_fleets import fleet_of
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.placements import Observed, put_traits
+from tests.support.reporting_fleets import fleet_of
 
 _HOSTS = ("host-0", "host-1", "host-2")
 

@@ -11,7 +11,7 @@ from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.errors import MissingFact
 from os_prefilter.operators.fleet import Fleet
 from tests.conftest import conf_with, spec_of
-from tests.placements import Answer, Observed, provider, put_traits
+from tests.support.placements import Answer, Observed, provider, put_traits
 
 _HOSTS = [f"kvm-{number}" for number in range(4)]
 _WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"

@@ -4,7 +4,7 @@ import pytest
 
 from os_prefilter.adapters.libvirt_documents import DomainCapabilities
 from os_prefilter.platforms import MACHINES, OTHER, families_without, family_of, guest_architecture
-from tests.corpus import corpus_answers
+from tests.support.corpus import corpus_answers
 
 _QEMU = [answer for answer in corpus_answers() if answer.domain_type in ("kvm", "qemu")]
 _KNOWN = [answer for answer in _QEMU if family_of(answer.machine) != OTHER]

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from tests.processes import ran, started
+from tests.support.processes import ran, started
 
 _PARENT = """
 import subprocess, sys, time

@@ -18,7 +18,7 @@ from os_prefilter.request import Request
 from os_prefilter.request_spec import Destination, RequestGroup, RequestLevelParams
 from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirements, forbid, require
 from tests.conftest import pipeline_of, spec_of
-from tests.nova_objects import nova_spec
+from tests.support.nova_objects import nova_spec
 
 _PROPERTIES = {"hw_vif_model": "e1000e", "trait:HW_CPU_X86_AVX2": "required"}
 _EXTRA_SPECS = {"hw:sound_model": "ich9"}

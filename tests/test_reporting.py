@@ -30,7 +30,7 @@ from os_prefilter.reporting import (
     withdrawn,
 )
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.hosts import few_libvirt_hosts, libvirt_hosts
+from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
 
 NAMES = st.sampled_from([f"CUSTOM_{letter}" for letter in "ABCDEFGH"])
 OWNER = Options()

@@ -20,7 +20,7 @@ from os_prefilter import (
 )
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from tests.conftest import pipeline_of, spec_of
-from tests.nova_objects import nova_flavor, nova_spec
+from tests.support.nova_objects import nova_flavor, nova_spec
 
 _ALL: tuple[str, ...] = (
     "image_metadata",

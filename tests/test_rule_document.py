@@ -15,7 +15,7 @@ from os_prefilter.rule_files import MAX_FILE_BYTES, read_rules
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.terms import Trait
 from os_prefilter.yaml_document import parse_located
-from tests.rule_texts import rule, rules_text
+from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"
 _GOOD = """\

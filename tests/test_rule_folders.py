@@ -15,8 +15,8 @@ from os_prefilter.conf import register_opts
 from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.rule_folders import RuleFolders
 from tests.conftest import conf_with, spec_of
-from tests.placements import Observed, lone_host
-from tests.rule_texts import rule, rules_text, settle, write_rules
+from tests.support.placements import Observed, lone_host
+from tests.support.rule_texts import rule, rules_text, settle, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
 

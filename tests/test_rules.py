@@ -11,8 +11,8 @@ from os_prefilter.request import Request
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet, value_of
 from os_prefilter.terms import Trait
 from tests.conftest import spec_of
-from tests.nova_objects import nova_spec
-from tests.rule_texts import rule, rules_of
+from tests.support.nova_objects import nova_spec
+from tests.support.rule_texts import rule, rules_of
 
 _WINDOWS = "{image_property: os_distro, is: windows}"
 

@@ -11,8 +11,8 @@ import pytest
 import requests
 
 from os_prefilter.conf import OPTIONS
+from tests.support.programs import Program, running
 from tests.test_docs import DOCS, blocks, files_of
-from tests.with_nova.process.services import Program, running
 
 SERVICE = DOCS / "examples" / "scheduler_service"
 PAGE = DOCS / "scheduler.rst"

@@ -7,7 +7,7 @@ from nova import objects
 
 from os_prefilter import versioned
 from os_prefilter.versioned import field_of, set_fields_of
-from tests.nova_objects import nova_flavor, nova_spec
+from tests.support.nova_objects import nova_flavor, nova_spec
 
 _OBJECTS = [
     nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": "no", "trait:HW_CPU_X86_AVX2": "required"}, is_bfv=False),

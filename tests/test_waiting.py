@@ -17,8 +17,8 @@ from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement, Requirement
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import conf_with, spec_of
-from tests.placements import Answer, Observed, put_traits
-from tests.reporting_fleets import fleet_of
+from tests.support.placements import Answer, Observed, put_traits
+from tests.support.reporting_fleets import fleet_of
 
 _HOSTS = ("host-0", "host-1", "host-2")
 _CAN = frozenset(("host-0", "host-2"))

@@ -12,8 +12,8 @@ from os_prefilter.errors import PlacementError, PlacementUnavailable
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
-from tests.placements import Answer, Observed, provider
-from tests.reporting_fleets import fleet_of
+from tests.support.placements import Answer, Observed, provider
+from tests.support.reporting_fleets import fleet_of
 
 _TRAITS = sorted({trait for gate in GATES for trait in gate.traits if not trait.startswith("CUSTOM_")})
 _IN_USE = "GET /traits?associated=true"

@@ -1,4 +1,4 @@
-"""The adapter without an Ironic: nobody answers, or something else does. With a real one: tests/with_ironic."""
+"""The adapter without an Ironic: nobody answers, or something else does. With a real one: tests/services/ironic."""
 
 import socket
 
@@ -8,7 +8,7 @@ from os_prefilter.adapters.ironic import IronicNode
 from os_prefilter.adapters.ironic_errors import IronicUnavailable
 from os_prefilter.adapters.ironic_traits import TraitPlan
 from os_prefilter.errors import IronicError, PrefilterError
-from tests.ironics import connect
+from tests.services.ironic.ironics import connect
 
 NODE = "6d85703a-565d-469a-96ce-30b6de53079d"
 

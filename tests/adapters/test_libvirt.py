@@ -11,7 +11,7 @@ import pytest
 from os_prefilter.adapters.libvirt import LibvirtHost, default_uri
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, ProbeFailed
-from tests.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
+from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
 KVM = LibvirtSettings(virt_type="kvm")
 CALLS_OF_A_PROBE = 11

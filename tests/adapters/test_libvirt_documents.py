@@ -8,7 +8,7 @@ from nova.virt.libvirt import config as nova_config
 
 from os_prefilter.adapters.libvirt_documents import MAX_BYTES, capabilities_from, domain_capabilities_from
 from os_prefilter.errors import DocumentError
-from tests.libvirt_xml import TPM, capabilities, domain_capabilities
+from tests.support.libvirt_xml import TPM, capabilities, domain_capabilities
 
 HOSTILE: list[tuple[str, bytes, str]] = [
     ("empty", b"", "no XML, or not all of it"),

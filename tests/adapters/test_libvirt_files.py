@@ -11,7 +11,7 @@ from os_prefilter.adapters.libvirt_documents import capabilities_from, domain_ca
 from os_prefilter.adapters.libvirt_xml import facts_from_xml, parse_version
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import DocumentError
-from tests.libvirt_xml import X86_MACHINES, capabilities, domain_capabilities, facts
+from tests.support.libvirt_xml import X86_MACHINES, capabilities, domain_capabilities, facts
 
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
 

@@ -16,7 +16,7 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.platforms import ARCHITECTURES
 from os_prefilter.reporters.libvirt_facts import GuestFacts
-from tests.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
+from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
 
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
 ALL_MACHINES = {"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES}

@@ -12,7 +12,7 @@ from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.placement_conf import client_from, load_conf, prefilter_options
 from os_prefilter.errors import ConfigurationError, PlacementRefused, PlacementUnavailable
 from os_prefilter.options import Options
-from tests.placements import lone_host, nova_conf, served
+from tests.support.placements import lone_host, nova_conf, served
 
 STATIC = "auth_type = admin_token\nendpoint = http://placement.invalid\ntoken = admin\n"
 KEYSTONE = "auth_type = password\nauth_url = http://keystone.invalid/v3\nusername = nova\npassword = s3cr3t\n"

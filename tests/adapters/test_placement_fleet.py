@@ -20,8 +20,8 @@ from os_prefilter.errors import PlacementRefused, PlacementUnavailable
 from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.fleet_document import parse_fleet
 from os_prefilter.operators.snapshot import snapshot
-from tests.fleets import fleets
-from tests.placements import Answer, Observed, served
+from tests.support.fleets import fleets
+from tests.support.placements import Answer, Observed, served
 
 RACK = Aggregate(aggregate_uuid("rack"), "rack", "north")
 

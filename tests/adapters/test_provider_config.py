@@ -15,7 +15,7 @@ from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.fleet import provider_uuid
 from os_prefilter.reporting import Change
-from tests.hosts import few_libvirt_hosts
+from tests.support.hosts import few_libvirt_hosts
 
 HPET, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_XEN"
 TRAITS = {HPET: True, XEN: False, "COMPUTE_FIRMWARE_BIOS": True}

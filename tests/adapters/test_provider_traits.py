@@ -18,7 +18,17 @@ from os_prefilter.errors import (
 )
 from os_prefilter.operators.fleet import Fleet, provider_uuid
 from os_prefilter.reporting import Change, Goal, traits_to_know
-from tests.placements import HOST, UUID, Answer, Observed, everything, lone_host, provider, put_traits, traits_of
+from tests.support.placements import (
+    HOST,
+    UUID,
+    Answer,
+    Observed,
+    everything,
+    lone_host,
+    provider,
+    put_traits,
+    traits_of,
+)
 
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"

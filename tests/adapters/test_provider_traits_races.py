@@ -24,8 +24,8 @@ from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.reporting import Change, Goal, Mode, managed
 from os_prefilter.terms import CUSTOM_PREFIX
-from tests.hosts import few_libvirt_hosts
-from tests.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
+from tests.support.hosts import few_libvirt_hosts
+from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
 
 ROUNDS = 12
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"

@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 
 from os_prefilter.adapters import whole_answers
 from os_prefilter.adapters.whole_answers import WholeAnswers, limit
-from tests.loopback import Call, Reply, serving
+from tests.support.loopback import Call, Reply, serving
 
 
 def session_of(timeout: float | None) -> requests.Session:

@@ -17,7 +17,7 @@ from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporters.ironic import IronicFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.reporters.vmware import VmwareFacts
-from tests.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
+from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
 
 NODE = {"uuid": "6c3c5127-ede2-43ef-94f9-e7143943c080", "properties": {"cpu_arch": "x86_64"}, "traits": ["CUSTOM_A"]}
 BIOS = [{"BIOS setting name": "LogicalProc", "BIOS setting value": "Enabled"}]

@@ -18,7 +18,7 @@ from os_prefilter.cli.main import main
 from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 
 Capture = pytest.CaptureFixture[str]
 FAKE = ("capabilities", "report", "--driver", "fake")

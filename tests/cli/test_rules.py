@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.cli.main import main
-from tests.rule_texts import rule, write_rules
+from tests.support.rule_texts import rule, write_rules
 
 Capture = pytest.CaptureFixture[str]
 

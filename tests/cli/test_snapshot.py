@@ -12,8 +12,8 @@ from os_prefilter.cli.main import main
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.snapshot import anonymous, snapshot
-from tests.fleets import TIME
-from tests.placements import provider
+from tests.support.fleets import TIME
+from tests.support.placements import provider
 
 Capture = pytest.CaptureFixture[str]
 FLEET = "hosts: {kvm-1: {resources: {VCPU: {total: 8, used: 2}, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}"

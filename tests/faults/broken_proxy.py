@@ -12,8 +12,8 @@ from os_prefilter.adapters import placement
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_conf import client_from, load_conf
-from tests.loopback import Call, Reply, serving
-from tests.placements import Served, nova_conf
+from tests.support.loopback import Call, Reply, serving
+from tests.support.placements import Served, nova_conf
 
 TIMEOUT = 0.3
 """Seconds that the client behind the proxy waits for each part of an answer; twice that for the whole."""

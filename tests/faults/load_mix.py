@@ -16,8 +16,8 @@ from oslo_config import cfg
 from os_prefilter import Decision, Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.conf import GROUP, register_opts
 from tests.faults.load_watch import logging_counted
-from tests.nova_objects import nova_flavor
-from tests.rule_texts import rule, rules_text, settle
+from tests.support.nova_objects import nova_flavor
+from tests.support.rule_texts import rule, rules_text, settle
 
 FILTERS = [
     "image_metadata",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.load_mix import Answers, answer_of, pipeline_on, version_text
-from tests.rule_texts import settle
+from tests.support.rule_texts import settle
 
 _BROKEN = (b"rules:\n- {name: a\n", b"rules: [{name: a, when: {}, require: [x]}]\n", b"\xff\xfe", b"", b"rules: 7\n")
 

@@ -21,8 +21,8 @@ from os_prefilter.plugins import installed_filters
 from os_prefilter.texts import shown
 from tests.conftest import pipeline_of
 from tests.faults.hostile import HUGE, PLACES, Meant, Place, at, meant, spec_with, texts, values
-from tests.nova_objects import nova_flavor, nova_spec
-from tests.queries import parts, traits_asked, traits_in
+from tests.support.nova_objects import nova_flavor, nova_spec
+from tests.support.queries import parts, traits_asked, traits_in
 
 _LONGEST = 2_000
 _FILTERS = installed_filters()

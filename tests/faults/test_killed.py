@@ -18,10 +18,10 @@ from os_prefilter.adapters.provider_config import document, write_document
 from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
-from tests.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
-from tests.processes import started
-from tests.real_libvirt import needs_libvirt, uri
-from tests.with_nova.process.services import until
+from tests.services.libvirt.connection import needs_libvirt, uri
+from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.processes import started
+from tests.support.programs import until
 
 KILLS = times(4)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"

@@ -17,7 +17,7 @@ from tests.faults.load import GROWTH, Figures, in_threads
 from tests.faults.load_mix import Answers, Kind, requests
 from tests.faults.load_processes import PROCESSES
 from tests.faults.load_watch import Stuck, Watchdog, stacks_here
-from tests.processes import ran
+from tests.support.processes import ran
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = float(times(5))

@@ -18,7 +18,7 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.faults.broken_proxy import WRONG, broken, client_of
-from tests.placements import UUID, Answer, Observed, provider
+from tests.support.placements import UUID, Answer, Observed, provider
 
 ROUNDS = times(20)
 FOREVER = 60.0

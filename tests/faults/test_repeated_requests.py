@@ -18,8 +18,8 @@ from os_prefilter.conf import GROUP
 from tests.conftest import conf_with, pipeline_of, spec_of
 from tests.faults.load_mix import FILTERS, Answers, answer_of, pipeline_on, requests
 from tests.faults.load_watch import logging_counted
-from tests.nova_objects import nova_flavor, nova_spec
-from tests.rule_texts import rule, write_rules
+from tests.support.nova_objects import nova_flavor, nova_spec
+from tests.support.rule_texts import rule, write_rules
 
 _WITHOUT_RULES = [name for name in FILTERS if name != "rules"]
 _MANY = 2_500

@@ -24,7 +24,7 @@ from os_prefilter.reporting import Goal
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, said
-from tests.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
+from tests.support.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
 
 ROUNDS = times(40)
 SEEDS = range(3)

@@ -15,7 +15,7 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
-from tests.placements import Observed, provider
+from tests.support.placements import Observed, provider
 
 ROUNDS = times(30)
 FOREVER = 60.0

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from tests.loopback import Call, Reply, serving
-from tests.placements import HOST, lone_host, served
-from tests.with_cloud.others import Others
+from tests.services.cloud.others import Others
+from tests.support.loopback import Call, Reply, serving
+from tests.support.placements import HOST, lone_host, served
 
 PASSWORD = "pa$$wOrd-of-the-operator"  # noqa: S105 - what must not be seen
 # Placement takes it for an administrator's.

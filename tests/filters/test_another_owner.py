@@ -12,7 +12,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import InvalidOption
 from os_prefilter.operators.fleet import provider_uuid
 from tests.conftest import asked_by, pipeline_of, spec_of
-from tests.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
+from tests.support.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
 
 _CYBORG: dict[str, Any] = {
     "owner_trait": "OWNER_CYBORG",

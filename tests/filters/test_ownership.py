@@ -11,7 +11,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.operators.fleet import provider_uuid
 from tests.conftest import pipeline_of
-from tests.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Outcome, fleet_of, outcomes, trees
+from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Outcome, fleet_of, outcomes, trees
 
 _TREES = list(trees())
 _SCOPES = ("root", "root_and_unsuffixed")

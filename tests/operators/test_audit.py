@@ -13,7 +13,7 @@ from os_prefilter.operators.fleet import Fleet, Provider, example_fleet
 from os_prefilter.operators.host_sets import HostSets, capability_of
 from os_prefilter.operators.image_groups import Change
 from tests.conftest import pipeline_of
-from tests.placements import provider
+from tests.support.placements import provider
 
 NONE = Pipeline(())
 FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")

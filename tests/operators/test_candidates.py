@@ -11,7 +11,7 @@ from os_prefilter.operators.candidates import ask_live_placement
 from os_prefilter.requirements import ROOT, Requirement
 from os_prefilter.terms import Trait
 from tests.conftest import spec_of
-from tests.placements import Observed, lone_host
+from tests.support.placements import Observed, lone_host
 
 
 @pytest.fixture

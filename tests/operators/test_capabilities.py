@@ -5,7 +5,7 @@ from dataclasses import replace
 from os_prefilter.capabilities import capability_traits, known_traits
 from os_prefilter.operators.capabilities import Capability, capabilities
 from os_prefilter.reporters.vmware import VmwareFacts
-from tests.hosts import ARM, KVM, X86
+from tests.support.hosts import ARM, KVM, X86
 
 
 def test_each_no_has_a_reason_and_each_yes_has_none() -> None:

@@ -12,7 +12,7 @@ from os_prefilter.operators.demand import Condition, Demand
 from os_prefilter.operators.diagnose import diagnose
 from os_prefilter.operators.diagnosis import CANDIDATES, NO_CANDIDATES, Diagnosis
 from os_prefilter.operators.fleet import Fleet, Provider
-from tests.demands import oracle, random_demand, random_fleet, request_of
+from tests.support.demands import oracle, random_demand, random_fleet, request_of
 
 Parts = dict[frozenset[Condition], frozenset[str]]
 """Each part of a demand, and the hosts that meet it."""

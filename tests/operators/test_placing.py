@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.operators.demand import Demand, demand_of
 from os_prefilter.operators.placing import hosts_in, hosts_of, meets
-from tests.demands import oracle, query_of, random_demand, random_fleet
+from tests.support.demands import oracle, query_of, random_demand, random_fleet
 
 
 @pytest.mark.parametrize("seed", range(10))

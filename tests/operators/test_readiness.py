@@ -10,8 +10,8 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
 from os_prefilter.plugins import installed_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_asked_by
-from tests.placements import provider
-from tests.reporting_fleets import fleet_of
+from tests.support.placements import provider
+from tests.support.reporting_fleets import fleet_of
 
 _EVERY = Options(reported_traits=("*",))
 

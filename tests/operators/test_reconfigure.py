@@ -1,4 +1,4 @@
-"""The plan to configure an instance anew where it is; tests/with_ironic carries it out."""
+"""The plan to configure an instance anew where it is; tests/services/ironic carries it out."""
 
 from dataclasses import replace
 from typing import Any

@@ -12,8 +12,8 @@ from os_prefilter.operators import snapshot as module
 from os_prefilter.operators.fleet import Aggregate, Fleet, Provider, example_fleet, provider_uuid
 from os_prefilter.operators.fleet_document import parse_fleet
 from os_prefilter.operators.snapshot import anonymous, snapshot
-from tests.fleets import TIME, fleets
-from tests.placements import provider
+from tests.support.fleets import TIME, fleets
+from tests.support.placements import provider
 
 
 def read(text: str) -> Fleet:

@@ -13,8 +13,8 @@ from os_prefilter.rule_document import rules_in
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import ROWS
-from tests.fuzz.mutations import VALUES
-from tests.fuzz.targets import TARGETS, log_is_watched
+from tests.exhaustive.fuzz.mutations import VALUES
+from tests.exhaustive.fuzz.targets import TARGETS, log_is_watched
 
 _GENERATED = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 _NAMES = sorted(
@@ -93,7 +93,7 @@ def _documents(keys: tuple[str, ...]) -> st.SearchStrategy[Any]:
 @settings(_GENERATED)
 @given(st.data())
 def test_any_tree_of_known_keys_keeps_the_laws_of_its_document(name: str, data: st.DataObject) -> None:
-    """As :mod:`tests.fuzz.targets` states them: one line that begins with the file's name, or the same read again."""
+    """As the fuzzer's targets state them: one line that begins with the file's name, or the same read again."""
     keys = _KEYS[name]
     # Each of the first keys at the top, so that what is below them is reached.
     document = data.draw(st.dictionaries(st.sampled_from(keys[:6]), _documents(keys), min_size=1) | _documents(keys))

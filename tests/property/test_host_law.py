@@ -11,8 +11,8 @@ from os_prefilter.reporters import HostFacts
 from os_prefilter.testing import reporter_conformance
 from os_prefilter.testing.law import pair_cases, single_cases
 from os_prefilter.testing.reporters import compare
-from tests.corpus import corpus_hosts
-from tests.hosts import few_libvirt_hosts, libvirt_hosts, other_hosts
+from tests.support.corpus import corpus_hosts
+from tests.support.hosts import few_libvirt_hosts, libvirt_hosts, other_hosts
 from tests.test_docs import installed_by_us
 
 Record = Callable[[str, object], None]

@@ -4,7 +4,7 @@ import tracemalloc
 
 import pytest
 
-from tests.fuzz.targets import TARGETS, log_is_watched
+from tests.exhaustive.fuzz.targets import TARGETS, log_is_watched
 
 _PER_BYTE = 500
 """Bytes of memory for each byte of a document; YAML of empty mappings takes the most."""

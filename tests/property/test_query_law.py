@@ -12,7 +12,7 @@ from os_prefilter.request import Request
 from os_prefilter.stated import unsuffixed_resources
 from os_prefilter.testing.generated import any_request
 from tests.conftest import pipeline_of
-from tests.queries import parts, traits_asked, traits_in
+from tests.support.queries import parts, traits_asked, traits_in
 
 _ALL = pipeline_of(*installed_filters())
 _ANY = any_request()

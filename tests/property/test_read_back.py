@@ -22,7 +22,7 @@ from os_prefilter.template_document import bundled_templates, load_templates
 from os_prefilter.templates import BiosChange, Step, Template, Templates, Variant
 from os_prefilter.terms import Trait
 from tests.conftest import times
-from tests.fuzz.targets import document_of
+from tests.exhaustive.fuzz.targets import document_of
 
 _GENERATED = settings(deadline=None, max_examples=times(40), suppress_health_check=[HealthCheck.too_slow])
 _INT = st.integers(1, 2**31 - 1)

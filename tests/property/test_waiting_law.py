@@ -18,8 +18,8 @@ from os_prefilter.reporters import HostFacts
 from os_prefilter.reporting import knows_all
 from os_prefilter.testing.law import Case, asking_filters, single_cases
 from tests.conftest import conf_with
-from tests.hosts import few_libvirt_hosts, other_hosts
-from tests.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
+from tests.support.hosts import few_libvirt_hosts, other_hosts
+from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
 
 _HOSTS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
 

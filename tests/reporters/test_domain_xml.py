@@ -8,7 +8,7 @@ from os_prefilter.late_check import guest_settings
 from os_prefilter.reporters import GuestSettings, Setting
 from os_prefilter.reporters.domain_xml import device_models, domain_elements
 from tests.conftest import spec_of
-from tests.hosts import KVM, X86
+from tests.support.hosts import KVM, X86
 
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 

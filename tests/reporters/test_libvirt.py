@@ -19,7 +19,7 @@ from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Versi
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET
 from tests.conftest import spec_of
-from tests.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
+from tests.support.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
 
 QEMU = replace(KVM, virt_type="qemu")
 PARALLELS = replace(LXC, virt_type="parallels")

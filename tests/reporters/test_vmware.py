@@ -11,7 +11,7 @@ from nova.virt.vmwareapi import driver as vmware_driver
 
 from os_prefilter.reporters.vmware import REPORTER, VmwareFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
-from tests.nova_objects import nova_flavor
+from tests.support.nova_objects import nova_flavor
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
 _BUSES = ("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus")

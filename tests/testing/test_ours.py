@@ -5,7 +5,7 @@ from typing import Any
 
 from os_prefilter.plugins import NAMESPACE
 from os_prefilter.testing import filter_conformance, request_of
-from tests.rule_texts import rule, rules_of
+from tests.support.rule_texts import rule, rules_of
 from tests.test_docs import installed_by_us
 
 _WINDOWS = rule("windows", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"], ["CUSTOM_SPARE"])

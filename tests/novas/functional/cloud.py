@@ -1,0 +1,198 @@
+"""A Nova in this process: API, conductor, scheduler, and a nova-compute on each host, with a real Placement."""
+
+import sysconfig
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import fixtures
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
+from nova import conf, test
+from nova.scheduler import request_filter
+from nova.tests import fixtures as nova_fixtures
+from nova.tests.functional.fixtures import PlacementFixture
+
+from os_prefilter.adapters.placement import PlacementClient
+from tests.novas.functional.hosts import ATTEMPTS, FACTS, HostDriver, report
+
+_NOVA = f"""
+[DEFAULT]
+compute_driver = fake.HostDriver
+[api]
+response_validation = ignore
+[filter_scheduler]
+weight_classes = nova.scheduler.weights.ram.RAMWeigher
+[notifications]
+notification_format = unversioned
+[quota]
+instances = -1
+cores = -1
+ram = -1
+[wsgi]
+api_paste_config = {Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini")}
+"""
+# All that activates the library.
+_ACTIVATION = """
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = os_prefilter.nova.activate
+[prefilter]
+enabled_filters = image_metadata,image_type,hpet,owner,deploy_config
+reported_traits = *
+unknown_values = reject
+"""
+_NOVAS_FILTERS = tuple(request_filter.ALL_REQUEST_FILTERS)
+_LIST_OF_FILTERS = "nova.scheduler.request_filter.ALL_REQUEST_FILTERS"
+_DEADLINE = 60.0
+# Seconds. Each question takes longer to answer than all else that happens meanwhile.
+_INTERVAL = 0.3
+
+
+class Server(NamedTuple):
+    """What became of a server."""
+
+    uuid: str
+    status: str
+    host: str | None
+    attempts: tuple[str, ...]
+    """The hosts that tried to start it, in order."""
+    fault: str
+    """What its user is told about a failure."""
+
+
+class Cloud:
+    """What users and administrators of a cloud can do."""
+
+    def __init__(self, case: Any) -> None:
+        self._case = case
+        self._conf = Path(case.useFixture(fixtures.TempDir()).path, "nova.conf")
+        self._conf.write_text(_NOVA + _ACTIVATION)
+        conf.CONF([], project="nova", default_config_files=[str(self._conf)])
+        self._glance = _start(case)
+        api = case.useFixture(nova_fixtures.OSAPIFixture())
+        self._user, self._admin = api.api, api.admin_api
+        self._admin.microversion = "latest"
+        # The first in which a server may have no network; its answers are short.
+        self._user.microversion = "2.37"
+        self._flavors: dict[str, str] = {}
+
+    @contextmanager
+    def not_activated(self) -> Iterator[None]:
+        """Run the scheduler without the library while the context lasts."""
+        with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)):
+            self._restart_scheduler("")
+            yield
+        self._restart_scheduler(_ACTIVATION)
+
+    def _restart_scheduler(self, activation: str) -> None:
+        self._case.scheduler.stop()
+        self._conf.write_text(_NOVA + activation)
+        conf.CONF.reload_config_files()
+        self._case.scheduler = self._case.start_service("scheduler")
+
+    @contextmanager
+    def down(self, host: str) -> Iterator[None]:
+        """Take the compute service of a host for dead while the context lasts."""
+        computes = self._case.computes
+        service = self._admin.get_services(host=host, binary="nova-compute")[0]["id"]
+        computes[host].stop()
+        self._admin.put_service(service, {"forced_down": True})
+        yield
+        # Nova wants it restarted before it is taken for alive.
+        computes[host] = self._case.restart_compute_service(computes[host])
+        self._admin.put_service(service, {"forced_down": False})
+
+    def flavor(self, extra_specs: Mapping[str, str] | None = None) -> str:
+        """Return the ID of a small flavor with these extra specs."""
+        name = f"flavor {dict(extra_specs or {})}"
+        if name not in self._flavors:
+            body = {"name": name, "ram": 64, "vcpus": 1, "disk": 1}
+            flavor_id = str(self._admin.post_flavor({"flavor": body})["id"])
+            if extra_specs:
+                self._admin.post_extra_spec(flavor_id, {"extra_specs": dict(extra_specs)})
+            self._flavors[name] = flavor_id
+        return self._flavors[name]
+
+    def server(
+        self,
+        properties: Mapping[str, str] | None = None,
+        extra_specs: Mapping[str, str] | None = None,
+        disk_format: str = "raw",
+    ) -> Server:
+        """Create an image and a server from it; return the server when it is active or has failed."""
+        image = self._glance.create(None, _image(dict(properties or {}), disk_format))
+        body = {"name": "server", "imageRef": image["id"], "flavorRef": self.flavor(extra_specs), "networks": "none"}
+        return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
+
+    def act(self, server: Server, action: Mapping[str, Any], status: str) -> Server:
+        """Let the administrator do something with a server; return it when it has this status, or has failed."""
+        self._admin.post_server_action(server.uuid, dict(action))
+        return self._wait(server.uuid, status)
+
+    def _wait(self, uuid: str, status: str) -> Server:
+        """Return a server when it has this status and nothing is under way, or when it has failed."""
+        deadline = time.monotonic() + _DEADLINE
+        shown: dict[str, Any] = {}
+        while time.monotonic() < deadline:
+            time.sleep(_INTERVAL)
+            shown = self._user.get_server(uuid)
+            is_there = shown["status"] == status and not shown["OS-EXT-STS:task_state"]
+            # Nova writes the fault after the status.
+            if is_there or (shown["status"] == "ERROR" and "fault" in shown):
+                host = self._admin.get_server(uuid)["OS-EXT-SRV-ATTR:host"]
+                fault = shown.get("fault", {}).get("message", "")
+                return Server(uuid, shown["status"], host, tuple(ATTEMPTS[uuid]), fault)
+        raise TimeoutError(f"the server is not {status} after {_DEADLINE} s, tried on {ATTEMPTS[uuid]}: {shown}")
+
+
+@contextmanager
+def cloud() -> Iterator[Cloud]:
+    """Run a cloud; one at a time, for Nova keeps much in globals."""
+    case = test.TestCase()
+    try:
+        case.setUp()
+        running = Cloud(case)
+        # Nova's tests let idle threads wake up every 10 ms, and there are hundreds of them here.
+        with fixtures.MonkeyPatch("futurist._thread.ThreadWorker.MAX_IDLE_FOR", 1.0):
+            yield running
+    finally:
+        is_clean = case.doCleanups()
+    assert is_clean, "Nova's services did not end well"
+
+
+def _start(case: Any) -> Any:
+    """Start everything but the API; return the fake Glance."""
+    # A scheduler that ends takes its list of filters with it.
+    case.useFixture(fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)))
+    # Nova loads virt drivers from nowhere else.
+    case.useFixture(fixtures.MonkeyPatch("nova.virt.fake.HostDriver", HostDriver))
+    endpoint = case.useFixture(PlacementFixture()).endpoint
+    case.useFixture(nova_fixtures.NeutronFixture(case))
+    case.useFixture(nova_fixtures.CinderFixture(case))
+    case.useFixture(nova_fixtures.RealPolicyFixture())
+    case.start_service("conductor")
+    case.scheduler = case.start_service("scheduler")
+    for host in FACTS:
+        case._start_compute(host)
+    report(PlacementClient(Adapter(Session(auth=Token(endpoint, "admin")), service_type="placement")))
+    return case.useFixture(nova_fixtures.GlanceFixture(case))
+
+
+def _image(properties: dict[str, str], disk_format: str) -> dict[str, Any]:
+    return {
+        "name": "image",
+        "disk_format": disk_format,
+        "container_format": "bare",
+        "min_ram": 0,
+        "min_disk": 0,
+        "visibility": "public",
+        "protected": False,
+        "tags": [],
+        "deleted": False,
+        "deleted_at": None,
+        "properties": properties,
+    }

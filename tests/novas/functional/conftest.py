@@ -1,0 +1,25 @@
+"""Native threads, not eventlet: Nova decides that for the whole process when its functional tests are imported."""
+
+import logging
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+# Before anything else of Nova, which would import eventlet.
+import_module("nova.tests.functional")
+
+
+@pytest.fixture(scope="session")
+def cloud() -> Iterator[Any]:
+    """Return a cloud whose scheduler runs with the library."""
+    from tests.novas.functional import cloud as clouds  # noqa: PLC0415 - after the import above
+
+    # Nova logs at this level whatever its configuration says, and nobody reads it.
+    logging.disable(logging.DEBUG)
+    with clouds.cloud() as running:
+        yield running
+    logging.disable(logging.NOTSET)

@@ -1,0 +1,142 @@
+"""Hosts that do not exist, and the virt driver of a nova-compute on them: the one fake of these tests.
+
+The driver is Nova's own fake driver, which starts nothing, plus what a real one does and that lacks: it tells Nova the
+architectures and hypervisors of its host, and checks at the last moment whether the host can do what is asked for. That
+check is the library's late check. Only the hypervisor is missing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import os_traits
+from nova import conf, exception, objects
+from nova.virt import fake
+from os_resource_classes import VGPU
+
+import os_prefilter
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.capabilities import reporter_of
+from os_prefilter.operators.fleet import provider_uuid
+from os_prefilter.options import Options
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.reporting import Goal, traits_to_know
+from os_prefilter.vocabulary import BY_NAME
+from tests.support import hosts
+
+GPU_OF_CYBORG, GPU_OF_NOVA = "gpu-of-cyborg", "gpu-of-nova"
+
+_NEW_KVM = LibvirtFacts(
+    architecture="x86_64",
+    virt_type="kvm",
+    libvirt_version=hosts.NEW[0],
+    hypervisor_version=hosts.NEW[1],
+    guests={"x86_64": hosts.X86},
+)
+_HOSTS: Mapping[str, HostFacts] = {
+    "nothing": FakeFacts(),
+    "lxc": LibvirtFacts(architecture="x86_64", virt_type="lxc", libvirt_version=hosts.NEW[0]),
+    "vmware": VmwareFacts(),
+    "arm": replace(_NEW_KVM, architecture="aarch64", guests={"aarch64": hosts.ARM}),
+    "old": replace(_NEW_KVM, libvirt_version=hosts.OLD[0], hypervisor_version=hosts.OLD[1]),
+    "emulator": replace(_NEW_KVM, virt_type="qemu", guests={"x86_64": hosts.X86, "s390x": hosts.S390}),
+    "kvm": replace(_NEW_KVM, smt=True),
+    "q35": replace(_NEW_KVM, guests={"x86_64": replace(hosts.X86, default_machine="q35")}),
+    GPU_OF_CYBORG: FakeFacts(),
+    GPU_OF_NOVA: FakeFacts(),
+}
+FACTS: Mapping[str, HostFacts] = {name: replace(facts, host=name) for name, facts in _HOSTS.items()}
+"""Host -> what is known of it. Each has more memory than the next: the scheduler tries them in this order."""
+
+ATTEMPTS: defaultdict[str, list[str]] = defaultdict(list)
+"""Server -> the hosts that tried to start it, in order; of all drivers in the process."""
+
+
+class HostDriver(fake.FakeDriver):  # type: ignore[misc]
+    """Nova's virt driver on one of the hosts."""
+
+    def __init__(self, virtapi: Any, read_only: bool = False) -> None:  # noqa: FBT002 - as Nova calls it
+        self.facts = FACTS[conf.CONF.host]
+        self.memory_mb = (len(FACTS) - list(FACTS).index(self.facts.host)) * 1_000_000
+        super().__init__(virtapi, read_only)
+        self.host_status_base["supported_instances"] = list(_supported_instances(self.facts))
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """Return what Nova's driver answers for; its answers are those of the reporter."""
+        traits: dict[str, bool] = super().capabilities_as_traits()
+        known = os_prefilter.capability_traits(self.facts)
+        return {trait: known.get(trait, can) for trait, can in traits.items()}
+
+    def update_provider_tree(self, provider_tree: Any, nodename: str, allocations: Any = None) -> None:
+        """Report the inventory, on one of the hosts with a GPU that the driver can share out."""
+        super().update_provider_tree(provider_tree, nodename, allocations)
+        if nodename == GPU_OF_NOVA:
+            name = _gpu(nodename)
+            if not provider_tree.exists(name):
+                provider_tree.new_child(name, nodename)
+            provider_tree.update_inventory(name, {VGPU: _inventory()})
+            provider_tree.add_traits(name, os_traits.OWNER_NOVA)
+
+    def spawn(self, context: Any, instance: Any, image_meta: Any, *args: Any, **options: Any) -> None:
+        """Start a server, if the host can do what it asks for; Nova's driver comes here for those that move, too."""
+        self._check(instance, image_meta or instance.image_meta)
+        super().spawn(context, instance, image_meta, *args, **options)
+
+    def _check(self, instance: Any, image: Any) -> None:
+        """Do the late check.
+
+        :raises os_prefilter.errors.UnsupportedByHost: if the host cannot do what is asked for.
+        :raises nova.exception.ComputeResourcesUnavailable: if it has none of the GPUs that were allocated.
+        """
+        ATTEMPTS[instance.uuid].append(self.facts.host)
+        request = objects.RequestSpec(flavor=instance.flavor, image=image)
+        os_prefilter.guest_settings(request, self.facts)
+        asks_for_gpu = f"resources:{VGPU}" in instance.flavor.extra_specs
+        if asks_for_gpu and self.facts.host != GPU_OF_NOVA:
+            raise exception.ComputeResourcesUnavailable(reason="the driver manages no such GPU")
+
+
+def report(placement: PlacementClient) -> None:
+    """Write to Placement what each host can do, as the agent does, and the GPUs that Cyborg's agent found.
+
+    Of one of them its driver says that it is Cyborg's, of the other it does not.
+    """
+    for host, facts in FACTS.items():
+        goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=traits_to_know())
+        HostTraits(placement, host).sync(goal)
+    root = placement.request("GET", f"/resource_providers?name={GPU_OF_CYBORG}")["resource_providers"][0]["uuid"]
+    generation = "resource_provider_generation"
+    for name, traits in (
+        (_gpu(GPU_OF_CYBORG), [os_traits.OWNER_CYBORG]),
+        (f"{_gpu(GPU_OF_CYBORG)}-untagged", []),
+    ):
+        url = f"/resource_providers/{provider_uuid(name)}"
+        body = {"name": name, "uuid": provider_uuid(name), "parent_provider_uuid": root}
+        placement.request("POST", "/resource_providers", body)
+        placement.request("PUT", f"{url}/inventories", {"inventories": {VGPU: _inventory()}, generation: 0})
+        placement.request("PUT", f"{url}/traits", {"traits": traits, generation: 1})
+
+
+def _gpu(host: str) -> str:
+    """Return the name of the resource provider of a host's GPU."""
+    return f"{host}_pci_0000_84_00_0"
+
+
+def _inventory() -> dict[str, float]:
+    return {"total": 8, "reserved": 0, "min_unit": 1, "max_unit": 8, "step_size": 1, "allocation_ratio": 1.0}
+
+
+def _supported_instances(facts: HostFacts) -> Iterator[tuple[str, str, str]]:
+    """Return what Nova's ImagePropertiesFilter is told: architecture, hypervisor type and mode."""
+    refusal = reporter_of(facts).refusal
+
+    def can(row: str) -> set[str]:
+        return {value for value in BY_NAME[row].values if not refusal(facts, row, value, "")}
+
+    return product(can("architecture") | can("emulation_architecture"), can("hypervisor_type"), can("vm_mode"))

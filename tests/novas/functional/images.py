@@ -1,0 +1,41 @@
+"""Images that ask for one thing: each value of the vocabulary, and which hosts can do it."""
+
+from collections.abc import Iterable, Iterator
+
+import os_prefilter
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.terms import Row
+from os_prefilter.vocabulary import rows_asked_by
+from tests.novas.functional.hosts import FACTS
+
+ROWS = (*rows_asked_by("image_metadata"), *rows_asked_by("hpet"))
+DEVICES = tuple(row for row in ROWS if row.name.endswith(("_bus", "vif_model", "video_model")))
+"""About half of them."""
+OTHERS = tuple(row for row in ROWS if row not in DEVICES)
+
+Asked = tuple[str, str, str]
+"""Image property, its value, and the format of the image's disk."""
+
+
+def hosts_for(asked: Asked) -> list[str]:
+    """Return the hosts whose late check accepts the image, in the order in which Nova tries them."""
+    name, value, disk_format = asked
+    request = RequestSpec(
+        flavor=Flavor(vcpus=1, memory_mb=64, root_gb=1), image=Image({name: value}, disk_format=disk_format)
+    )
+    return [host for host, facts in FACTS.items() if not os_prefilter.unsupported(request, facts)]
+
+
+def possible(rows: Iterable[Row]) -> Iterator[Asked]:
+    """Yield each value that some host can do."""
+    for row in rows:
+        for value in row.values:
+            images = [(str(row.image_property), value, disk_format) for disk_format in ("raw", "vmdk")]
+            yield from [asked for asked in images if hosts_for(asked)][:1]
+
+
+def impossible() -> Iterator[Asked]:
+    """Yield, of each row, the first value that no host can do."""
+    for row in ROWS:
+        known = {value for _, value, _ in possible([row])}
+        yield from [(str(row.image_property), value, "raw") for value in row.values if value not in known][:1]

@@ -1,0 +1,291 @@
+"""The page of an audit: in a real browser, and as text."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, Image, Pipeline
+from os_prefilter.cli.audit_page import MOST_COLUMNS, page
+from os_prefilter.operators.audit import Audit, audit
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.operators.image_groups import Change
+from os_prefilter.operators.image_list import LeftOut
+from tests.conftest import pipeline_of
+from tests.services.browser.browser import browser, needs_browser, show
+
+HOSTILE = (
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror='window.hacked = 1'>",
+    "<img src=https://example.invalid/x>",
+    "--><svg/onload=window.hacked=1>",
+    "'\"><b>bold</b>",
+    "{{ 7 * 7 }} ${window.hacked = 1}",
+    "<!--<script>",
+    "\u202egnp.exe",
+    "\x00\x1b[31mred\r\nline",
+    "x" * 255,
+    "\u2028 \u2029",
+    "__proto__",
+    "\u0635\u0648\u0631\u0629 \u0639\u0631\u0628\u064a\u0629",
+    "\u753b\u50cf" * 60,
+    "\U0001f427" * 100,
+    "z\u0335\u0321\u0322" * 60,
+)
+CHANGE = Change(Pipeline(()), pipeline_of("image_metadata", "image_type", "hpet"))
+
+
+def host(name: str, traits: str) -> Provider:
+    resources = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192), "DISK_GB": Inventory(100)}
+    return Provider(name, provider_uuid(name), resources, frozenset(traits.split()))
+
+
+FLEET = Fleet(
+    (
+        host("all", "COMPUTE_NET_VIF_MODEL_IGB COMPUTE_IMAGE_TYPE_QCOW2 CUSTOM_COMPUTE_TIME_HPET"),
+        host("<script>window.hacked = 1</script>" + "long" * 30, "COMPUTE_IMAGE_TYPE_QCOW2"),
+        host("none", ""),
+    )
+)
+
+
+def hostile_audit() -> Audit:
+    # A trait of its own for each, so that each has a line of its own.
+    images = [
+        Image({"hw_vif_model": name, f"trait:CUSTOM_{number}": "required"}, "qcow2", name=name)
+        for number, name in enumerate(HOSTILE)
+    ]
+    images += [Image({"hw_vif_model": "igb"}, "qcow2", name="needs igb"), Image({}, "vmdk", name="needs vmdk")]
+    images += [Image({}, None, name=f"plain {number}") for number in range(3)]
+    return audit(images, FLEET, CHANGE, flavors=[Flavor(1, 512, name="<i>small</i>"), Flavor(1, 512, name="m1")])
+
+
+def large_audit() -> Audit:
+    """Return an audit whose images are all different."""
+    images = [Image({f"trait:CUSTOM_{number}": "required"}, "qcow2", name=f"image-{number}") for number in range(3000)]
+    fleet = Fleet(tuple(host(f"host-{number}", f"CUSTOM_{number}") for number in range(60)))
+    return audit(images, fleet, CHANGE)
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with browser(tmp_path_factory.mktemp("profile")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory, hostile_audit(), ["line 3: <img src=x onerror=window.hacked=1>"])
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory, large_audit(), [])
+
+
+def written(factory: pytest.TempPathFactory, result: Audit, broken: list[str]) -> Path:
+    left_out = LeftOut()
+    for told in broken:
+        left_out(told)
+    path = factory.mktemp("page") / "audit.html"
+    path.write_text(page(result, CHANGE, left_out, "2026-01-01T00:00:00Z"), encoding="utf-8")
+    return path
+
+
+def names(driver: Any) -> list[str]:
+    return list(
+        driver.execute_script("return [...document.querySelectorAll('#matrix tbody th > bdi')].map(e => e.textContent)")
+    )
+
+
+def column(driver: Any, head: str) -> list[str]:
+    script = """
+        const heads = [...document.querySelectorAll('#matrix thead th')].map(e => e.textContent);
+        const at = heads.indexOf(arguments[0]);
+        return [...document.querySelectorAll('#matrix tbody tr')].map(row => row.children[at].textContent);
+    """
+    return list(driver.execute_script(script, head))
+
+
+def button(driver: Any, head: str) -> Any:
+    script = "return [...document.querySelectorAll('#matrix thead button')].find(e => e.textContent === arguments[0])"
+    return driver.execute_script(script, head)
+
+
+def sort_of(driver: Any, head: str) -> str | None:
+    value: str | None = button(driver, head).find_element("xpath", "./..").get_attribute("aria-sort")
+    return value
+
+
+def requests(driver: Any, page: Path) -> list[str]:
+    """Return what a page asked for, itself first; the browser starts with another."""
+    messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
+    sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
+    return [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
+
+
+@needs_browser
+def test_the_page_asks_the_network_for_nothing_and_breaks_no_rule_of_its_policy(driver: Any, hostile: Path) -> None:
+    show(driver, hostile)
+    # Two flavors; the three plain images are one line.
+    assert len(names(driver)) == 2 * (len(HOSTILE) + 3)
+    assert requests(driver, hostile) == [hostile.as_uri()]
+    assert driver.get_log("browser") == []
+
+
+@needs_browser
+def test_names_are_text_whatever_is_in_them(driver: Any, hostile: Path) -> None:
+    """No script runs, no element comes out of a name, and what is printable is shown as it is."""
+    show(driver, hostile)
+    assert driver.execute_script("return window.hacked") is None
+    assert driver.execute_script("return document.querySelectorAll('img, svg, b, i, iframe').length") == 0
+    assert driver.execute_script("return document.scripts.length") == 2
+    text = driver.execute_script("return document.body.textContent")
+    for name in HOSTILE:
+        assert name in text or ascii(name)[1:-1] in text
+    assert not re.search("[\u202a-\u202e\u2066-\u2069\x00\x1b]", text)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [320, 360, 768, 1400])
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_fits_its_window(driver: Any, hostile: Path, width: int, dark: bool) -> None:
+    """The table scrolls in its own box; the first column and the heads stay in sight."""
+    show(driver, hostile, width=width, dark=dark)
+    content, window = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert content <= window == width
+    box = "const box = document.querySelector('.scroll');"
+    driver.execute_script(f"{box} box.scrollIntoView(); box.scrollLeft = 500; box.scrollTop = 300")
+    left, top = driver.execute_script(
+        f"{box} const at = box.getBoundingClientRect(), cell = box.querySelector('tbody tr:nth-child(9) th'), "
+        "head = box.querySelector('thead th'); return [cell.getBoundingClientRect().left - at.left, "
+        "head.getBoundingClientRect().top - at.top]"
+    )
+    assert abs(left) <= 2
+    assert abs(top) <= 2
+    ground = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
+
+
+@needs_browser
+def test_a_click_on_a_head_sorts_and_another_turns_it_round(driver: Any, large: Path) -> None:
+    show(driver, large)
+    assert sort_of(driver, "Images") is None
+    button(driver, "Images").click()
+    assert sort_of(driver, "Images") == "ascending"
+    assert names(driver)[:3] == ["image-0", "image-1", "image-2"], "numbers count as numbers"
+    button(driver, "Images").click()
+    assert sort_of(driver, "Images") == "descending"
+    assert names(driver)[0] == "image-2999"
+    button(driver, "Before").click()
+    assert (sort_of(driver, "Images"), sort_of(driver, "Before")) == (None, "ascending")
+    assert set(column(driver, "Before")) == {"0"}
+
+
+@needs_browser
+def test_the_keyboard_alone_sorts_filters_and_turns_pages(driver: Any, large: Path) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
+
+    show(driver, large)
+
+    def press(*keys: str) -> None:
+        for key in keys:
+            driver.switch_to.active_element.send_keys(key)
+
+    def focused() -> str:
+        return str(
+            driver.execute_script("const e = document.activeElement; return e.id || e.className || e.textContent")
+        )
+
+    press(Keys.TAB)
+    assert focused() == "skip"
+    press(Keys.ENTER, Keys.TAB)
+    assert focused() == "find"
+    press("image-299")
+    assert sorted(names(driver)) == sorted(f"image-{number}" for number in (299, *range(2990, 3000)))
+    press(Keys.TAB)
+    assert focused() == "verdict"
+    press(Keys.TAB)
+    assert focused() == "scroll"
+    press(Keys.TAB)
+    assert focused() == "Images"
+    outline = driver.execute_script("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    press(Keys.ENTER)
+    assert sort_of(driver, "Images") == "ascending"
+    press(Keys.SPACE)
+    assert sort_of(driver, "Images") == "descending"
+    assert names(driver)[0] == "image-2999"
+
+
+@needs_browser
+def test_filters_by_text_and_verdict(driver: Any, hostile: Path) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
+
+    show(driver, hostile)
+    find = driver.find_element("id", "find")
+    everything = len(names(driver))
+    for text, found in (
+        ("NEEDS IGB", 2),
+        ("vif_model_igb", 2),
+        ("<script>window", 2),
+        ("no such image", 0),
+        ("", everything),
+    ):
+        find.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE, text)
+        assert len(names(driver)) == found, text
+    options = [each.text for each in driver.find_elements("css selector", "#verdict option")]
+    assert options == ["all", "becomes unschedulable", "loses hosts", "already unschedulable", "ok"]
+    driver.execute_script(
+        "const list = document.getElementById('verdict'); list.value = 'ok'; list.dispatchEvent(new Event('change'))"
+    )
+    assert set(column(driver, "Verdict")) == {"ok"}
+    assert driver.find_element("id", "status").text.endswith("lines")
+
+
+@needs_browser
+def test_thousands_of_lines_come_in_pages(driver: Any, large: Path) -> None:
+    show(driver, large)
+    assert len(names(driver)) == 100
+    assert driver.find_element("id", "page").text == "Page 1 of 30"
+    first = names(driver)
+    assert not driver.find_element("id", "back").is_enabled()
+    driver.find_element("id", "next").click()
+    assert driver.find_element("id", "page").text == "Page 2 of 30"
+    assert not set(first) & set(names(driver))
+    heads = driver.find_elements("css selector", "#matrix thead .group")
+    assert len(heads) == MOST_COLUMNS + 1
+    assert heads[-1].get_attribute("textContent") == f"{60 - MOST_COLUMNS} other hosts"
+
+
+@needs_browser
+def test_a_cell_says_what_becomes_of_the_hosts(driver: Any, hostile: Path) -> None:
+    """In a sign for the eye, and in words for those who hear the page."""
+    show(driver, hostile)
+    driver.find_element("id", "find").send_keys("needs igb")
+    assert column(driver, "all") == ["\u2713stays", "\u2713stays"]
+    assert column(driver, "none") == ["\u2717lost", "\u2717lost"]
+
+
+def test_the_page_refers_to_nothing_outside_and_allows_its_own_code_alone() -> None:
+    text = page(hostile_audit(), CHANGE)
+    assert re.findall(r"<[^>]* (?:src|href)=([^ >]*)", text) == ['"#images"']
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest", text)
+    policy = re.search(r'Content-Security-Policy" content="(.*?)"', text)
+    assert policy
+    for tag, directive in (("style", "style-src"), ("script", "script-src")):
+        content = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        assert content
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert f"{directive} &#39;sha256-{digest}&#39;" in policy[1]
+    assert policy[1].startswith("default-src &#39;none&#39;")
+
+
+def test_the_page_of_nothing_is_a_page() -> None:
+    text = page(audit([], Fleet(()), CHANGE), CHANGE)
+    assert "0 images on 0 hosts" in " ".join(text.split())

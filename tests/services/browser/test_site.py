@@ -1,0 +1,111 @@
+"""The documentation as a site: it builds, its generated pages have what the code has, and it fits a phone."""
+
+import html
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import os_prefilter
+from os_prefilter.conf import OPTIONS
+from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
+from os_prefilter.plugins import NAMESPACE, REPORTERS
+from os_prefilter.reporters.libvirt import VERSIONS
+from os_prefilter.reporters.libvirt_facts import version_text
+from os_prefilter.vocabulary import BY_NAME
+from tests.services.browser.browser import browser, needs_browser, show
+from tests.test_docs import DOCS, PAGES, installed_by_us
+
+PHONE = 390
+WIDER = (800, 1100, 1400)
+# The widest element that no box of its own lets scroll, for the message.
+_WIDEST = """
+    const right = element => element.getBoundingClientRect().right;
+    const boxed = element => element.closest('.table-wrapper, pre, .sidebar-drawer, .toc-drawer');
+    const wide = [...document.body.querySelectorAll('*')].filter(each => right(each) > innerWidth && !boxed(each));
+    return wide.sort((a, b) => right(b) - right(a)).slice(0, 1).map(each => each.outerHTML.slice(0, 200)).join();
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the built pages."""
+    for name in ("sphinx", "furo", "reno"):
+        pytest.importorskip(name)
+    folder = tmp_path_factory.mktemp("site")
+    options = ["-W", "-n", "-q", "-b", "html", "-d", str(folder / "doctrees")]
+    arguments = [sys.executable, "-m", "sphinx", *options, str(DOCS), str(folder / "html")]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    # oslo.config's extension lets no mistake in the help of an option fail the build.
+    assert not re.search(r"\b(WARNING|ERROR):", done.stderr), done.stderr
+    return folder / "html"
+
+
+def text_of(page: Path) -> str:
+    """Return the text of a built page, all of it with single spaces."""
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", page.read_text(encoding="utf-8"))).split())
+
+
+def test_pages_build_without_warnings(site: Path) -> None:
+    """Sphinx builds the pages, and finds no broken reference among them; those made from the code are not empty."""
+    assert "COMPUTE_NET_VIF_MODEL_E1000E" in text_of(site / "vocabulary.html")
+
+
+def test_each_option_is_described_and_references_lead_there(site: Path) -> None:
+    text = (site / "options.html").read_text(encoding="utf-8")
+    for option in OPTIONS:
+        assert f'id="prefilter.{option.name}"' in text
+    assert 'href="options.html#prefilter.reported_traits"' in (site / "vocabulary.html").read_text(encoding="utf-8")
+
+
+def test_each_plugin_and_each_command_is_described(site: Path) -> None:
+    plugins = (site / "plugins.html").read_text(encoding="utf-8")
+    for name in (*installed_by_us(NAMESPACE), *installed_by_us(REPORTERS)):
+        assert re.search(rf">{name}<", plugins)
+    commands = text_of(site / "command-options.html")
+    for name in installed_by_us("os_prefilter.cli"):
+        assert f"os-prefilter {name.replace('_', ' ')}" in commands
+
+
+def test_the_walk_names_every_module(site: Path) -> None:
+    """On the way or in the list at its end; and what it names on the way is there."""
+    source = Path(os_prefilter.__file__).parent
+    text = (site / "walk.html").read_text(encoding="utf-8")
+    for module in source.rglob("*.py"):
+        assert f">{module.relative_to(source).as_posix()}<" in text
+    for name in re.findall(r"``([\w/]+\.py)``", (DOCS / "walk.rst").read_text(encoding="utf-8")):
+        assert (source / name).exists() or (DOCS.parent / name).exists(), name
+
+
+def test_tables_of_hosts_have_what_the_reporters_have(site: Path) -> None:
+    """Each version that something needs, each family of machine types, and all that one can never have is shown."""
+    text = text_of(site / "libvirt-host.html")
+    for (row, value), needed in VERSIONS.items():
+        versions = " ".join(version_text(each) if any(each) else "any" for each in needed)
+        assert f"{BY_NAME[row].image_property}: {value} {versions}" in text
+    for row, value in FAMILIES_WITHOUT:
+        assert re.search(rf"{BY_NAME[row].image_property}\b[^:]*: [^:]*\b{value}\b", text), (row, value)
+    for family, architectures in MACHINES.items():
+        assert re.search(rf"{family} {family}[^:]* {', '.join(architectures)}", text)
+
+
+@needs_browser
+def test_no_page_is_wider_than_its_window(site: Path, tmp_path: Path) -> None:
+    """Tables and code scroll in their own boxes, never the page: each page on a phone, some in windows of all sizes.
+
+    The decisions and the indexes are left out, which have hardly more than text.
+    """
+    too_wide = {}
+    pages = {page.relative_to(DOCS).with_suffix(".html") for page in PAGES if page.parent == DOCS}
+    sizes = [(site / page, PHONE) for page in sorted(pages)]
+    sizes += [(site / f"{page}.html", width) for page in ("start", "commands") for width in WIDER]
+    with browser(tmp_path / "profile") as driver:
+        for page, width in sizes:
+            show(driver, page, width=width)
+            content, window = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+            if max(content, window) > width:
+                too_wide[page.name, width] = (content, driver.execute_script(_WIDEST))
+    assert not too_wide

@@ -1,0 +1,87 @@
+"""``openstack prefilter ...``: the real openstack client, with its own options, on the real services."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.services.cloud.cloud import Cloud
+
+
+@pytest.fixture(scope="session")
+def image(whole_cloud: Cloud) -> str:
+    """Return the name of an image."""
+    whole_cloud.image("for the client", disk_format="qcow2", hw_vif_model="igb")
+    return "for the client"
+
+
+def _json(cloud: Cloud, *argv: str) -> Any:
+    done = cloud.openstack("prefilter", *argv, "-f", "json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_cloud_of_the_client_is_the_one_that_is_asked(cloud: Cloud, image: str) -> None:
+    cloud.flavor("for the client", "client", {"resources:VGPU": "1"})
+    found = _json(cloud, "candidates", "--image", image, "--flavor", "for the client")
+    assert [row["Host"] for row in found] == ["gpu-nova-1"]
+    assert any("/allocation_candidates" in each for each in cloud.placement.sent)
+    assert cloud.written == []
+
+
+def test_who_logs_in_gets_to_the_services_of_the_catalogue(cloud: Cloud, image: str) -> None:
+    """With a user and a password, as most do; here with a Keystone that believes everything."""
+    done = cloud.openstack("prefilter", "candidates", "--image", image, "-f", "json", cloud="login")
+    assert done.returncode == 0, done.stderr
+    assert "gpu-nova-1" in [row["Host"] for row in json.loads(done.stdout)]
+
+
+def test_no_candidate_is_exit_code_2(cloud: Cloud) -> None:
+    done = cloud.openstack("prefilter", "candidates", "--example", "impossible")
+    assert (done.returncode, done.stdout.strip()) == (2, "")
+    assert "Hosts of the cloud that remain: 0." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["candidates", "--image", "nosuch"], "--image: there is no image 'nosuch'"),
+        (["candidates", "--bogus"], "unrecognized arguments: --bogus"),
+        (["explain", "--server", "x"], "--server: 'x' is no ID"),
+        (["baremetal", "steps", "--node", "nosuch", "--property", "a=b"], "Ironic"),
+    ],
+)
+def test_what_is_wrong_is_exit_code_1(cloud: Cloud, argv: list[str], message: str) -> None:
+    """Exit code 2 means that no host remains, in the client too."""
+    done = cloud.openstack("prefilter", *argv)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_cloud_that_cannot_be_used_is_one_sentence(cloud: Cloud) -> None:
+    done = cloud.openstack("prefilter", "explain", "--image", "x", cloud="")
+    assert done.returncode == 1
+    assert "The cloud cannot be used: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_needs_no_cloud_needs_no_login(cloud: Cloud, tmp_path: Path) -> None:
+    """Lists of what there is; and files, where all that is named is one."""
+    fleet, flavor = tmp_path / "fleet", tmp_path / "flavor"
+    fleet.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
+    flavor.write_text('{"vcpus": 1, "ram": 1}')
+    files = ["--hosts", str(fleet), "--flavor", str(flavor), "--filter", "noop"]
+    for argv in (["filter", "list"], ["vocabulary", "list"], ["candidates", *files, "-f", "value"]):
+        done = cloud.openstack("prefilter", *argv, cloud="")
+        assert done.returncode == 0, done.stderr
+        assert done.stdout
+    assert cloud.placement.sent == []
+
+
+def test_the_help_has_the_client_s_own_option_once(cloud: Cloud) -> None:
+    done = cloud.openstack("prefilter", "explain", "--help", cloud="")
+    assert done.returncode == 0
+    assert "openstack prefilter explain" in done.stdout
+    assert "--os-cloud" not in done.stdout

@@ -1,0 +1,186 @@
+"""The commands of ``os-prefilter`` on a live cloud: its hosts, images, flavors and servers; nothing is written."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter.adapters import cloud as clouds
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.cli.main import main
+from os_prefilter.operators.fleet import example_fleet, load_fleet
+from tests.services.cloud.cloud import Cloud
+
+_SERVERS: list[str] = []
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="session")
+def live(whole_cloud: Cloud) -> Cloud:
+    """Return the cloud with an image, a flavor and a server."""
+    properties = {"hw_vif_model": "igb", "hw_time_hpet": "yes"}
+    image = whole_cloud.image("рисунок", active=True, **properties)
+    whole_cloud.flavor("with a GPU", "with-gpu", {"resources:VGPU": "1"})
+    _SERVERS.append(whole_cloud.server("with-gpu", image))
+    return whole_cloud
+
+
+@pytest.fixture
+def cloud(live: Cloud, cloud: Cloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cloud:
+    """Return the cloud, as long as a test lasts, which runs in an empty folder."""
+    assert live is cloud
+    monkeypatch.chdir(tmp_path)
+    return cloud
+
+
+def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
+    assert main([*argv, "--os-cloud", "admin", "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+_NAMED = ["--image", "рисунок", "--flavor", "with a GPU"]
+
+
+def test_candidates_are_those_of_the_live_placement(cloud: Cloud, capsys: Capture) -> None:
+    found = _json(capsys, "candidates", *_NAMED)
+    assert [row["Host"] for row in found] == ["gpu-nova-1"]
+    assert any("/allocation_candidates?" in each for each in cloud.placement.sent)
+    assert cloud.written == []
+
+
+def test_who_logs_in_gets_to_the_services_of_the_catalogue(cloud: Cloud, capsys: Capture) -> None:
+    assert main(["candidates", *_NAMED, "--os-cloud", "login", "-f", "json"]) == 0
+    assert [row["Host"] for row in json.loads(capsys.readouterr().out)] == ["gpu-nova-1"]
+    assert cloud.written == []
+
+
+def test_the_answer_is_that_of_the_embedded_placement(cloud: Cloud, capsys: Capture) -> None:
+    """On the same fleet, for what the example requests ask for."""
+    for name in ("intel-nic", "nova-vgpu", "from-vsphere", "impossible"):
+        code = main(["candidates", "--example", name, "-f", "json"])
+        embedded = capsys.readouterr().out
+        assert main(["candidates", "--example", name, "-f", "json", "--os-cloud", "admin"]) == code
+        assert capsys.readouterr().out == embedded
+    assert cloud.written == []
+
+
+def test_a_server_is_a_request(cloud: Cloud, capsys: Capture) -> None:
+    found = _json(capsys, "candidates", "--server", _SERVERS[0])
+    assert [row["Host"] for row in found] == ["gpu-nova-1"]
+    assert cloud.written == []
+
+
+def test_explain_asks_for_no_hosts_one_by_one(cloud: Cloud, capsys: Capture) -> None:
+    lines = _json(capsys, "explain", *_NAMED)
+    assert {line["Trait"] for line in lines} >= {"COMPUTE_NET_VIF_MODEL_IGB", "CUSTOM_COMPUTE_TIME_HPET"}
+    assert len(cloud.placement.sent) <= 4
+    assert cloud.written == []
+
+
+def test_a_trait_that_the_cloud_does_not_know_is_not_created(cloud: Cloud, capsys: Capture) -> None:
+    """Where it is required, no host has it."""
+    argv = ["candidates", "--property", "hw_vm_mode=xen", "--os-cloud", "admin", "--config-file", "conf"]
+    Path("conf").write_text("[prefilter]\nenabled_filters = image_metadata\nreported_traits = *\n")
+    assert main(argv) == 2
+    err = capsys.readouterr().err
+    assert "No host has CUSTOM_VM_MODE_XEN, which Placement does not know; it was not asked." in err
+    assert "Hosts of the cloud that remain: 0." in err
+    assert not any("/allocation_candidates" in each for each in cloud.placement.sent)
+    assert cloud.written == []
+
+
+def test_the_owner_gate_is_that_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+    """Closed while a compute node without the trait exists, as the live Placement says."""
+
+    def one_is_old(_method: str, url: str) -> tuple[int, object] | None:
+        is_asked = "required=COMPUTE_NODE" in url and "OWNER_NOVA" in url
+        return (200, {"resource_providers": [{"uuid": "x", "name": "old"}]}) if is_asked else None
+
+    owned = ["explain", "--example", "intel-nic", "--filter", "owner"]
+    assert [line["Rule"] for line in _json(capsys, *owned)] == ["required"]
+    cloud.placement.answer = one_is_old
+    assert "required" not in [line["Rule"] for line in _json(capsys, *owned)]
+
+
+def test_a_file_goes_before_a_name_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+    Path("рисунок").write_text('{"disk_format": "raw", "properties": {"hw_vif_model": "e1000e"}}')
+    lines = _json(capsys, "explain", "--image", "рисунок", "--filter", "image_metadata")
+    assert [line["Trait"] for line in lines] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
+    assert cloud.glance.sent == []
+
+
+def test_a_folder_does_not(cloud: Cloud, capsys: Capture) -> None:
+    Path("рисунок").mkdir()
+    lines = _json(capsys, "explain", "--image", "рисунок", "--filter", "hpet")
+    assert [line["Trait"] for line in lines] == ["CUSTOM_COMPUTE_TIME_HPET"]
+
+
+def test_hosts_of_a_file_go_with_images_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+    Path("fleet").write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_IMAGE_TYPE_RAW]}}")
+    argv = ["candidates", "--image", "рисунок", "--filter", "image_type", "--hosts", "fleet"]
+    assert [row["Host"] for row in _json(capsys, *argv)] == ["a"]
+    assert cloud.placement.sent == []
+
+
+def test_the_demo_tells_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+    rows = {row["Request"]["name"]: row for row in _json(capsys, "demo")}
+    assert rows["nova-vgpu"]["Hosts that remain"] == ["gpu-nova-1"]
+    assert rows["nova-vgpu"]["Without filters, also"] == ["gpu-cyborg-1"]
+    assert cloud.written == []
+
+
+def test_the_fleet_of_the_cloud_is_read(cloud: Cloud) -> None:
+    """Into a file that other commands take."""
+    assert main(["snapshot", "--os-cloud", "admin", "-o", "snapshot.json"]) == 0
+    read, expected = load_fleet("snapshot.json"), example_fleet()
+    assert {host.name: host.traits for host in read.hosts} == {host.name: host.traits for host in expected.hosts}
+    assert cloud.written == []
+
+
+_WRONG = [
+    ("--os-cloud nosuch --image x", "The cloud 'nosuch' cannot be used"),
+    ("--os-cloud nobody --image x", "Check the user and the password"),
+    ("--os-cloud down --image x", "Check that the service runs and is reachable"),
+    ("--os-cloud admin --image nosuch-image", "--image: there is no image 'nosuch-image', neither in this cloud"),
+    ("--os-cloud admin --flavor nosuch-flavor", "--flavor: there is no flavor 'nosuch-flavor'"),
+    ("--os-cloud admin --server name", "--server: 'name' is no ID"),
+    ("--os-cloud admin --server a --example b", "--server: it cannot go with --example"),
+    ("--server 0", "--server: it needs a cloud to ask. Give --os-cloud NAME."),
+    ("--image рисунок", "there is no such file"),
+    ("--os-cloud reader --property a=b", "Placement refused GET /traits with status 403"),
+]
+
+
+@pytest.mark.usefixtures("cloud")
+@pytest.mark.parametrize(("argv", "message"), _WRONG)
+@pytest.mark.parametrize("command", ["explain", "candidates"])
+def test_what_is_wrong_is_one_sentence_and_exit_code_1(command: str, argv: str, message: str, capsys: Capture) -> None:
+    assert main([command, *argv.split()]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["a\x00b", "x" * 5000, "a/b", "\x1b[31m"])
+def test_a_name_that_can_be_no_path_is_one_all_the_same(cloud: Cloud, name: str, capsys: Capture) -> None:
+    assert main(["explain", "--os-cloud", "admin", "--image", name]) == 1
+    err = capsys.readouterr().err
+    assert "there is no image" in err
+    assert err.rstrip("\n").isprintable()
+    assert cloud.written == []
+
+
+def test_a_placement_that_hangs_is_not_waited_for(
+    cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clouds, "PlacementClient", lambda adapter: PlacementClient(adapter, timeout=0.5))
+    monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
+    before, cloud.placement.before = cloud.placement.before, cloud.placement.hang
+    try:
+        assert main(["explain", "--os-cloud", "admin", "--property", "a=b"]) == 1
+    finally:
+        cloud.placement.before = before
+    assert "Placement did not answer" in capsys.readouterr().err

@@ -1,0 +1,95 @@
+"""A BIOS interface of Ironic whose machines are files; loaded by the Ironic that the tests start, by an entry point.
+
+Ironic's own ``fake`` has no deploy step ``apply_configuration``: steps that ask for it are skipped without a word. This
+one has it while cleaning, deploying and servicing, as ``redfish`` has. The file named in a node's ``driver_info`` is
+the machine: a list of settings as the API shows them. Steps change the file, and Ironic reads it as it reads a BMC.
+"""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ironic import objects
+from ironic.common import exception
+from ironic.drivers import base
+
+from tests.services.ironic.bios import FAILS, HOLDS, MACHINE
+
+_LONGEST_HOLD = 120.0
+_SETTINGS = {"settings": {"description": "a list of settings, each with a name and a value", "required": True}}
+
+
+def _step(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a method a step of cleaning, deploying and servicing, after which Ironic reads the settings again."""
+    step: Callable[..., None] = base.cache_bios_settings(function)
+    step = base.clean_step(priority=0, argsinfo=_SETTINGS)(step)
+    step = base.deploy_step(priority=0, argsinfo=_SETTINGS)(step)
+    service_step: Callable[..., None] = base.service_step(requires_ramdisk=False, argsinfo=_SETTINGS)(step)
+    return service_step
+
+
+class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
+    """The settings of machines that are files."""
+
+    def get_properties(self) -> dict[str, str]:
+        return {MACHINE: "The path of the file with the settings."}
+
+    def validate(self, task: Any) -> None:
+        if not _machine(task).is_file():
+            raise exception.MissingParameterValue(f"driver_info has no {MACHINE}")
+
+    @_step
+    def apply_configuration(self, task: Any, settings: Sequence[Mapping[str, Any]]) -> None:
+        machine = {each["name"]: each for each in _read(task)}
+        for setting in settings:
+            name, value = setting["name"], setting["value"]
+            if name == FAILS:
+                raise exception.IronicException(value)
+            if name == HOLDS:
+                _hold(Path(value))
+            elif (reason := _refusal(machine.get(name), value)) != "":
+                raise exception.InvalidParameterValue(f"BIOS setting {name}: {reason}")
+            else:
+                machine[name]["value"] = value
+        _machine(task).write_text(json.dumps(list(machine.values())), encoding="utf-8")
+
+    def factory_reset(self, task: Any) -> None:
+        raise exception.UnsupportedDriverExtension(driver=task.node.driver, extension="factory_reset")
+
+    def cache_bios_settings(self, task: Any) -> None:
+        node, settings = task.node.id, _read(task)
+        create, update, delete, _same = objects.BIOSSettingList.sync_node_setting(task.context, node, settings)
+        if create:
+            objects.BIOSSettingList.create(task.context, node, create)
+        if update:
+            objects.BIOSSettingList.save(task.context, node, update)
+        if delete:
+            objects.BIOSSettingList.delete(task.context, node, [each["name"] for each in delete])
+
+
+def _machine(task: Any) -> Path:
+    return Path(task.node.driver_info.get(MACHINE, "no-file"))
+
+
+def _read(task: Any) -> list[dict[str, Any]]:
+    settings: list[dict[str, Any]] = json.loads(_machine(task).read_text(encoding="utf-8"))
+    return settings
+
+
+def _refusal(setting: Mapping[str, Any] | None, value: object) -> str:
+    if setting is None:
+        return "the machine has none of that name"
+    if setting.get("read_only"):
+        return "it is read-only"
+    allowed = setting.get("allowable_values") or [value]
+    return "" if value in allowed else f"{value} is not one of {', '.join(allowed)}"
+
+
+def _hold(file: Path) -> None:
+    end = time.monotonic() + _LONGEST_HOLD
+    while not file.exists():
+        if time.monotonic() > end:
+            raise exception.IronicException(f"nobody made {file}")
+        time.sleep(0.05)

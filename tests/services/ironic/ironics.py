@@ -1,0 +1,261 @@
+"""A real Ironic from the package index: API and conductor in one process, on SQLite, with nodes of ``fake-hardware``.
+
+Its nodes have the BIOS of :mod:`tests.services.ironic.bios.interface`. It listens on a loopback port and reads
+nothing of this machine's configuration.
+"""
+
+import json
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import requests
+from openstack.connection import Connection
+
+from tests.services.ironic.bios import ENTRY_POINT, MACHINE, NAME
+from tests.support.programs import Program, running, until
+
+FAKE_BIOS = NAME
+"""The ``bios_interface`` of nodes, unless said otherwise."""
+
+LOGICAL_PROC = {
+    "name": "LogicalProc",
+    "value": "Enabled",
+    "attribute_type": "Enumeration",
+    "allowable_values": ["Enabled", "Disabled"],
+    "read_only": False,
+}
+MODEL = {"name": "SystemModelName", "value": "R660", "attribute_type": "String", "read_only": True}
+BIOS = (LOGICAL_PROC, MODEL)
+"""The settings of a node, unless said otherwise: hyperthreading can be switched."""
+
+_CONF = """
+[DEFAULT]
+auth_strategy = noauth
+rpc_transport = none
+host = conductor-of-tests
+my_ip = 127.0.0.1
+state_path = {folder}
+enabled_hardware_types = fake-hardware
+enabled_bios_interfaces = {bios},fake,no-bios
+enabled_boot_interfaces = fake
+enabled_console_interfaces = no-console
+enabled_deploy_interfaces = fake
+enabled_firmware_interfaces = no-firmware
+enabled_inspect_interfaces = no-inspect
+enabled_management_interfaces = fake
+enabled_network_interfaces = noop
+enabled_power_interfaces = fake
+enabled_raid_interfaces = no-raid
+enabled_rescue_interfaces = no-rescue
+enabled_storage_interfaces = noop
+enabled_vendor_interfaces = no-vendor
+default_bios_interface = {bios}
+[api]
+host_ip = 127.0.0.1
+port = {port}
+api_workers = 1
+[conductor]
+automated_clean = false
+# Else it takes a lock on each node now and then.
+sync_power_state_interval = 0
+node_locked_retry_interval = 0
+[database]
+connection = sqlite:///{folder}/ironic.sqlite
+[deploy]
+default_boot_mode = uefi
+[dhcp]
+dhcp_provider = none
+[oslo_concurrency]
+lock_path = {folder}/locks
+"""
+
+_DIST_INFO = "os_prefilter_tests-0.dist-info"
+_ENTRY_POINTS = f"[ironic.hardware.interfaces.bios]\n{ENTRY_POINT}\n"
+
+
+class Ironic:
+    """A running Ironic."""
+
+    def __init__(self, folder: Path, url: str, program: Program) -> None:
+        self.url = url
+        self.program = program
+        self._folder = folder
+        self._connection = connect(url)
+        self._made = 0
+
+    @property
+    def baremetal(self) -> Any:
+        """The SDK's ``baremetal`` proxy."""
+        return self._connection.baremetal
+
+    def node(self, state: str = "available", bios: Sequence[Mapping[str, Any]] = BIOS, **fields: Any) -> str:
+        """Make a node, whose machine has these BIOS settings; return its UUID.
+
+        :param state: ``available``, ``active`` (with nothing but Ironic's fake deployment), or ``manageable``
+        :param fields: what else to set once it is manageable, as in Ironic's API
+        """
+        self._made += 1
+        file = self._folder / f"machine-{self._made}.json"
+        file.write_text(json.dumps(bios), encoding="utf-8")
+        created = self.baremetal.create_node(
+            driver="fake-hardware",
+            driver_info={MACHINE: str(file)},
+            name=f"node-{self._made}",
+            properties={"cpu_arch": "x86_64", "capabilities": "boot_mode:uefi"},
+            resource_class="baremetal",
+            provision_state="enroll",
+        )
+        node = str(created.id)
+        self.provision(node, "manage")
+        if fields:
+            self.patch(node, {f"/{name}": value for name, value in fields.items()})
+        for verb in {"manageable": (), "available": ("provide",), "active": ("provide", "active")}[state]:
+            self.provision(node, verb)
+        return node
+
+    def provision(self, node: str, verb: str, **body: Any) -> None:
+        """Have a node provisioned, and wait for it."""
+        ends = {"manage": "manageable", "provide": "available", "active": "active", "service": "active"}
+        self.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": verb, **body})
+        self.wait_for(node, ends[verb])
+
+    def wait_for(self, node: str, state: str) -> Mapping[str, Any]:
+        """Wait until a node is in a provision state and not locked; return it."""
+
+        def reached() -> Mapping[str, Any] | None:
+            shown = self.show(node)
+            return shown if shown["provision_state"] == state and not shown["reservation"] else None
+
+        found = until(reached, lambda: f"not {state}: {self.show(node)}\n{self.program.log[-3000:]}")
+        assert found
+        return found
+
+    def show(self, node: str) -> Mapping[str, Any]:
+        """Return a node as the API shows it."""
+        shown: Mapping[str, Any] = self.send("GET", f"/v1/nodes/{node}").json()
+        return shown
+
+    def traits(self, node: str) -> set[str]:
+        """Return the traits on a node."""
+        return set(self.show(node)["traits"])
+
+    def add_traits(self, node: str, *traits: str) -> None:
+        """Put traits on a node by hand, as an operator does."""
+        for trait in traits:
+            self.send("PUT", f"/v1/nodes/{node}/traits/{trait}")
+
+    def remove_traits(self, node: str, *traits: str) -> None:
+        """Take traits from a node by hand."""
+        for trait in traits:
+            self.send("DELETE", f"/v1/nodes/{node}/traits/{trait}")
+
+    def patch(self, node: str, values: Mapping[str, Any]) -> None:
+        """Set fields of a node: path -> value."""
+        body = [{"op": "add", "path": path, "value": value} for path, value in values.items()]
+        self.send("PATCH", f"/v1/nodes/{node}", body)
+
+    def bios(self, node: str) -> dict[str, str]:
+        """Return the BIOS settings that Ironic has of a node."""
+        settings = self.send("GET", f"/v1/nodes/{node}/bios").json()["bios"]
+        return {each["name"]: each["value"] for each in settings}
+
+    def machine(self, node: str) -> dict[str, str]:
+        """Return the BIOS settings of the machine itself."""
+        file = Path(self.show(node)["driver_info"][MACHINE])
+        return {each["name"]: each["value"] for each in json.loads(file.read_text(encoding="utf-8"))}
+
+    def set_column(self, node: str, column: str, value: str | None) -> None:
+        """Write into the database what no API can: who holds the lock, a state of long ago."""
+        with closing(sqlite3.connect(self._folder / "ironic.sqlite", timeout=60)) as database, database:
+            database.execute(f"UPDATE nodes SET {column} = ? WHERE uuid = ?", (value, node))  # noqa: S608
+
+    def send(self, method: str, path: str, body: object = None) -> requests.Response:
+        """Send a request as an administrator, with the newest API; a node locked for a moment is asked again."""
+
+        def answer() -> requests.Response | None:
+            response = _http().request(
+                method, self.url + path, json=body, timeout=60, headers={"X-OpenStack-Ironic-API-Version": "latest"}
+            )
+            return None if response.status_code == HTTPStatus.CONFLICT else response
+
+        response = until(answer, lambda: f"{method} {path}: a conflict")
+        assert response is not None
+        assert response.ok, response.text
+        return response
+
+
+def connect(url: str, timeout: float = 60.0, **options: Any) -> Connection:
+    """Return an SDK connection to an Ironic that asks nobody for a password.
+
+    :param timeout: seconds to wait for an answer
+    """
+    connection = Connection(
+        auth_type="none",
+        auth={"endpoint": url},
+        baremetal_endpoint_override=url,
+        api_timeout=timeout,
+        app_name="tests",
+        **options,
+    )
+    # Nothing of this machine's proxies and passwords.
+    connection.session.session.trust_env = False
+    return connection
+
+
+@contextmanager
+def ironic_running(folder: Path) -> Iterator[Ironic]:
+    """Run an Ironic with its files in ``folder``; at the end of the context nothing of it is left."""
+    port = _free_port()
+    conf = folder / "ironic.conf"
+    conf.write_text(_CONF.format(folder=folder, port=port, bios=FAKE_BIOS), encoding="utf-8")
+    options = ["--config-file", str(conf), "--config-dir", str(_made(folder / "no-conf"))]
+    environment = _environment(folder)
+    with running(["ironic-dbsync", *options, "create_schema"], folder, "dbsync", environment) as schema:
+        schema.succeed()
+    with running(["ironic", *options], folder, "ironic", environment) as program:
+        url = f"http://127.0.0.1:{port}"
+        until(lambda: _answers(url, program), lambda: f"Ironic does not answer:\n{program.log[-5000:]}")
+        yield Ironic(folder, url, program)
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    """Return what makes Ironic find the entry point, as if this project's tests were installed."""
+    found = _made(folder / "packages" / _DIST_INFO)
+    (found / "METADATA").write_text("Metadata-Version: 2.1\nName: os-prefilter-tests\nVersion: 0\n", encoding="utf-8")
+    (found / "entry_points.txt").write_text(_ENTRY_POINTS, encoding="utf-8")
+    root = Path(__file__).parents[3]
+    # stevedore keeps what it found in a folder of the user's.
+    return {"PYTHONPATH": f"{found.parent}{os.pathsep}{root}", "XDG_CACHE_HOME": str(_made(folder / "cache"))}
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def _answers(url: str, program: Program) -> bool:
+    """Whether the conductor has told the API what it can do."""
+    assert program.processes(), f"Ironic ended:\n{program.log[-5000:]}"
+    try:
+        response = _http().get(f"{url}/v1/drivers", headers={"X-OpenStack-Ironic-API-Version": "latest"}, timeout=60)
+    except requests.ConnectionError:
+        return False
+    return response.ok and bool(response.json()["drivers"])
+
+
+def _http() -> requests.Session:
+    session = requests.Session()
+    session.trust_env = False
+    return session

@@ -1,0 +1,107 @@
+"""What is known of a node of a real Ironic, and what its reporter makes of it."""
+
+import pytest
+
+from os_prefilter.adapters.ironic import EXTRA, IronicNode
+from os_prefilter.adapters.ironic_errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.errors import ProbeFailed
+from tests.services.ironic.ironics import FAKE_BIOS, LOGICAL_PROC, Ironic, connect
+from tests.services.ironic.proxy import Proxy
+
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+
+
+def test_a_node_is_read_with_its_traits_and_what_may_be_written_into_its_bios(ironic: Ironic) -> None:
+    node = ironic.node("manageable")
+    ironic.add_traits(node, "CUSTOM_GOLD", "HW_CPU_X86_AVX2")
+    facts = IronicNode(ironic.baremetal, node).facts()
+    assert (facts.host, facts.architecture, facts.boot_mode) == (node, "x86_64", "uefi")
+    assert facts.other_traits == {"CUSTOM_GOLD", "HW_CPU_X86_AVX2"}
+    assert facts.bios_interface == FAKE_BIOS
+    settings = {name: (setting.value, setting.changeable) for name, setting in facts.bios.items()}
+    assert settings == {"LogicalProc": ("Enabled", True), "SystemModelName": ("R660", False)}
+    assert capability_traits(facts)[HYPERTHREADING]
+    assert IronicNode(ironic.baremetal, ironic.show(node)["name"]).facts() == facts
+
+
+def test_hyperthreading_that_cannot_be_switched_is_no_capability_whether_on_or_off(ironic: Ironic) -> None:
+    """It may be on: the trait says that it can be switched."""
+    node = ironic.node("manageable", bios=[{**LOGICAL_PROC, "read_only": True}])
+    facts = IronicNode(ironic.baremetal, node).facts()
+    assert facts.bios["LogicalProc"].value == "Enabled"
+    assert not facts.bios["LogicalProc"].changeable
+    assert not capability_traits(facts)[HYPERTHREADING]
+
+
+def test_a_node_whose_bios_ironic_does_not_manage_is_no_error(ironic: Ironic) -> None:
+    """Settings that Ironic still has from before count no more."""
+    node = ironic.node("manageable", bios_interface="no-bios")
+    facts = IronicNode(ironic.baremetal, node).facts()
+    assert (facts.bios_interface, dict(facts.bios)) == ("no-bios", {})
+    assert not capability_traits(facts)[HYPERTHREADING]
+
+
+def test_what_we_have_reported_is_not_taken_for_an_operators_word(ironic: Ironic) -> None:
+    """Else a capability that was once reported would be there for ever."""
+    node = ironic.node("manageable")
+    ironic.add_traits(node, "CUSTOM_GOLD")
+    there = IronicNode(ironic.baremetal, node)
+    there.report({HYPERTHREADING: True})
+    assert there.facts().other_traits == {"CUSTOM_GOLD"}
+    ironic.patch(node, {"/bios_interface": "no-bios"})
+    there.report({HYPERTHREADING: capability_traits(there.facts())[HYPERTHREADING]})
+    assert ironic.traits(node) == {"CUSTOM_GOLD"}
+
+
+@pytest.mark.parametrize(
+    "name", ["no-such-node", "6d85703a-565d-469a-96ce-30b6de53079d", "../conductors", "a/b", "", ".."]
+)
+def test_a_node_that_is_not_there_is_an_unknown_node(ironic: Ironic, name: str) -> None:
+    """And no name is another part of the URL."""
+    with pytest.raises(UnknownNode, match="^Ironic has no node"):
+        IronicNode(ironic.baremetal, name).facts()
+
+
+def test_an_architecture_that_nobody_knows_is_a_failed_probe(ironic: Ironic) -> None:
+    node = ironic.node("manageable", properties={"cpu_arch": "x86_65\x1b"})
+    with pytest.raises(ProbeFailed, match=r"properties.cpu_arch is 'x86_65\\x1b'"):
+        IronicNode(ironic.baremetal, node).facts()
+
+
+@pytest.mark.parametrize("answer", [{"error": "maintenance"}, {"bios": {"LogicalProc": "Enabled"}}, []])
+def test_a_bios_that_is_not_answered_for_is_never_taken_for_none(ironic: Ironic, proxy: Proxy, answer: object) -> None:
+    node = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
+    proxy.before = lambda _method, path: (200, answer) if "/bios" in path else None
+    with pytest.raises(ProbeFailed, match="the answer has no list bios"):
+        node.facts()
+    proxy.before = lambda _method, path: (404, {}) if "/bios" in path else None
+    with pytest.raises(UnknownNode):
+        node.facts()
+
+
+def test_a_user_who_may_not_is_refused_with_ironics_words(ironic: Ironic, proxy: Proxy) -> None:
+    words = {"error_message": {"faultstring": "Access was denied:\nbaremetal:node:get\x1b[2J", "faultcode": "Client"}}
+    proxy.before = lambda _method, path: (403, words) if "/nodes/" in path else None
+    with pytest.raises(IronicRefused, match="403: 'Access was denied: baremetal:node:get") as raised:
+        IronicNode(connect(proxy.url).baremetal, "node").facts()
+    assert str(raised.value).isprintable()
+
+
+def test_an_api_without_traits_is_too_old_and_not_a_node_without_any(ironic: Ironic) -> None:
+    """The client was told to use API 1.30, of 2017."""
+    node = ironic.node("manageable")
+    old = connect(ironic.url, baremetal_default_microversion="1.30").baremetal
+    with pytest.raises(IronicTooOld, match="1.37 or later"):
+        IronicNode(old, node).facts()
+
+
+@pytest.mark.parametrize("note", ["CUSTOM_A", {"CUSTOM_A": 1}, ["custom\n"], [None], 7])
+def test_a_note_that_is_not_ours_stops_everything(ironic: Ironic, note: object) -> None:
+    """It would decide which traits are removed."""
+    node = ironic.node("manageable", extra={EXTRA: note})
+    there = IronicNode(ironic.baremetal, node)
+    for act in (there.facts, lambda: there.report({HYPERTHREADING: True})):
+        with pytest.raises(NodeNotReady, match="node unset .* --extra os_prefilter_traits"):
+            act()
+    assert ironic.traits(node) == set()

@@ -1,0 +1,59 @@
+"""An Ironic that stalls: one error in time, and what was begun is ended by the next report."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from os_prefilter.adapters.ironic import EXTRA, IronicNode
+from os_prefilter.adapters.ironic_errors import IronicUnavailable
+from os_prefilter.adapters.whole_answers import limit
+from os_prefilter.background import start
+from tests.services.ironic.ironics import Ironic, connect
+from tests.services.ironic.proxy import Answer, Proxy
+
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+GOLD = "CUSTOM_GOLD"
+FOREVER = 60.0
+"""Seconds: far more than the timeout of each request."""
+
+
+@pytest.fixture
+def over() -> Iterator[threading.Event]:
+    """Return what ends all stalls."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("method", ["GET", "PATCH", "PUT"])
+def test_one_that_stalls_is_one_error_in_time(
+    ironic: Ironic, proxy: Proxy, over: threading.Event, method: str, done: bool
+) -> None:
+    """Whether it does what was asked, or not; an operator's trait stays, and the next report ends what was begun."""
+    node = ironic.node("manageable")
+    ironic.add_traits(node, GOLD)
+    stalls = [True]
+
+    def stall(asked: str, path: str) -> Answer | None:
+        if stalls[0] and asked == method and (node in path or method == "GET"):
+            over.wait(FOREVER)
+            return (503, {})
+        return None
+
+    if done:
+        proxy.after = stall
+    else:
+        proxy.before = stall
+    connection = connect(proxy.url, timeout=2.0)
+    limit(connection.session)
+    with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:
+        start(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
+    assert "\n" not in str(error.value)
+    assert ironic.traits(node) in ({GOLD}, {GOLD, HYPERTHREADING})
+    stalls[0] = False
+    over.set()
+    IronicNode(connect(proxy.url).baremetal, node).report({HYPERTHREADING: True})
+    assert ironic.traits(node) == {GOLD, HYPERTHREADING}
+    assert ironic.show(node)["extra"][EXTRA] == [HYPERTHREADING]

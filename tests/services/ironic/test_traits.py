@@ -1,0 +1,281 @@
+"""Keeping the traits on a node of a real Ironic true: ours come and go, an operator's stay."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from os_prefilter.adapters.ironic import EXTRA, KEEP, MOST_TRAITS, IronicNode
+from os_prefilter.adapters.ironic_errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
+from os_prefilter.errors import ConfigurationError, IronicError
+from os_prefilter.reporting import Change
+from os_prefilter.vocabulary import REPORTED
+from tests.services.ironic.ironics import Ironic, connect
+from tests.services.ironic.proxy import LOST, Answer, Proxy
+
+HYPERTHREADING = "HW_CPU_HYPERTHREADING"
+AVX2 = "HW_CPU_X86_AVX2"
+GOLD = "CUSTOM_GOLD"
+
+
+def note(ironic: Ironic, node: str) -> object:
+    """Return what is written about our traits; None if nothing is."""
+    return ironic.show(node)["extra"].get(EXTRA)
+
+
+def everything(ironic: Ironic, node: str) -> tuple[set[str], Mapping[str, object]]:
+    shown = ironic.show(node)
+    return set(shown["traits"]), shown["extra"]
+
+
+def test_traits_come_and_go_and_all_others_stay(ironic: Ironic) -> None:
+    node = ironic.node("manageable", extra={"rack": 7})
+    ironic.add_traits(node, GOLD)
+    there = IronicNode(ironic.baremetal, node)
+    assert there.report({HYPERTHREADING: True, AVX2: False}) == [Change(node, HYPERTHREADING, "add")]
+    assert everything(ironic, node) == ({GOLD, HYPERTHREADING}, {"rack": 7, EXTRA: [HYPERTHREADING]})
+    assert there.report({HYPERTHREADING: False, AVX2: True}) == [
+        Change(node, AVX2, "add"),
+        Change(node, HYPERTHREADING, "remove"),
+    ]
+    assert everything(ironic, node) == ({GOLD, AVX2}, {"rack": 7, EXTRA: [AVX2]})
+    assert there.report({AVX2: False}) == [Change(node, AVX2, "remove")]
+    assert everything(ironic, node) == ({GOLD}, {"rack": 7})
+
+
+def test_what_is_as_it_should_be_is_not_written(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    there.report({HYPERTHREADING: True, AVX2: False})
+    proxy.sent.clear()
+    assert there.report({HYPERTHREADING: True, AVX2: False}) == []
+    assert proxy.sent == []
+
+
+def test_a_trait_of_an_operators_is_never_removed(ironic: Ironic) -> None:
+    """Not where it should not be there, not after it agreed with us for a while; it is told."""
+    node = ironic.node("manageable")
+    ironic.add_traits(node, HYPERTHREADING)
+    there = IronicNode(ironic.baremetal, node)
+    for has, changes in ((True, []), (False, [Change(node, HYPERTHREADING, KEEP)])):
+        assert there.report({HYPERTHREADING: has}) == changes
+        assert everything(ironic, node) == ({HYPERTHREADING}, {})
+
+
+def test_a_trait_of_ours_that_an_operator_removed_comes_back_or_is_forgotten(ironic: Ironic) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    there.report({HYPERTHREADING: True})
+    ironic.remove_traits(node, HYPERTHREADING)
+    assert there.report({HYPERTHREADING: True}) == [Change(node, HYPERTHREADING, "add")]
+    ironic.remove_traits(node, HYPERTHREADING)
+    assert there.report({HYPERTHREADING: False}) == []
+    assert everything(ironic, node) == (set(), {})
+    # From now on it is the operator's.
+    ironic.add_traits(node, HYPERTHREADING)
+    assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, KEEP)]
+
+
+def test_what_nobody_answers_for_any_more_goes_and_what_is_not_known_now_stays(ironic: Ironic) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    there.report({HYPERTHREADING: True, AVX2: True})
+    assert there.report({AVX2: True}, leave=[HYPERTHREADING]) == []
+    assert note(ironic, node) == [HYPERTHREADING, AVX2]
+    assert there.report({AVX2: True}) == [Change(node, HYPERTHREADING, "remove")]
+    assert note(ironic, node) == [AVX2]
+    # From now on it is the operator's.
+    ironic.add_traits(node, HYPERTHREADING)
+    assert there.report({AVX2: True}) == []
+    assert there.facts().other_traits == {HYPERTHREADING}
+
+
+def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("manageable")
+    ironic.add_traits(node, AVX2)
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    there.report({GOLD: True})
+    before = everything(ironic, node)
+    wanted = {HYPERTHREADING: True, AVX2: False, GOLD: False}
+    proxy.sent.clear()
+    told = there.report(wanted, dry_run=True)
+    assert proxy.sent == []
+    assert everything(ironic, node) == before
+    assert there.report(wanted) == told
+    assert {change.change for change in told} == {"add", "remove", KEEP}
+
+
+def test_traits_that_do_not_fit_are_refused_before_anything_is_written(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("manageable")
+    ours = f"CUSTOM_{MOST_TRAITS}"
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    there.report({ours: True})
+    body = {"traits": [ours, *(f"CUSTOM_{number}" for number in range(MOST_TRAITS - 1))]}
+    ironic.send("PUT", f"/v1/nodes/{node}/traits", body)
+    before = everything(ironic, node)
+    proxy.sent.clear()
+    for dry_run in (True, False):
+        with pytest.raises(NodeNotReady, match="it would have 51 traits, and Ironic allows 50") as raised:
+            there.report({HYPERTHREADING: True, ours: True}, dry_run=dry_run)
+        assert HYPERTHREADING in str(raised.value)
+    assert proxy.sent == []
+    assert everything(ironic, node) == before
+    # One for another fits: what goes is removed first.
+    there.report({HYPERTHREADING: True, ours: False})
+    assert len(ironic.traits(node)) == MOST_TRAITS
+    # A full node to which nothing is added is no error.
+    assert there.report({HYPERTHREADING: True, ours: False}) == []
+
+
+def test_fifty_is_what_this_ironic_allows(ironic: Ironic) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    ironic.send("PUT", f"/v1/nodes/{node}/traits", {"traits": [f"CUSTOM_{number}" for number in range(MOST_TRAITS)]})
+    with pytest.raises(IronicRefused, match="51 vs. 50"), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os_prefilter.adapters.ironic_traits.MOST_TRAITS", MOST_TRAITS + 1)
+        there.report({HYPERTHREADING: True})
+
+
+def test_a_trait_that_ironic_does_not_know_keeps_no_other_off_the_node(ironic: Ironic) -> None:
+    """Its os-traits may be older than ours."""
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    for _ in range(2):
+        with pytest.raises(
+            IronicRefused, match="PUT /v1/nodes/ID/traits/HW_A_NEWER_ONE with status 400: .*HW_A_NEWER_ONE"
+        ):
+            there.report({"HW_A_NEWER_ONE": True, AVX2: True, HYPERTHREADING: True})
+        assert everything(ironic, node) == ({AVX2, HYPERTHREADING}, {EXTRA: [HYPERTHREADING, AVX2]})
+
+
+@pytest.mark.parametrize("name", ["CUSTOM_a", "../../x", "", "CUSTOM_" + "A" * 300])
+def test_what_is_no_trait_is_refused_before_anything_is_asked(ironic: Ironic, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+        IronicNode(ironic.baremetal, "no-such-node").report({name: True})
+
+
+def test_an_unknown_node_is_an_error(ironic: Ironic) -> None:
+    with pytest.raises(UnknownNode):
+        IronicNode(ironic.baremetal, "no-such-node").report({HYPERTHREADING: True})
+
+
+# What is there first, what is reported, and what is there at the end.
+_TURN = ({AVX2: True, GOLD: True}, {HYPERTHREADING: True, AVX2: False, GOLD: True, "CUSTOM_BY_HAND": False})
+_REQUESTS = 4
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["request lost", "answer lost"])
+@pytest.mark.parametrize("number", range(1, _REQUESTS + 1))
+def test_wherever_it_is_interrupted_the_next_run_puts_all_right(
+    ironic: Ironic, proxy: Proxy, number: int, *, done: bool
+) -> None:
+    """Nothing of ours is ever taken for an operator's, and nothing of theirs is lost."""
+    node = ironic.node("manageable")
+    before, wanted = _TURN
+    there = IronicNode(connect(proxy.url, baremetal_status_code_retries=0).baremetal, node)
+    there.report(before)
+    ironic.add_traits(node, "CUSTOM_BY_HAND")
+    proxy.sent.clear()
+
+    def lose(method: str, _path: str) -> Answer | None:
+        return LOST if method != "GET" and len(proxy.sent) == number else None
+
+    setattr(proxy, "after" if done else "before", lose)
+    with pytest.raises(IronicUnavailable):
+        there.report(wanted)
+    assert len(proxy.sent) == number
+    midway, noted = everything(ironic, node)
+    assert midway - {"CUSTOM_BY_HAND"} <= set(map(str, noted[EXTRA]))  # type: ignore[call-overload]
+    there = IronicNode(ironic.baremetal, node)
+    there.report(wanted)
+    assert everything(ironic, node) == ({HYPERTHREADING, GOLD, "CUSTOM_BY_HAND"}, {EXTRA: [GOLD, HYPERTHREADING]})
+
+
+def test_that_many_requests_write(ironic: Ironic, proxy: Proxy) -> None:
+    """So that the test above has interrupted each."""
+    before, wanted = _TURN
+    there = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
+    there.report(before)
+    proxy.sent.clear()
+    there.report(wanted)
+    assert [each.split()[0] for each in proxy.sent] == ["PATCH", "DELETE", "PUT", "PATCH"]
+    assert len(proxy.sent) == _REQUESTS
+
+
+def test_a_lock_that_is_let_go_is_waited_for_and_one_that_stays_is_told(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("manageable")
+    ironic.set_column(node, "reservation", "another-conductor")
+    quick = {"baremetal_status_code_retry_delay": 0.01, "baremetal_status_code_retries": 2}
+    there = IronicNode(connect(proxy.url, **quick).baremetal, node)
+    with pytest.raises(NodeNotReady, match=f"Node {node} is locked by host another-conductor"):
+        there.report({HYPERTHREADING: True})
+    assert len(proxy.sent) == 3
+    assert everything(ironic, node) == (set(), {})
+
+    def let_go(_method: str, _path: str) -> None:
+        if len(proxy.sent) == 5:
+            ironic.set_column(node, "reservation", None)
+
+    proxy.before = let_go
+    there.report({HYPERTHREADING: True})
+    assert everything(ironic, node) == ({HYPERTHREADING}, {EXTRA: [HYPERTHREADING]})
+
+
+def test_a_node_whose_state_changes_is_told(ironic: Ironic) -> None:
+    """Ironic does not let anybody write into a node then."""
+    node = ironic.node("manageable")
+    ironic.set_column(node, "provision_state", "deploying")
+    ironic.set_column(node, "target_provision_state", "active")
+    there = IronicNode(connect(ironic.url, baremetal_status_code_retries=0).baremetal, node)
+    with pytest.raises(IronicError, match="state transition is in progress"):
+        there.report({HYPERTHREADING: True})
+    assert everything(ironic, node) == (set(), {})
+
+
+def test_a_trait_that_somebody_else_removed_meanwhile_is_gone(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    there.report({HYPERTHREADING: True})
+
+    def remove_first(method: str, _path: str) -> None:
+        if method == "DELETE":
+            ironic.remove_traits(node, HYPERTHREADING)
+
+    proxy.before = remove_first
+    there.report({HYPERTHREADING: False})
+    assert everything(ironic, node) == (set(), {})
+
+
+def test_that_all_was_asked_for_is_the_last_to_come_and_the_first_to_go(ironic: Ironic, proxy: Proxy) -> None:
+    """After each request that writes: a node that says so has all the rest."""
+    node = ironic.node("manageable")
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    complete = {HYPERTHREADING, AVX2, "CUSTOM_VM_MODE_HVM"}
+    states: list[set[str]] = []
+
+    def look(method: str, _path: str) -> None:
+        if method != "GET":
+            states.append(set(ironic.traits(node)))
+
+    proxy.after = look
+    there.report(dict.fromkeys({REPORTED, *complete}, True))
+    assert states[-1] == {REPORTED, *complete}
+    there.withdraw()
+    assert states[-1] == set()
+    assert len(states) > 2 * len(complete)
+    assert [state for state in states if REPORTED in state and not complete <= state] == []
+
+
+def test_a_node_that_lacks_what_ironic_refused_does_not_say_that_all_was_asked_for(ironic: Ironic) -> None:
+    """Not for the first time, and not any more; once Ironic knows the trait, it does."""
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    refused = {"HW_A_NEWER_ONE": True, AVX2: True, REPORTED: True}
+    for _ in range(2):
+        with pytest.raises(IronicRefused, match="HW_A_NEWER_ONE"):
+            there.report(refused)
+        assert everything(ironic, node) == ({AVX2}, {EXTRA: [AVX2]})
+    there.report({AVX2: True, REPORTED: True})
+    assert everything(ironic, node) == ({AVX2, REPORTED}, {EXTRA: [REPORTED, AVX2]})
+    with pytest.raises(IronicRefused, match="HW_A_NEWER_ONE"):
+        there.report(refused)
+    assert everything(ironic, node) == ({AVX2}, {EXTRA: [AVX2]})

@@ -1,0 +1,242 @@
+"""The whole way of a configuration, on a real Ironic and a real Placement, by the commands that an operator gives.
+
+Nova's periodic task, which copies the traits of the nodes to their providers, is played here.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from openstack import utils
+
+from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.ironic import IronicNode
+from os_prefilter.cli.main import main
+from os_prefilter.operators.fleet import Fleet
+from tests.conftest import pipeline_of
+from tests.services.ironic.ironics import LOGICAL_PROC, MODEL, Ironic
+from tests.support.placements import Served, served
+
+pytestmark = pytest.mark.usefixtures("_fast")
+_KEY = "deploy-config:hyperthreading"
+_METAL = {
+    "resources:CUSTOM_BAREMETAL": "1",
+    "resources:VCPU": "0",
+    "resources:MEMORY_MB": "0",
+    "resources:DISK_GB": "0",
+}
+Cloud = Callable[..., tuple[int, Any, str]]
+
+
+@pytest.fixture
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The SDK looks every two seconds; the rest of the waiting is real.
+    monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
+
+
+@pytest.fixture
+def placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with EmbeddedPlacement(Fleet(())) as embedded, served(embedded) as state:
+        yield state
+
+
+@pytest.fixture
+def cloud(
+    ironic: Ironic,
+    placement: Served,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Cloud:
+    """Return a function that gives a command; it returns the exit code, the JSON, and what else was told."""
+    clouds = {
+        "metal": {
+            "auth_type": "admin_token",
+            "auth": {"endpoint": ironic.url, "token": "admin"},
+            "baremetal_endpoint_override": ironic.url,
+            "placement_endpoint_override": placement.url,
+        }
+    }
+    (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": clouds}), encoding="utf-8")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+
+    def give(*argv: str) -> tuple[int, Any, str]:
+        code = main([*argv, "--os-cloud", "metal", "-f", "json"])
+        printed = capsys.readouterr()
+        return code, json.loads(printed.out or "[]"), printed.err
+
+    return give
+
+
+def _flavor(folder: Path, name: str, extra_specs: Mapping[str, str], **fields: int) -> str:
+    path = folder / f"{name}.json"
+    document = {"name": name, "vcpus": 1, "ram": 512, "disk": 1, "properties": {**_METAL, **extra_specs}, **fields}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return str(path)
+
+
+def _periodic(ironic: Ironic, placement: Served, *nodes: str) -> None:
+    """Make each node's provider what Nova makes of it."""
+    client = placement.placement.client
+    client.request("PUT", "/resource_classes/CUSTOM_BAREMETAL")
+    for node in nodes:
+        if not client.has_provider(f"uuid={node}"):
+            client.request("POST", "/resource_providers", {"name": node, "uuid": node})
+            inventories = {"CUSTOM_BAREMETAL": {"total": 1}}
+            body = {"resource_provider_generation": 0, "inventories": inventories}
+            client.request("PUT", f"/resource_providers/{node}/inventories", body)
+        generation = client.request("GET", f"/resource_providers/{node}")["generation"]
+        traits = sorted({*ironic.traits(node), "COMPUTE_NODE", "OWNER_NOVA"})
+        client.ensure_traits(traits)
+        body = {"resource_provider_generation": generation, "traits": traits}
+        client.request("PUT", f"/resource_providers/{node}/traits", body)
+
+
+def _candidates(placement: Served, value: str) -> set[str]:
+    spec = RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs={**_METAL, _KEY: value}))
+    pipeline_of("deploy_config").apply(spec)
+    return set(placement.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+
+def test_from_the_capability_to_the_bios_and_back(
+    ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    able, unable = ironic.node(), ironic.node(bios=(MODEL,))
+    for node, has in ((able, True), (unable, False)):
+        code, changes, _ = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+        assert code == 0
+        assert ("HW_CPU_HYPERTHREADING" in {each["Trait"] for each in changes}) == has
+        assert ("HW_CPU_HYPERTHREADING" in ironic.traits(node)) == has
+    _periodic(ironic, placement, able, unable)
+    assert _candidates(placement, "enabled") == _candidates(placement, "disabled") == {able}
+
+    off = _flavor(tmp_path, "off", {_KEY: "disabled"})
+    on = _flavor(tmp_path, "on", {_KEY: "enabled"})
+    code, steps, _ = cloud("baremetal", "steps", "--node", able, "--flavor", off)
+    assert code == 0
+    assert ironic.machine(able)["LogicalProc"] == "Enabled"
+    IronicNode(ironic.baremetal, able).deploy(steps, timeout=60)
+    assert ironic.machine(able)["LogicalProc"] == "Disabled"
+
+    reconfigure = ("baremetal", "reconfigure", "--node", able, "--old-flavor", off, "--new-flavor", on)
+    code, plan, told = cloud(*reconfigure)
+    assert (code, ironic.machine(able)["LogicalProc"]) == (0, "Disabled")
+    assert "Nothing was changed" in told
+    assert plan == [
+        {"What": "configuration", "Name": _KEY, "Before": "disabled", "After": "enabled"},
+        {"What": "BIOS setting", "Name": "LogicalProc", "Before": "Disabled", "After": "Enabled"},
+    ]
+    code, again, told = cloud(*reconfigure, "--apply")
+    assert (code, again, ironic.machine(able)["LogicalProc"]) == (0, plan, "Enabled")
+    assert "Done" in told
+    # Safe to be run again.
+    code, rest, told = cloud(*reconfigure, "--apply")
+    assert (code, rest) == (0, plan[:1])
+    assert "Nothing is left to do" in told
+
+    back = ("baremetal", "reconfigure", "--node", able, "--old-flavor", on, "--new-flavor", off, "--apply")
+    assert cloud(*back)[0] == 0
+    assert ironic.machine(able)["LogicalProc"] == "Disabled"
+    assert ironic.show(able)["provision_state"] == "active"
+
+
+class Refused(NamedTuple):
+    """A change that a node cannot do."""
+
+    reason: str
+    bios: Any = (LOGICAL_PROC,)
+    extra_specs: Mapping[str, str] = MappingProxyType({_KEY: "enabled"})
+    ram: int = 512
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Refused("none of its BIOS settings is one of the template", bios=(MODEL,)),
+        Refused("'LogicalProc' cannot be changed", bios=({**LOGICAL_PROC, "read_only": True}, MODEL)),
+        Refused("nobody knows this value", extra_specs={_KEY: "perhaps"}),
+        Refused("nobody knows this configuration", extra_specs={"deploy-config:raid": "10"}),
+        Refused("the flavors differ in memory_mb", ram=1024),
+        Refused("the flavors differ in 'trait:CUSTOM_X'", extra_specs={_KEY: "enabled", "trait:CUSTOM_X": "required"}),
+        # Nova has not copied the trait yet, or somebody has taken it away.
+        Refused("Placement has it without HW_CPU_HYPERTHREADING"),
+    ],
+    ids=lambda case: case.reason,
+)
+def test_what_the_node_cannot_do_is_refused_before_anything_is_touched(
+    case: Refused, ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    node = ironic.node("active", bios=case.bios)
+    _periodic(ironic, placement, node)
+    before = ironic.show(node)
+    old, new = _flavor(tmp_path, "old", {}), _flavor(tmp_path, "new", case.extra_specs, ram=case.ram)
+    code, _, told = cloud(
+        "baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new, "--apply"
+    )
+    assert code == 2
+    assert case.reason in told
+    assert told.startswith(f"The instance on the node '{node}' was not changed: ")
+    assert ironic.show(node) == before
+
+
+def test_a_node_that_placement_does_not_know_is_refused(ironic: Ironic, cloud: Cloud, tmp_path: Path) -> None:
+    node = ironic.node("active")
+    cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+    old, new = _flavor(tmp_path, "old", {}), _flavor(tmp_path, "new", {_KEY: "disabled"})
+    code, _, told = cloud("baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new)
+    assert (code, "Placement has no resource provider of it" in told) == (2, True)
+
+
+def test_an_operators_trait_is_kept_and_said(ironic: Ironic, cloud: Cloud) -> None:
+    node = ironic.node(bios=(MODEL,))
+    ironic.add_traits(node, "HW_CPU_HYPERTHREADING")
+    code, changes, told = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+    assert code == 0
+    assert {"Provider": node, "Trait": "HW_CPU_HYPERTHREADING", "Change": "keep"} in changes
+    assert "was set by somebody else" in told
+    assert "HW_CPU_HYPERTHREADING" in ironic.traits(node)
+
+
+def test_a_cloud_or_a_node_that_is_not_there_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, told = cloud("capabilities", "show", "--driver", "ironic", "--node", "no-such-node")
+    assert (code, "Ironic has no node 'no-such-node'" in told) == (1, True)
+    argv = ["capabilities", "show", "--driver", "ironic", "--node", "x", "--os-cloud", "no-such-cloud"]
+    assert main(argv) == 1
+    assert "The cloud 'no-such-cloud' cannot be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_another_instance_on_the_node_is_refused_whatever_is_to_be_done(
+    apply: tuple[str, ...], ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    node = ironic.node("active")
+    _periodic(ironic, placement, node)
+    flavor = _flavor(tmp_path, "same", {_KEY: "enabled"})
+    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor, *apply)
+    code, _, told = cloud(*argv, "--instance", "6d85703a-565d-469a-96ce-30b6de53079d")
+    assert (code, "it belongs to no instance" in told) == (1, True)
+
+
+def test_filters_that_decide_for_new_instances_do_not_matter_for_one_that_is_there(
+    ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    node = ironic.node("active")
+    cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+    ironic.add_traits(node, "COMPUTE_STATUS_DISABLED")
+    _periodic(ironic, placement, node)
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = compute_status,deploy_config,owner\n", encoding="utf-8")
+    flavor = _flavor(tmp_path, "off", {_KEY: "disabled"})
+    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor)
+    code, plan, _ = cloud(*argv, "--config-file", str(conf))
+    assert (code, [line["Name"] for line in plan]) == (0, ["LogicalProc"])
+    conf.write_text("[prefilter]\nenabled_filters = deploy_config\nunknown_values = reject\n", encoding="utf-8")
+    odd = _flavor(tmp_path, "odd", {_KEY: "odd"})
+    assert cloud(*argv[:-1], odd, "--config-file", str(conf))[0] == 2

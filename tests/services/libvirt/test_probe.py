@@ -1,0 +1,134 @@
+"""The probe of a real libvirt: OS_PREFILTER_LIBVIRT_URI names it (qemu:///system). In CI it must be there.
+
+A call takes seconds where libvirt looks at QEMU anew each time (as where it may use /dev/kvm and QEMU's user may not),
+so each virt type is probed once.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from os_prefilter import capability_traits
+from os_prefilter.adapters.libvirt import LibvirtHost
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.errors import ProbeFailed
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, version_text
+from tests.services.libvirt.connection import needs_libvirt, uri
+from tests.support.libvirt_xml import FakeLibvirt
+
+pytestmark = needs_libvirt
+
+
+@pytest.fixture(scope="session")
+def libvirt() -> Any:
+    return import_module("libvirt")
+
+
+@pytest.fixture(scope="session")
+def connection(libvirt: Any) -> Iterator[Any]:
+    opened = libvirt.open(uri())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def offered(connection: Any) -> str:
+    """Return the capabilities, as libvirt has written them."""
+    return str(connection.getCapabilities())
+
+
+@pytest.fixture(scope="session")
+def qemu(libvirt: Any) -> LibvirtFacts:
+    """Return what the host can do without KVM."""
+    return LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).facts()
+
+
+def test_versions_and_name_are_those_of_the_connection(qemu: LibvirtFacts, connection: Any) -> None:
+    for version, number in (
+        (qemu.libvirt_version, connection.getLibVersion()),
+        (qemu.hypervisor_version, connection.getVersion()),
+    ):
+        major, minor, micro = version
+        assert major * 1_000_000 + minor * 1_000 + micro == number
+    assert qemu.host == connection.getHostname()
+
+
+def test_guests_of_its_own_architecture_have_what_every_qemu_has(qemu: LibvirtFacts, connection: Any) -> None:
+    assert (qemu.architecture, qemu.virt_type) == (connection.getInfo()[0], "qemu")
+    assert qemu.architecture == "x86_64"
+    own = qemu.own_guests
+    assert own.buses >= {"ide", "virtio", "scsi", "sata", "usb", "fdc"}
+    assert own.video_models >= {"vga", "virtio", "none"}
+    assert own.default_machine == "pc"
+    assert "i686" not in qemu.guests
+
+
+def test_machine_types_are_all_there_with_their_versions(qemu: LibvirtFacts) -> None:
+    own = qemu.own_guests
+    assert own.machines_are_complete
+    major, minor, _ = qemu.hypervisor_version
+    assert own.machines >= {"pc", "q35", f"pc-i440fx-{major}.{minor}", f"pc-q35-{major}.{minor}"}
+
+
+def test_the_host_reports_what_was_found(qemu: LibvirtFacts) -> None:
+    traits = capability_traits(qemu)
+    assert traits["HW_ARCH_X86_64"]
+    assert traits["COMPUTE_STORAGE_BUS_IDE"]
+    assert traits["CUSTOM_COMPUTE_TIME_HPET"]
+    assert not traits["COMPUTE_GRAPHICS_MODEL_XEN"]
+    assert traits["COMPUTE_NET_VIF_MODEL_IGB"] == (
+        qemu.libvirt_version >= (9, 3, 0) and qemu.hypervisor_version >= (8, 0, 0)
+    ), version_text(qemu.hypervisor_version)
+
+
+def test_kvm_is_found_where_libvirt_offers_it(libvirt: Any, offered: str) -> None:
+    """Without nova.conf the host decides; the two virt types differ in nothing else here."""
+    facts = LibvirtHost(uri(), LibvirtSettings()).facts()
+    assert facts.virt_type == ("kvm" if "<domain type='kvm'/>" in offered else "qemu")
+    assert facts.own_guests.buses >= {"ide", "virtio", "scsi"}
+
+
+def test_the_identity_is_the_same_on_another_connection(libvirt: Any, qemu: LibvirtFacts, offered: str) -> None:
+    identity = LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).identity()
+    major, minor, micro = qemu.hypervisor_version
+    assert f"hypervisor {major * 1_000_000 + minor * 1_000 + micro}," in identity
+    assert hashlib.sha256(offered.encode()).hexdigest() in identity
+
+
+def test_a_read_only_connection_is_called_one(libvirt: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    host = LibvirtHost(f"{uri()}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
+    with pytest.raises(ProbeFailed, match="The connection may only read") as raised:
+        host.facts()
+    # Of the first architecture that it has a QEMU for.
+    assert re.search(r"getDomainCapabilities\(None, '\w+', None, 'qemu'\) of qemu:", str(raised.value))
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("uri", "says"),
+    [
+        ("qemu:///system?socket=/nonexistent/socket", "Failed to connect socket"),
+        ("qemu+tcp://127.0.0.1:1/system", "unable to connect to server"),
+        ("nonsense://", "open('nonsense://'): "),
+    ],
+)
+def test_a_libvirt_that_is_not_there_is_an_error(
+    libvirt: Any, uri: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is said once, by us: libvirt's own line on stderr is off."""
+    with pytest.raises(ProbeFailed) as raised:
+        LibvirtHost(uri, LibvirtSettings(virt_type="qemu")).identity()
+    assert says in str(raised.value)
+    assert str(raised.value).isprintable()
+    assert capfd.readouterr().err == ""
+
+
+def test_the_binding_of_the_other_tests_has_the_codes_of_the_real_one(libvirt: Any) -> None:
+    assert FakeLibvirt.VIR_ERR_OPERATION_DENIED == libvirt.VIR_ERR_OPERATION_DENIED
+    assert FakeLibvirt.VIR_ERR_ACCESS_DENIED == libvirt.VIR_ERR_ACCESS_DENIED
+    for name in ("getLibVersion", "getVersion", "getHostname", "getCapabilities", "getDomainCapabilities", "close"):
+        assert callable(getattr(libvirt.virConnect, name))

@@ -1,0 +1,198 @@
+"""On the real thing: Debian's libvirt and QEMU, a real Placement, and guests that libvirt really starts.
+
+In CI a libvirt that is missing fails these tests. Elsewhere they need ``OS_PREFILTER_LIBVIRT_URI=qemu:///system``, a
+running libvirtd, libvirt-python, and QEMU for x86 and ARM with UEFI firmware for both.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from os_prefilter import (
+    RequestSpec,
+    allocation_candidates_query,
+    capability_traits,
+    guest_settings,
+    unsupported,
+)
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.libvirt import LibvirtHost
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.errors import UnsupportedByHost
+from os_prefilter.operators.fleet import load_fleet
+from os_prefilter.options import Options
+from os_prefilter.reporters.domain_xml import domain_elements
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
+from os_prefilter.testing.law import disagreements, pair_cases, platform_cases, single_cases
+from tests.conftest import pipeline_of, spec_of
+from tests.services.libvirt.connection import needs_libvirt, uri
+
+pytestmark = needs_libvirt
+
+_FLEET = """
+hosts:
+  {name}:
+    resources: {{VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}}
+  another-host:
+    resources: {{VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}}
+"""
+
+
+@pytest.fixture(scope="module")
+def facts() -> LibvirtFacts:
+    """Return what the host can do without KVM, which not every machine lets a guest use."""
+    return LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).facts()
+
+
+@pytest.fixture(scope="module")
+def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementClient]:
+    """Return a real Placement in which this host, and no other, has been reported."""
+    fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
+    fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
+    with EmbeddedPlacement(load_fleet(fleet)) as embedded:
+        goal = Goal(managed(capability_traits(facts), Mode.ALONE, facts), Options(), traits_to_know())
+        changes = HostTraits(embedded.client, facts.host).sync(goal)
+        assert {change.trait for change in changes if change.provider == facts.host} == {
+            *(trait for trait, has in capability_traits(facts).items() if has),
+            "OWNER_NOVA",
+        }
+        yield embedded.client
+
+
+def _hosts(spec: RequestSpec, placement: PlacementClient) -> tuple[str, ...]:
+    pipeline_of("image_metadata", "hpet", "tpm_secret_security", "image_type", "owner").apply(spec)
+    return placement.allocation_candidates(allocation_candidates_query(spec)).hosts
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs"),
+    [
+        ({"hw_time_hpet": "true"}, {}),
+        ({}, {"trait1:CUSTOM_COMPUTE_TIME_HPET": "required", "resources1:VCPU": "1"}),
+        ({"hw_time_hpet": "true", "hw_machine_type": "q35"}, {}),
+        ({"hw_disk_bus": "ide", "hw_vif_model": "e1000e", "hw_architecture": "i686"}, {}),
+        ({"hw_machine_type": "pc", "hw_disk_bus": "ide"}, {}),
+        ({"hw_emulation_architecture": "x86_64", "hw_disk_bus": "virtio"}, {}),
+    ],
+)
+def test_a_request_that_the_host_can_do_goes_there(
+    properties: dict[str, object], extra_specs: dict[str, str], facts: LibvirtFacts, placement: PlacementClient
+) -> None:
+    spec = spec_of(properties, extra_specs)
+    assert _hosts(spec, placement) == (facts.host,)
+    assert unsupported(spec, facts) == []
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"hw_vif_model": "sriov"},
+        {"hw_disk_bus": "xen"},
+        {"hw_viommu_model": "smmuv3"},
+        {"hw_viommu_model": "intel"},
+        {"hw_architecture": "aarch64"},
+        # QEMU left it out in 2.11.
+        {"hw_emulation_architecture": "ia64"},
+        {"img_hv_type": "xen"},
+        {"hw_tpm_version": "2.0"},
+        {"hw_machine_type": "virt"},
+    ],
+)
+def test_a_request_that_the_host_cannot_do_gets_no_candidate(
+    properties: dict[str, object], facts: LibvirtFacts, placement: PlacementClient
+) -> None:
+    assert _hosts(spec_of(properties), placement) == ()
+    assert unsupported(spec_of(properties), facts)
+
+
+@pytest.mark.parametrize(
+    ("properties", "can"),
+    [
+        ({"hw_disk_bus": "virtio"}, True),
+        ({"hw_viommu_model": "smmuv3"}, True),
+        ({"hw_machine_type": "virt", "hw_firmware_type": "uefi"}, True),
+        ({"hw_disk_bus": "ide"}, False),
+        ({"hw_viommu_model": "intel"}, False),
+        ({"hw_time_hpet": "true"}, False),
+        ({"hw_firmware_type": "bios"}, False),
+    ],
+)
+def test_guests_of_an_emulated_architecture_are_asked_for_by_their_own_traits(
+    properties: dict[str, object], can: bool, facts: LibvirtFacts, placement: PlacementClient
+) -> None:
+    """Debian's QEMU for ARM beside that for x86: what one has and the other lacks."""
+    assert "aarch64" in facts.guests, "these tests need qemu-system-arm and qemu-efi-aarch64"
+    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
+    assert _hosts(spec, placement) == ((facts.host,) if can else ())
+    assert (unsupported(spec, facts) == []) is can
+
+
+def test_secure_boot_goes_to_the_host_on_q35_alone(facts: LibvirtFacts, placement: PlacementClient) -> None:
+    assert facts.own_guests.secure_boot, "these tests need ovmf"
+    asked = {"hw_firmware_type": "uefi", "os_secure_boot": "required"}
+    assert _hosts(spec_of({**asked, "hw_machine_type": "q35"}), placement) == (facts.host,)
+    assert _hosts(spec_of(asked), placement) == ()
+
+
+def test_the_law_holds_on_this_host(facts: LibvirtFacts, record_property: Any) -> None:
+    cases = [*single_cases(), *pair_cases(), *platform_cases()]
+    assert list(disagreements(cases, facts)) == []
+    record_property("law_cases", len(cases))
+
+
+@pytest.mark.parametrize(
+    ("properties", "present"),
+    [({"hw_time_hpet": "true"}, True), ({}, False), ({"hw_time_hpet": "true", "hw_machine_type": "q35"}, True)],
+)
+def test_a_guest_has_the_timer_if_and_only_if_it_was_asked_for(
+    properties: dict[str, object], present: bool, facts: LibvirtFacts
+) -> None:
+    """QEMU itself says so: its object model, not what was written into the XML."""
+    libvirt, libvirt_qemu = import_module("libvirt"), import_module("libvirt_qemu")
+    settings = guest_settings(spec_of(properties), facts)
+    with closing(libvirt.open(uri())) as connection:
+        # It ends with the connection, whatever happens here.
+        domain = connection.createXML(_domain(settings, facts), libvirt.VIR_DOMAIN_START_AUTODESTROY)
+        command = {"execute": "qom-get", "arguments": {"path": "/machine", "property": "hpet"}}
+        answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, json.dumps(command), 0))
+        domain.destroy()
+    assert answer["return"] is present
+
+
+@pytest.mark.parametrize("machine", ["isapc", "microvm"])
+def test_a_machine_type_that_never_has_the_timer_is_refused_before_it_is_started(
+    machine: str, facts: LibvirtFacts
+) -> None:
+    """Libvirt would start it, silently without the timer."""
+    with pytest.raises(UnsupportedByHost, match=f"machine type {machine} never has it"):
+        guest_settings(spec_of({"hw_time_hpet": "true", "hw_machine_type": machine}), facts)
+
+
+def test_a_host_without_the_machine_types_does_not_report_the_timer(facts: LibvirtFacts) -> None:
+    guests = {"x86_64": replace(facts.own_guests, machines=frozenset(("microvm", "isapc")))}
+    assert not capability_traits(replace(facts, guests=guests))["CUSTOM_COMPUTE_TIME_HPET"]
+
+
+def _domain(settings: Any, facts: LibvirtFacts) -> str:
+    clock = domain_elements(settings)[0]
+    assert clock.startswith("<clock")
+    machine = settings.machine or facts.own_guests.default_machine
+    return f"""
+    <domain type={quoteattr(facts.virt_type)}>
+      <name>{quoteattr("os-prefilter-" + machine)[1:-1]}</name>
+      <memory unit='MiB'>64</memory>
+      <vcpu>1</vcpu>
+      <os><type arch={quoteattr(settings.architecture)} machine={quoteattr(machine)}>hvm</type></os>
+      {clock}
+      <on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</on_crash>
+      <devices><controller type='usb' model='none'/><memballoon model='none'/></devices>
+    </domain>"""

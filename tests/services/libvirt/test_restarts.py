@@ -1,0 +1,93 @@
+"""A libvirtd that is killed, or hangs: the host keeps its traits, one line says so, and all goes on when it is back."""
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.libvirt import LibvirtHost
+from os_prefilter.adapters.nova_conf import libvirt_settings
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.agent import LOG, Watch
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.errors import ProbeFailed
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Goal, Mode, managed, with_marker
+from tests.faults.watched import after_round, levels, said
+from tests.services.own_services import Service, needs, own_libvirtd
+from tests.support.placements import HOST, everything, lone_host
+from tests.support.programs import until
+
+pytestmark = needs("libvirtd")
+Own = tuple[Service, str]
+
+
+@pytest.fixture(scope="module")
+def libvirtd() -> Iterator[Own]:
+    with own_libvirtd() as own:
+        # The first question takes long: libvirt looks at each QEMU.
+        LibvirtHost(own[1], libvirt_settings(None)).facts()
+        yield own
+
+
+def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
+    keeper = HostTraits(placement.client, HOST)
+
+    def report(facts: HostFacts) -> str:
+        traits = with_marker(managed(capability_traits(facts), Mode.BESIDE, facts), facts)
+        keeper.sync(Goal(traits))
+        return ""
+
+    return Watch(host, report, 1.0)
+
+
+def test_killed_and_started_again(libvirtd: Own, caplog: pytest.LogCaptureFixture) -> None:
+    """While it is down all traits stay, one line says so; another one when it is asked again."""
+    service, uri = libvirtd
+    caplog.set_level(logging.INFO, LOG.name)
+    with EmbeddedPlacement(lone_host()) as placement:
+        watch = watched(placement, LibvirtHost(uri, libvirt_settings(None)))
+        watch.round()
+        before = everything(placement)
+        assert "CUSTOM_PREFILTER_REPORTED_1" in str(before["providers"])
+        service.kill()
+        for _ in range(3):
+            watch.round()
+        assert everything(placement) == before
+        assert levels(caplog) == [logging.WARNING]
+        service.start()
+        # Its socket is there before all its drivers are.
+        until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
+        assert everything(placement) == before
+    assert [record.getMessage() for record in said(caplog)][1:] == ["The host can be asked again."]
+
+
+def test_one_that_hangs_is_an_error_in_time_and_is_asked_again_when_it_goes_on(
+    libvirtd: Own, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However long it hangs, one call waits for it, not one a round."""
+    service, uri = libvirtd
+    caplog.set_level(logging.INFO, LOG.name)
+    with EmbeddedPlacement(lone_host()) as placement:
+        watch = watched(placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0))
+        until(
+            lambda: after_round(watch, lambda: "CUSTOM_PREFILTER_REPORTED_1" in placement.client.traits_in_use()), str
+        )
+        before = everything(placement)
+        caplog.clear()
+        service.stop()
+        try:
+            for _ in range(2):
+                watch.round()
+            assert [thread.name for thread in threading.enumerate()].count("libvirt") == 1
+            assert levels(caplog) == [logging.WARNING]
+            assert "no answer in 2 seconds. libvirt hangs" in caplog.text
+            with pytest.raises(ProbeFailed, match="no answer in 0.5 seconds"):
+                LibvirtHost(uri, libvirt_settings(None), timeout=0.5).facts()
+        finally:
+            service.go_on()
+        until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
+        assert everything(placement) == before
+    assert "can be asked again" in caplog.text

@@ -1,0 +1,83 @@
+"""The MariaDB below Placement is killed and started again while reports and reads go on: errors, then all is right."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keystoneauth1.adapter import Adapter
+from keystoneauth1.session import Session
+from keystoneauth1.token_endpoint import Token
+
+from os_prefilter import Options
+from os_prefilter.adapters.answer_coverage import AnswerCoverage
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.agent import LOG, Watch
+from os_prefilter.errors import PlacementError
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporting import Goal
+from tests.conftest import times
+from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
+from tests.services.own_services import Service, needs, own_mariadb
+from tests.support.placements import HOST, UUID
+from tests.support.programs import running, until
+
+pytestmark = needs("mariadbd", "mariadb-install-db")
+RESTARTS = times(2)
+
+CONF = "[api]\nauth_strategy = noauth2\n[placement_database]\nconnection = {url}\nsync_on_startup = true\n"
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[Service, PlacementClient]]:
+    """Return the MariaDB, and a client of the Placement above it."""
+    with own_mariadb() as (mariadb, url):
+        (tmp_path / "placement.conf").write_text(CONF.format(url=url), encoding="utf-8")
+        argv = ["waitress-serve", "--listen=127.0.0.1:0", "placement.wsgi.api:application"]
+        environment = {"OS_PLACEMENT_CONFIG_DIR": str(tmp_path)}
+        with running(argv, tmp_path, "placement", environment) as program:
+            (endpoint,) = re.findall(r"Serving on (http://127\.0\.0\.1:\d+)", program.wait_for_log("Serving on http"))
+            session = Session(auth=Token(endpoint, "admin"))
+            session.session.trust_env = False
+            yield mariadb, PlacementClient(Adapter(session, service_type="placement"))
+
+
+def traits_of_host(client: PlacementClient) -> frozenset[str]:
+    return frozenset(client.request("GET", f"/resource_providers/{UUID}/traits")["traits"])
+
+
+def test_killed_and_started_again(service: tuple[Service, PlacementClient], caplog: pytest.LogCaptureFixture) -> None:
+    """No trait of an operator is lost, no set half written; each outage is one line, and the next report is right."""
+    mariadb, client = service
+    caplog.set_level(logging.INFO, LOG.name)
+    client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
+    client.ensure_traits(["CUSTOM_OF_AN_OPERATOR"])
+    body = {"traits": ["COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR"], "resource_provider_generation": 0}
+    client.request("PUT", f"/resource_providers/{UUID}/traits", body)
+    keeper, numbers = HostTraits(client, HOST, sleep=lambda _seconds: None), iter(range(1_000_000))
+    goals: list[Goal] = []
+
+    def report(_facts: HostFacts) -> str:
+        goals.append(Goal(GOALS[next(numbers) % len(GOALS)], Options()))
+        keeper.sync(goals[-1])
+        return ""
+
+    watch = Watch(Host(), report, 1.0)
+    for number in range(1, RESTARTS + 1):
+        for _ in range(number % 3 + 1):
+            watch.round()
+        mariadb.kill()
+        for _ in range(2):
+            watch.round()
+            with pytest.raises(PlacementError, match="Placement did not answer"):
+                AnswerCoverage(client)()
+        mariadb.start()
+        until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
+        now = traits_of_host(client)
+        assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
+        assert now & set(GOALS[0]) in WHOLE
+        assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
+        assert AnswerCoverage(client)().compute_nodes
+    assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

@@ -1,0 +1,242 @@
+"""A cloud on this machine: Placement, nova-conductor and nova-computes with Nova's fake virt driver, as programs.
+
+Its hosts differ in the traits that the library reports for them. Where nova-scheduler is missing, tests start it.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from os_prefilter import capability_traits
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement_conf import client_from, load_conf
+from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.reporters.fake import LIKE_NOVA, FakeFacts
+from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
+from tests.services.mariadb.databases import Databases
+from tests.support.programs import Program, running, until
+
+HOSTS: Mapping[str, Mapping[str, str]] = {
+    "timer-host": {"time_hpet": "true"},
+    "e1000e-host": {"vif_model": "e1000e"},
+    "plain-host": {},
+}
+"""What each host can do beside what Nova's fake driver says of itself."""
+
+WORKERS = 2
+
+LISTENING = "Join ServiceGroup membership for this service scheduler"
+"""What each worker writes when it begins to answer."""
+
+ACTIVATION = """
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = os_prefilter.nova.activate
+"""
+
+_NOVA_CONF = """
+[DEFAULT]
+debug = true
+host = {host}
+state_path = {folder}/{host}
+transport_url = {rabbitmq}
+control_exchange = {exchange}
+compute_driver = fake.FakeDriver
+long_rpc_timeout = 60
+[conductor]
+workers = 1
+[oslo_concurrency]
+lock_path = {folder}/locks
+[oslo_messaging_rabbit]
+# So that nothing is left in RabbitMQ.
+amqp_auto_delete = true
+[placement]
+auth_type = admin_token
+endpoint = {placement}
+endpoint_override = {placement}
+token = admin
+[scheduler]
+workers = 2
+"""
+
+# For all services but nova-compute, which must not have it.
+_DATABASES_CONF = """
+[api_database]
+connection = {nova_api}
+[database]
+connection = {nova_cell}
+"""
+
+_PLACEMENT_CONF = """
+[api]
+auth_strategy = noauth2
+[placement_database]
+connection = {database}
+sync_on_startup = true
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What nova-scheduler answered to one request."""
+
+    request: str
+    """The id of the request, which is in the logs."""
+    hosts: tuple[str, ...]
+    """The chosen host, then its alternates."""
+    error: str
+
+
+class Cloud:
+    """Where the parts of the cloud are."""
+
+    def __init__(self, folder: Path, rabbitmq: str, databases: Databases) -> None:
+        self.folder = folder
+        self.databases = databases
+        self._values = {
+            "folder": str(folder),
+            "rabbitmq": rabbitmq,
+            "exchange": databases.token,
+            "nova_api": databases.create("nova_api"),
+            "nova_cell": databases.create("nova_cell1"),
+            "placement": "",
+        }
+        self.programs: list[Program] = []
+        self._client: subprocess.Popen[str] | None = None
+
+    def conf(self, host: str, *more: str, **values: str) -> Path:
+        """Write the nova.conf of a service; return its path.
+
+        :param more: what follows in the file
+        :param values: for the templates, in place of the usual ones
+        """
+        (self.folder / host).mkdir(exist_ok=True)
+        path = self.folder / host / "nova.conf"
+        path.write_text("".join((_NOVA_CONF, *more)).format_map({**self._values, "host": host, **values}))
+        return path
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Have everything but nova-scheduler up while the context lasts."""
+        with ExitStack() as ending:
+            placement = self._start_placement(ending)
+            self._set_up_databases(ending, placement)
+            self._start_client(ending)
+            conductor = self._start(ending, "nova-conductor", "conductor", _DATABASES_CONF)
+            self.placement.ensure_traits(traits_to_know())
+            conductor.wait_for_log("Join ServiceGroup membership")
+            for host in HOSTS:
+                self._start(ending, "nova-compute", host)
+            for host, can in HOSTS.items():
+                self._report(host, can)
+            self._manage(ending, "cell_v2", "discover_hosts").succeed()
+            yield
+
+    @contextmanager
+    def scheduler(self, more: str = "") -> Iterator[Program]:
+        """Run nova-scheduler with these lines at the end of its nova.conf until both of its workers answer."""
+        with self.starting_scheduler(more) as program:
+            program.wait_for_log(LISTENING, WORKERS)
+            yield program
+
+    @contextmanager
+    def starting_scheduler(self, more: str, environment: Mapping[str, str] | None = None) -> Iterator[Program]:
+        """Run nova-scheduler, which may end by itself."""
+        conf = self.conf("scheduler", _DATABASES_CONF, more)
+        argv = ["nova-scheduler", "--config-file", str(conf)]
+        with running(argv, self.folder, "scheduler", environment) as program:
+            yield program
+
+    def ask(self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None) -> Answer:
+        """Have a server of this image and flavor scheduled, over RPC."""
+        assert self._client
+        assert self._client.stdin
+        assert self._client.stdout
+        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {})}
+        self._client.stdin.write(json.dumps(asked) + "\n")
+        self._client.stdin.flush()
+        line = self._client.stdout.readline()
+        assert line, (self.folder / "client.log").read_text()
+        answer = json.loads(line)
+        return Answer(answer["request"], tuple(answer["hosts"]), answer["error"])
+
+    def query_of(self, answer: Answer) -> dict[str, list[str]]:
+        """Return the query that Placement was asked for this answer, by its own log."""
+        lines = [line for line in self.programs[0].log.splitlines() if answer.request in line]
+        found = [re.search(r'"GET /allocation_candidates\?(\S+)"', line) for line in lines]
+        queries = [match[1] for match in found if match]
+        assert len(queries) == 1
+        return parse_qs(queries[0])
+
+    @property
+    def placement(self) -> PlacementClient:
+        """The library's client, as a nova.conf describes it."""
+        path = self.folder / "manage" / "nova.conf"
+        return client_from(load_conf(path), path)
+
+    def _start_placement(self, ending: ExitStack) -> Program:
+        database = self.databases.create("placement")
+        (self.folder / "placement.conf").write_text(_PLACEMENT_CONF.format(database=database))
+        argv = ["waitress-serve", "--listen=127.0.0.1:0", "placement.wsgi.api:application"]
+        environment = {"OS_PLACEMENT_CONFIG_DIR": str(self.folder)}
+        program = ending.enter_context(running(argv, self.folder, "placement", environment))
+        self.programs.append(program)
+        return program
+
+    def _set_up_databases(self, ending: ExitStack, placement: Program) -> None:
+        cell0 = self.databases.create("nova_cell0")
+        self.conf("manage-cell0", _DATABASES_CONF, nova_cell=cell0)
+        self.conf("manage", _DATABASES_CONF)
+        syncs = [
+            self._manage(ending, "api_db", "sync"),
+            self._manage(ending, "db", "sync", "--local_cell"),
+            self._manage(ending, "db", "sync", "--local_cell", host="manage-cell0"),
+        ]
+        log = placement.wait_for_log("Serving on http")
+        self._values["placement"] = re.findall(r"Serving on (http://127\.0\.0\.1:\d+)", log)[0]
+        for sync in syncs:
+            sync.succeed()
+        self.conf("manage", _DATABASES_CONF)
+        cells = [
+            self._manage(ending, "cell_v2", "map_cell0", "--database_connection", cell0),
+            self._manage(ending, "cell_v2", "create_cell", "--name", "cell1"),
+        ]
+        for cell in cells:
+            cell.succeed()
+
+    def _manage(self, ending: ExitStack, *argv: str, host: str = "manage") -> Program:
+        command = ["nova-manage", "--config-file", str(self.folder / host / "nova.conf"), *argv]
+        return ending.enter_context(running(command, self.folder, "-".join((host, *argv[:2]))))
+
+    def _start(self, ending: ExitStack, name: str, host: str, *more: str) -> Program:
+        argv = [name, "--config-file", str(self.conf(host, *more))]
+        program = ending.enter_context(running(argv, self.folder, host))
+        self.programs.append(program)
+        return program
+
+    def _report(self, host: str, can: Mapping[str, str]) -> None:
+        """Report what the host can do, beside its nova-compute."""
+        client = self.placement
+        ours = f"/resource_providers?name={host}&required=OWNER_NOVA"
+        until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
+        facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
+        HostTraits(client, host).sync(Goal(managed(capability_traits(facts), Mode.BESIDE, facts)))
+
+    def _start_client(self, ending: ExitStack) -> None:
+        script = Path(__file__).with_name("client.py")
+        log = ending.enter_context((self.folder / "client.log").open("wb"))
+        self._client = ending.enter_context(
+            subprocess.Popen(
+                [sys.executable, str(script), "--config-file", str(self.conf("client"))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        )

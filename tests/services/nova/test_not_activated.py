@@ -1,0 +1,40 @@
+"""The same nova-scheduler without the line in its nova.conf: what the library changes."""
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from tests.services.nova.cloud import HOSTS, Cloud
+from tests.support.programs import Program, needs_services
+
+pytestmark = needs_services
+
+_NOT_ACTIVATED = """
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+[prefilter]
+enabled_filters = image_metadata,hpet,owner
+"""
+
+
+@pytest.fixture(scope="module")
+def scheduler(cloud: Cloud) -> Iterator[Program]:
+    with cloud.scheduler(_NOT_ACTIVATED) as program:
+        yield program
+
+
+@pytest.mark.parametrize("properties", [{}, {"hw_time_hpet": "true"}, {"hw_vif_model": "e1000e"}])
+def test_a_request_gets_hosts_that_cannot_serve_it_too(
+    properties: Mapping[str, str], cloud: Cloud, scheduler: Program
+) -> None:
+    assert sorted(cloud.ask(properties).hosts) == sorted(HOSTS)
+    assert "os_prefilter." not in scheduler.log
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_each_request_has_every_cell_asked_for_the_version_of_its_computes(cloud: Cloud) -> None:
+    requests = 5
+    with cloud.databases.general_log():
+        for _ in range(requests):
+            cloud.ask()
+        assert cloud.databases.logged("min(services.version)") >= requests

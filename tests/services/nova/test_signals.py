@@ -1,0 +1,40 @@
+"""What nova-scheduler does with the library activated when it is told to read its configuration again, or to end."""
+
+from collections.abc import Iterator
+from signal import SIGHUP, SIGTERM
+
+import pytest
+
+from tests.services.nova.cloud import ACTIVATION, LISTENING, WORKERS, Cloud
+from tests.support.programs import Program, needs_services, until
+
+pytestmark = needs_services
+
+_HPET = f"{ACTIVATION}[prefilter]\nenabled_filters = hpet\n"
+_NONE = f"{ACTIVATION}[prefilter]\nenabled_filters =\n"
+
+
+@pytest.fixture
+def scheduler(cloud: Cloud) -> Iterator[Program]:
+    with cloud.scheduler(_HPET) as program:
+        yield program
+
+
+def test_after_sighup_the_filters_of_the_start_are_active_in_all_workers(cloud: Cloud, scheduler: Program) -> None:
+    """Nova replaces its workers then; what is enabled changes with a restart only, and the log says so."""
+    old = scheduler.workers()
+    cloud.conf("scheduler", _NONE)
+    scheduler.signal(SIGHUP)
+    scheduler.wait_for_log(LISTENING, 2 * WORKERS)
+    until(lambda: old.isdisjoint(scheduler.workers()), lambda: "the old workers did not end")
+    assert len(scheduler.workers()) == WORKERS
+    assert "Ignoring change to immutable option prefilter.enabled_filters" in scheduler.log
+    for _ in range(5 * WORKERS):
+        assert cloud.ask({"hw_time_hpet": "true"}).hosts == ("timer-host",)
+
+
+def test_sigterm_ends_all_of_it(cloud: Cloud, scheduler: Program) -> None:
+    assert cloud.ask({"hw_time_hpet": "true"}).hosts == ("timer-host",)
+    scheduler.signal(SIGTERM)
+    assert scheduler.exit_code() == 0
+    assert scheduler.processes() == []

@@ -1,0 +1,42 @@
+"""A nova-scheduler that must not start says why, in one line, and ends."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.services.nova.cloud import ACTIVATION, Cloud
+from tests.support.programs import needs_services
+
+pytestmark = needs_services
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    """Return a folder with an installed distribution whose filter does not import."""
+    metadata = tmp_path / "broken-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[os_prefilter.request_filters]\nbroken = broken_filter:run\n")
+    (tmp_path / "broken_filter.py").write_text("import a_module_that_is_not_there\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("enabled_filters = hpett", ("[prefilter] enabled_filters", "'hpett'", "hpet, image_metadata")),
+        ("enabled_filters = hpet,hpet", ("[prefilter] enabled_filters", "'hpet' is named twice")),
+        ("trait_scope = everywhere", ("[prefilter]", "trait_scope", "everywhere")),
+        ("owner_trait = owner", ("[prefilter] owner_trait", "'owner' is not a trait name")),
+        ("enabled_filters = rules\nrules_dirs = /no/such/place", ("rules_dirs: /no/such/place: ", "cannot be read")),
+        ("enabled_filters = hpet,broken", ("'broken'", "does not load", "a_module_that_is_not_there")),
+    ],
+)
+def test_a_misconfiguration_stops_it_with_one_line_that_says_what_to_correct(
+    options: str, said: tuple[str, ...], broken: Path, cloud: Cloud
+) -> None:
+    with cloud.starting_scheduler(f"{ACTIVATION}[prefilter]\n{options}\n", {"PYTHONPATH": str(broken)}) as program:
+        assert program.exit_code() == 1
+        (line,) = (line for line in program.log.splitlines() if " ERROR os_prefilter" in line)
+    for words in ("nova-scheduler cannot start", *said):
+        assert words in line

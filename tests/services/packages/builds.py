@@ -1,0 +1,41 @@
+"""Building the distributions, away from the environment that the tests run in."""
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[3]
+
+
+def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command with nothing of this environment, but for how pip is set up and ``variables``."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOX", "COV", "SOURCE_DATE_EPOCH"))
+    }
+    return subprocess.run(
+        [str(each) for each in command],
+        cwd=cwd,
+        env=kept | variables,
+        umask=umask,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=900,
+    )
+
+
+def build(project: Path, folder: Path, *options: str, umask: int = -1, **variables: str) -> None:
+    """Build the source distribution, and from it the wheel; with ``--sdist --wheel`` both from the tree."""
+    command = (sys.executable, "-m", "build", "--outdir")
+    done = clean_run(*command, folder, *options, project, cwd=folder, umask=umask, **variables)
+    assert done.returncode == 0, done.stderr
+
+
+def empty_environment(folder: Path) -> Path:
+    """Make a virtual environment; return the folder of its commands."""
+    venv.create(folder, with_pip=True)
+    return folder / "bin"

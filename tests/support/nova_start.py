@@ -1,0 +1,93 @@
+"""Nova's scheduler as nova-scheduler makes it when it starts, but without a message bus, a database and Placement."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import nova.conf
+import nova.policy
+from nova import context as nova_context
+from nova.scheduler import manager, request_filter
+from nova.scheduler.client import report
+from nova.scheduler.host_manager import HostManager
+
+from os_prefilter.nova import RequestFilters
+
+if TYPE_CHECKING:
+    from tests.support.placements import Observed
+
+Start = Callable[..., Any]
+"""``(enabled_filters, *lines of nova.conf) -> SchedulerManager``."""
+
+
+@contextmanager
+def starting(folder: Path) -> Iterator[Start]:
+    """Yield a function that starts the scheduler with the two lines of the documentation; then undo all of it."""
+    before = list(request_filter.ALL_REQUEST_FILTERS)
+
+    def start(enabled: str, *lines: str) -> Any:
+        text = [
+            "[filter_scheduler]",
+            "available_filters = nova.scheduler.filters.all_filters",
+            "available_filters = os_prefilter.nova.activate",
+            "[prefilter]",
+            f"enabled_filters = {enabled}",
+            *lines,
+        ]
+        path = folder / "nova.conf"
+        path.write_text("\n".join(text), encoding="utf-8")
+        nova.conf.CONF([], project="nova", default_config_files=[str(path)])
+        return manager.SchedulerManager()
+
+    with ExitStack() as patches:
+        for name in ("refresh_cells_caches", "_init_aggregates", "_init_instance_info"):
+            patches.enter_context(mock.patch.object(HostManager, name))
+        patches.enter_context(mock.patch.object(manager.rpc, "get_notifier"))
+        patches.enter_context(mock.patch.object(manager.report, "report_client_singleton"))
+        try:
+            yield start
+        finally:
+            nova.conf.CONF.reset()
+            nova.policy.reset()
+            request_filter.ALL_REQUEST_FILTERS[:] = before
+
+
+def entries() -> list[str]:
+    """Return what runs, in order: Nova's filters and those of others by name, and ``ours``."""
+    return [
+        "ours" if isinstance(each, RequestFilters) else each.__name__
+        for each in request_filter.ALL_REQUEST_FILTERS
+        if isinstance(each, RequestFilters) or hasattr(each, "__name__")
+    ]
+
+
+def our_entry() -> Any:
+    """Return our entry of Nova's list, which is the last."""
+    return request_filter.ALL_REQUEST_FILTERS[-1]
+
+
+def user_context() -> Any:
+    """Return the context of a user's request."""
+    return nova_context.RequestContext("user", "project")
+
+
+def ask(placement: "Observed") -> None:
+    """Let Nova's own client of Placement, in the scheduler that was started, ask this one."""
+    adapter: Any = _SdkAdapter(placement)
+    client: Any = report.report_client_singleton
+    client.return_value = report.SchedulerReportClient(adapter=adapter)
+
+
+class _SdkAdapter:
+    """What Nova's client of Placement has: openstacksdk's adapter for it."""
+
+    def __init__(self, observed: "Observed") -> None:
+        self._observed = observed
+
+    def get(self, url: str, **options: Any) -> Any:
+        """Send a request, as ``openstack.proxy.Proxy`` does."""
+        assert options == {"microversion": "1.22", "global_request_id": None}
+        headers = {"OpenStack-API-Version": "placement 1.22"}
+        return self._observed.request(url, "GET", headers=headers, raise_exc=False)

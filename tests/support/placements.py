@@ -1,0 +1,158 @@
+"""A real Placement, and what tests do to it: count requests, answer in its place, serve it on a loopback port."""
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+from tests.support.loopback import Call, Reply, serving
+
+HOST = "kvm-1"
+UUID = provider_uuid(HOST)
+
+Answer = tuple[int, object]
+Hook = Callable[[str, str], Answer | None]
+"""(method, URL) -> an answer in Placement's place, or None to let it answer."""
+
+
+def provider(
+    name: str, classes: str = "VCPU MEMORY_MB", traits: str = "", children: tuple[Provider, ...] = ()
+) -> Provider:
+    """Return a provider with some of each resource class."""
+    inventories = {each: Inventory(16) for each in classes.split()}
+    return Provider(name, provider_uuid(name), inventories, frozenset(traits.split()), (), children)
+
+
+def lone_host(traits: str = "COMPUTE_NODE HW_ARCH_X86_64 CUSTOM_OF_AN_OPERATOR") -> Fleet:
+    """Return a host without nested providers."""
+    return Fleet((provider(HOST, traits=traits),))
+
+
+class Observed:
+    """A client of a Placement whose requests are counted and may be answered by a hook."""
+
+    def __init__(self, placement: EmbeddedPlacement, hook: Hook = lambda _method, _url: None) -> None:
+        self.placement = placement
+        self._adapter = placement.client._adapter
+        self.hook = hook
+        self.sent: list[str] = []
+        """METHOD and path of each request."""
+        adapter: Any = self
+        self.client = PlacementClient(adapter)
+
+    def request(self, url: str, method: str, **options: Any) -> requests.Response:
+        """Pass a request on, as ``keystoneauth1.adapter.Adapter`` does."""
+        self.sent.append(f"{method} {url}")
+        answer = self.hook(method, url)
+        if answer is None:
+            return self._adapter.request(url, method, **options)
+        return response_of(answer)
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods of the requests."""
+        return [each.partition(" ")[0] for each in self.sent]
+
+
+def response_of(answer: Answer) -> requests.Response:
+    """Return an HTTP response; what is not bytes is sent as JSON."""
+    response = requests.Response()
+    response.status_code = answer[0]
+    response.raw = io.BytesIO(answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode())
+    response.encoding = "utf-8"
+    return response
+
+
+def traits_of(placement: EmbeddedPlacement, name: str = HOST) -> frozenset[str]:
+    """Return the traits of a provider."""
+    return frozenset(placement.client.request("GET", f"/resource_providers/{provider_uuid(name)}/traits")["traits"])
+
+
+def everything(placement: EmbeddedPlacement) -> Mapping[str, Any]:
+    """Return all that a report could change: the traits that exist, and each provider's generation and traits."""
+    read = placement.client.request
+    providers = read("GET", "/resource_providers")["resource_providers"]
+    traits = {each["uuid"]: read("GET", f"/resource_providers/{each['uuid']}/traits") for each in providers}
+    return {"traits": placement.client.traits(), "providers": traits}
+
+
+def put_traits(placement: EmbeddedPlacement, change: Callable[[set[str]], None], name: str = HOST) -> None:
+    """Write a provider's traits as somebody else does: read, change, write."""
+    url = f"/resource_providers/{provider_uuid(name)}/traits"
+    body = placement.client.request("GET", url)
+    traits = set(body["traits"])
+    change(traits)
+    body = {"traits": sorted(traits), "resource_provider_generation": body["resource_provider_generation"]}
+    placement.client.request("PUT", url, body)
+
+
+class Served:
+    """A Placement on a loopback port; ``before`` and ``after`` are called with the number of each request."""
+
+    def __init__(self, placement: EmbeddedPlacement) -> None:
+        self.placement = placement
+        self.sent: list[str] = []
+        self.before: Callable[[int], None] = lambda _number: None
+        self.after: Callable[[int], None] = lambda _number: None
+        self.answer: Hook = lambda _method, _url: None
+        self.url = ""
+        self._came = threading.Condition()
+        self._closing = threading.Event()
+
+    def wait_for(self, number: int) -> None:
+        """Wait until so many requests have come."""
+        with self._came:
+            assert self._came.wait_for(lambda: len(self.sent) >= number, timeout=60)
+
+    def hang(self, _number: int) -> None:
+        """Be slower than anybody waits."""
+        self._closing.wait()
+
+    def close(self) -> None:
+        """Let go what hangs."""
+        self._closing.set()
+
+    def handle(self, call: Call) -> Reply:
+        """Let Placement answer one request."""
+        response = self._response(call)
+        return Reply(
+            response.status_code,
+            response.content,
+            {"content-type": response.headers.get("content-type", "application/json")},
+        )
+
+    def _response(self, call: Call) -> requests.Response:
+        method, path, headers, body = call
+        with self._came:
+            self.sent.append(f"{method} {path}")
+            number = len(self.sent)
+            self._came.notify_all()
+        self.before(number)
+        answer = self.answer(method, path)
+        if answer is not None:
+            return response_of(answer)
+        adapter: Any = self.placement.client._adapter
+        http: requests.Session = adapter.session.session
+        response = http.request(method, f"http://embedded.invalid{path}", headers=dict(headers.items()), data=body)
+        self.after(number)
+        return response
+
+
+@contextmanager
+def served(placement: EmbeddedPlacement) -> Iterator[Served]:
+    """Serve a Placement on a loopback port while the context lasts."""
+    state = Served(placement)
+    with serving(state.handle, protocol="HTTP/1.1", at_end=state.close) as state.url:
+        yield state
+
+
+def nova_conf(url: str) -> str:
+    """Return a nova.conf for a Placement that is served."""
+    return f"[placement]\nauth_type = admin_token\nendpoint = {url}\ntoken = admin\n"

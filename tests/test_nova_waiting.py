@@ -27,7 +27,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def observed() -> Iterator[Observed]:
     """Return a Placement of hosts that have not reported anything."""
     with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
-        placement.client.ensure_traits([REPORTED, HPET])
+        placement.know([REPORTED, HPET])
         yield Observed(placement)
 
 

@@ -166,7 +166,7 @@ def test_a_trait_that_placement_does_not_know_covers_nothing_until_all_have_it()
     with EmbeddedPlacement(Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))) as placement:
         coverage = OwnerCoverage(placement.client, "CUSTOM_OWNER_US")
         assert coverage() is False
-        placement.client.ensure_traits(["CUSTOM_OWNER_US"])
+        placement.know(["CUSTOM_OWNER_US"])
         assert coverage() is False
         put_traits(placement, lambda traits: traits.add("CUSTOM_OWNER_US"), "a")
         assert coverage() is True

@@ -29,13 +29,13 @@ _IN_USE = "GET /traits?associated=true"
 def placement() -> Iterator[EmbeddedPlacement]:
     """Return a real Placement before anybody has reported; the HPET is known, as after a first report."""
     with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
-        placement.client.ensure_traits([HPET])
+        placement.know([HPET])
         yield placement
 
 
 def _report(placement: EmbeddedPlacement, host: str) -> None:
     """Report as the agent does: all in one request."""
-    placement.client.ensure_traits([REPORTED])
+    placement.know([REPORTED])
     put_traits(placement, lambda traits: traits.update({REPORTED, *([HPET] if host in _CAN else [])}), host)
 
 

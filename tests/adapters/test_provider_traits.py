@@ -54,7 +54,7 @@ def placement() -> Iterator[EmbeddedPlacement]:
 @pytest.fixture
 def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
     """Return the Placement after it was told of every trait that it should know."""
-    placement.client.ensure_traits(KNOWN)
+    placement.know(KNOWN)
     return placement
 
 

@@ -115,7 +115,7 @@ def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
     assert ours[0] != ours[1]
     written: list[tuple[str, frozenset[str]]] = []
     with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
-        placement.client.ensure_traits(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
+        placement.know(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
         nova = NovaCompute(History(placement, "nova", written), novas)
         ours_to = History(placement, "ours", written)
         overtaken = [False]

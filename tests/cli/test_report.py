@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.fixture
 def aware(server: Served) -> Served:
     """Return the server after it was told of every trait that it should know."""
-    server.placement.client.ensure_traits({*traits_to_know(), REPORTED})
+    server.placement.know({*traits_to_know(), REPORTED})
     return server
 
 
@@ -95,7 +95,7 @@ def test_a_host_that_was_asked_for_all_says_so_with_the_answers_in_one_request(s
 
 def test_removing_takes_back_what_a_provider_config_has_said(aware: Served, conf: str, capsys: Capture) -> None:
     """nova-compute never removes what its file no longer names."""
-    aware.placement.client.ensure_traits([REPORTED_CUSTOM])
+    aware.placement.know([REPORTED_CUSTOM])
     put_traits(aware.placement, lambda traits: traits.update(IN_FILE))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--remove")
     assert not traits_of(aware.placement) & {*IN_FILE, *BESIDE}
@@ -105,7 +105,7 @@ def test_what_another_release_said_of_the_host_goes(aware: Served, conf: str, ca
     """It was asked for another table. What a provider configuration file says is nova-compute's."""
     others = {"CUSTOM_PREFILTER_REPORTED_0", "CUSTOM_PREFILTER_REPORTED_77"}
     kept = {REPORTED_CUSTOM, "CUSTOM_PREFILTER_REPORTED_BY_ME"}
-    aware.placement.client.ensure_traits(others | kept)
+    aware.placement.know(others | kept)
     put_traits(aware.placement, lambda traits: traits.update(others | kept))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
     assert traits_of(aware.placement) == {*OLD, *BESIDE, *kept, "OWNER_NOVA"}
@@ -115,7 +115,7 @@ def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Captu
     """And takes away what the host cannot do."""
     traits = capability_traits(FakeFacts())
     can = {trait for trait, has in traits.items() if has}
-    aware.placement.client.ensure_traits(trait for trait in can if trait.startswith("CUSTOM_"))
+    aware.placement.know(trait for trait in can if trait.startswith("CUSTOM_"))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--alone")
     assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA", REPORTED}
     assert not can <= opt_in_traits()

@@ -36,7 +36,7 @@ _REQUESTS = 5
 def server() -> Iterator[Served]:
     with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
         # It would create them one by one.
-        placement.client.ensure_traits(traits_to_know())
+        placement.know(traits_to_know())
         yield state
 
 

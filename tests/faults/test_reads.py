@@ -54,7 +54,7 @@ def fleet() -> Fleet:
 def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
     ask = QUESTIONS[name]
     with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.2) as (proxy, url):
-        placement.client.ensure_traits(["CUSTOM_NOBODYS"])
+        placement.know(["CUSTOM_NOBODYS"])
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
         for _ in range(ROUNDS):
             try:
@@ -71,7 +71,7 @@ def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
 def test_an_answer_that_no_placement_gives_is_an_error(name: str) -> None:
     """Whichever of the first requests has it."""
     with EmbeddedPlacement(fleet()) as placement:
-        placement.client.ensure_traits(["CUSTOM_NOBODYS"])
+        placement.know(["CUSTOM_NOBODYS"])
         truth = QUESTIONS[name](placement.client)
         for wrong in WRONG:
             for number in range(3):

@@ -66,7 +66,7 @@ class Others:
 
     def _operator(self) -> None:
         trait = f"CUSTOM_OPERATOR_{self.random.randrange(10)}"
-        self.placement.client.ensure_traits([trait])
+        self.placement.know([trait])
         self.operators ^= {trait}
         self._flip(trait)
 
@@ -140,7 +140,7 @@ def test_in_random_faults_nothing_is_lost_and_nothing_hangs(
     """No trait of others is lost, no set half written, each outage is said once, and the report after it is right."""
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(fleet()) as placement:
-        placement.client.ensure_traits(OTHER_REPORTERS)
+        placement.know(OTHER_REPORTERS)
         others = Others(placement, seed)
         with broken(placement, seed) as (proxy, url):
             proxy.between = others.write

@@ -135,7 +135,7 @@ def test_a_real_placement_offers_each_host_that_can(seed: int) -> None:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)
             # As the agent does: the names exist, whether or not a host has them.
-            placement.client.ensure_traits(item.trait for item in decision.requirements)
+            placement.know(item.trait for item in decision.requirements)
             offered = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
             able = {each.name for facts, each in zip(hosts, fleet.hosts, strict=True) if _accepts(case, facts)}
             assert able <= set(offered), case

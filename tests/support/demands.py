@@ -99,7 +99,7 @@ def oracle(fleet: Fleet) -> Iterator[Oracle]:
     """Open a Placement that holds a fleet with its usage, and what the oracle needs beside."""
     hosts = tuple(_open(host, is_host=SHARES not in host.traits) for host in fleet.hosts)
     with EmbeddedPlacement(Fleet(hosts)) as placement:
-        placement.client.ensure_traits((*_TRAITS, "CUSTOM_BAD"))
+        placement.know((*_TRAITS, "CUSTOM_BAD"))
         placement.client.request("PUT", "/resource_classes/CUSTOM_FPGA")
         yield Oracle(placement)
 

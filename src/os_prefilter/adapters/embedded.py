@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid5
 
-from os_prefilter.errors import ConfigurationError, PlacementRefused
+from os_prefilter.errors import ConfigurationError, PlacementRefused, UnknownTraits
 
 try:
     import requests
@@ -113,7 +113,7 @@ class EmbeddedPlacement:
         except DBDuplicateEntry as error:
             raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
 
-    def know(self, traits: Iterable[str], resource_classes: Iterable[str]) -> None:
+    def know(self, traits: Iterable[str], resource_classes: Iterable[str] = ()) -> None:
         """Create those of these traits and resource classes that it lacks.
 
         :raises PlacementError: if a standard one is among them
@@ -126,7 +126,16 @@ class EmbeddedPlacement:
             raise PlacementRefused("the fleet", 400, detail)
         for name in missing:
             self.client.request("PUT", f"/resource_classes/{name}")
-        self.client.ensure_traits(traits)
+        self._know_traits(set(traits) - self.client.traits())
+
+    def _know_traits(self, missing: set[str]) -> None:
+        """Write traits into the table at once; the API would take one request of 4 ms for each of some hundreds."""
+        standard = {name for name in missing if not name.startswith("CUSTOM_")}
+        if standard:
+            raise UnknownTraits(standard)
+        if missing:
+            with _GLOBALS, self._engine.begin() as connection:
+                connection.execute(_TRAITS.insert(), [{"name": name} for name in sorted(missing)])
 
 
 def _with_parents(providers: Iterable[Provider], *above: Provider) -> Iterator[_Placed]:

@@ -16,10 +16,17 @@ from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.operators.fleet import example_fleet
 from os_prefilter.testing import request_of
 
+_EXAMPLES = float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
+
 
 def times(number: float) -> int:
-    """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times as many as in CI, at least one."""
-    return max(1, round(number * float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))))
+    """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times the number, at least one."""
+    return max(1, round(number * _EXAMPLES))
+
+
+def one_in(number: int) -> int:
+    """Return the step of a sample: one in ``number``, and with ``OS_PREFILTER_EXAMPLES`` so many times as many."""
+    return max(1, round(number / _EXAMPLES))
 
 
 Asked = list[tuple[str, bool, str]]

@@ -20,6 +20,7 @@ from os_prefilter.errors import PlacementRefused, PlacementUnavailable
 from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.fleet_document import parse_fleet
 from os_prefilter.operators.snapshot import snapshot
+from tests.conftest import times
 from tests.support.fleets import fleets
 from tests.support.placements import Answer, Observed, served
 
@@ -42,7 +43,7 @@ def fleet_of(hosts: int) -> Fleet:
     return Fleet(tuple(map(host, range(hosts))), aggregates={RACK.uuid: RACK})
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=times(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleets())
 def test_what_is_read_is_what_is_there(fleet: Fleet) -> None:
     """``read_fleet`` of a Placement that holds a fleet is that fleet; without inventories, all but these."""

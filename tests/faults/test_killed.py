@@ -23,7 +23,7 @@ from tests.support.placements import HOST, Served, lone_host, nova_conf, put_tra
 from tests.support.processes import started
 from tests.support.programs import until
 
-KILLS = times(4)
+KILLS = times(2)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 STALE = "CUSTOM_VM_MODE_XEN"
 """A trait of ours that this host does not have."""

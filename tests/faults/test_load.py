@@ -20,7 +20,7 @@ from tests.faults.load_watch import Stuck, Watchdog, stacks_here
 from tests.support.processes import ran
 
 ROOT = Path(__file__).parent.parent.parent
-SECONDS = float(times(5))
+SECONDS = float(times(2))
 
 
 @pytest.fixture(scope="module")

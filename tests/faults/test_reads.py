@@ -20,7 +20,7 @@ from tests.conftest import times
 from tests.faults.broken_proxy import WRONG, broken, client_of
 from tests.support.placements import UUID, Answer, Observed, provider
 
-ROUNDS = times(20)
+ROUNDS = times(5)
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
@@ -53,7 +53,7 @@ def fleet() -> Fleet:
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
     ask = QUESTIONS[name]
-    with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.2) as (proxy, url):
+    with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.4) as (proxy, url):
         placement.know(["CUSTOM_NOBODYS"])
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
         for _ in range(ROUNDS):

@@ -26,8 +26,8 @@ from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, said
 from tests.support.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
 
-ROUNDS = times(40)
-SEEDS = range(3)
+ROUNDS = times(10)
+SEEDS = range(2)
 FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
 

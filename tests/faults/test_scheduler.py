@@ -17,7 +17,7 @@ from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
 from tests.support.placements import Observed, provider
 
-ROUNDS = times(30)
+ROUNDS = times(10)
 FOREVER = 60.0
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 ASKED = {IGB, "OWNER_NOVA"}

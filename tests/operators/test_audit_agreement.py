@@ -15,7 +15,7 @@ from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_u
 from os_prefilter.operators.host_sets import HostSets
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.pipeline import Pipeline
-from tests.conftest import pipeline_of
+from tests.conftest import pipeline_of, times
 
 TRAITS = (
     *("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW", "COMPUTE_STORAGE_BUS_SCSI"),
@@ -179,7 +179,7 @@ def check(asked: Asked, line: Line, sets: HostSets, request: tuple[Image, Flavor
     assert line.combined == len(lost - explained)
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(times(3)))
 def test_numbers_with_flavors_are_placements(seed: int) -> None:
     """Before, after, lost, lacking and lacking only: each is what one query for each of them gives."""
     this = case(seed)
@@ -192,7 +192,7 @@ def test_numbers_with_flavors_are_placements(seed: int) -> None:
                 check(asked, line_of(result, image, str(flavor.name)), sets, (image, flavor), this.change)
 
 
-@pytest.mark.parametrize("seed", range(100, 108))
+@pytest.mark.parametrize("seed", range(100, 100 + times(2)))
 def test_numbers_of_images_alone_are_placements(seed: int) -> None:
     """Without a flavor an audit counts what Placement finds where each host has VCPU and MEMORY_MB."""
     this = case(seed)
@@ -210,7 +210,7 @@ def test_numbers_of_images_alone_are_placements(seed: int) -> None:
             check(asked, line_of(result, image, ""), HostSets(this.fleet, []), (image, Flavor(1, 1)), this.change)
 
 
-@pytest.mark.parametrize("seed", range(200, 206))
+@pytest.mark.parametrize("seed", range(200, 200 + times(2)))
 def test_hosts_that_serve_no_image_are_placements(seed: int) -> None:
     """Each host is used or unused, and those newly unused are those that Placement returned before and does not now."""
     this = case(seed)

@@ -7,10 +7,11 @@ import pytest
 
 from os_prefilter.operators.demand import Demand, demand_of
 from os_prefilter.operators.placing import hosts_in, hosts_of, meets
+from tests.conftest import times
 from tests.support.demands import oracle, query_of, random_demand, random_fleet
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(times(3)))
 def test_each_part_of_a_demand_is_met_by_the_hosts_that_placement_returns(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 5, flat=seed % 4 == 0)
@@ -25,7 +26,7 @@ def test_each_part_of_a_demand_is_met_by_the_hosts_that_placement_returns(seed: 
             assert hosts_of(fleet, query_of(demand)) == placement.hosts(demand, conditions)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(times(40)))
 def test_a_demand_is_read_from_its_query_and_all_of_its_conditions_are_the_demand(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     demand = random_demand(random, random_fleet(random, 3))

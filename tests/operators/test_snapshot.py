@@ -12,6 +12,7 @@ from os_prefilter.operators import snapshot as module
 from os_prefilter.operators.fleet import Aggregate, Fleet, Provider, example_fleet, provider_uuid
 from os_prefilter.operators.fleet_document import parse_fleet
 from os_prefilter.operators.snapshot import anonymous, snapshot
+from tests.conftest import times
 from tests.support.fleets import TIME, fleets
 from tests.support.placements import provider
 
@@ -20,7 +21,7 @@ def read(text: str) -> Fleet:
     return parse_fleet(text.encode(), "snapshot.json")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(fleets(written=True), st.booleans(), st.integers(0, 3))
 def test_what_is_written_reads_back_as_it_was(fleet: Fleet, has_inventories: bool, changed: int) -> None:
     """``load_fleet(snapshot(fleet)) == fleet``, and writing it again gives the same text."""
@@ -74,7 +75,7 @@ def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPa
         snapshot(example_fleet())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(fleets(written=True))
 def test_without_names_a_fleet_is_the_same_to_placement(fleet: Fleet) -> None:
     """Traits, amounts, trees, and who shares an aggregate or a zone with whom stay; and it reads back."""

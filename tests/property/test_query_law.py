@@ -11,7 +11,7 @@ from os_prefilter.plugins import installed_filters
 from os_prefilter.request import Request
 from os_prefilter.stated import unsuffixed_resources
 from os_prefilter.testing.generated import any_request
-from tests.conftest import pipeline_of
+from tests.conftest import pipeline_of, times
 from tests.support.queries import parts, traits_asked, traits_in
 
 _ALL = pipeline_of(*installed_filters())
@@ -28,7 +28,7 @@ def _query(spec: RequestSpec) -> str | None:
         return None
 
 
-@settings(_GENERATED, max_examples=100)
+@settings(_GENERATED, max_examples=times(40))
 @given(_ANY)
 def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: RequestSpec) -> None:
     """Traits: those of the request itself and of the filters, each in its place. Resources: those of each group."""
@@ -50,7 +50,7 @@ def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: Reque
     assert found == wanted
 
 
-@settings(_GENERATED, max_examples=100)
+@settings(_GENERATED, max_examples=times(40))
 @given(_ANY)
 def test_filters_change_no_amount(spec: RequestSpec) -> None:
     """The sum of each resource class over all groups is what it was before."""
@@ -73,7 +73,7 @@ def _amounts(query: str) -> dict[str, int]:
     return found
 
 
-@settings(_GENERATED, max_examples=25)
+@settings(_GENERATED, max_examples=times(15))
 @given(_ANY)
 def test_placement_reads_every_query_of_a_request_with_resources(placement: PlacementClient, spec: RequestSpec) -> None:
     """No answer but candidates: where each group asks for a resource, the query is never a 400.

@@ -99,26 +99,37 @@ def single_cases() -> tuple[Case, ...]:
 
 
 @cache
-def pair_cases(owned: frozenset[str] | None = None) -> tuple[Case, ...]:
+def pair_cases(owned: frozenset[str] | None = None, first: int = 0, step: int = 1) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
     :param owned: only those in which one is of these rows
+    :param first: index of the first one to return
+    :param step: return each ``step``-th one from there
     """
-    pairs = (pair for pair in combinations(choices(), 2) if pair[0][0] is not pair[1][0])
-    return tuple(case_of(pair) for pair in pairs if owned is None or not owned.isdisjoint(row.name for row, _ in pair))
+    pairs = [
+        pair
+        for pair in combinations(choices(), 2)
+        if pair[0][0] is not pair[1][0] and (owned is None or not owned.isdisjoint(row.name for row, _ in pair))
+    ]
+    return tuple(map(case_of, pairs[first::step]))
 
 
 @cache
-def platform_cases() -> tuple[Case, ...]:
-    """Return each value on each machine type of some emulated architectures."""
+def platform_cases(first: int = 0, step: int = 1) -> tuple[Case, ...]:
+    """Return each value on each machine type of some emulated architectures.
+
+    :param first: index of the first one to return
+    :param step: return each ``step``-th one from there
+    """
     machine, emulated = row_named("machine_type"), row_named("emulation_architecture")
-    return tuple(
-        case_of(((machine, family), (emulated, architecture), choice))
+    triples: list[tuple[Choice, ...]] = [
+        ((machine, family), (emulated, architecture), choice)
         for family in machine.values
         for architecture in _EMULATED
         for choice in choices()
         if choice[0] not in (machine, emulated)
-    )
+    ]
+    return tuple(map(case_of, triples[first::step]))
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

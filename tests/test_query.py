@@ -118,7 +118,8 @@ def test_request_level_parameters() -> None:
     spec = spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("b", {}, {"OWNER_NOVA"})])
     spec.root_required.update(("OWNER_NOVA", "COMPUTE_NODE"))
     spec.root_forbidden.add("COMPUTE_STATUS_DISABLED")
-    spec.same_subtree.append(["b", "a"])
+    # Placement refuses an empty one.
+    spec.same_subtree.extend((["b", "a"], []))
     found = _query(spec)
     assert found["root_required"] == "COMPUTE_NODE,OWNER_NOVA,!COMPUTE_STATUS_DISABLED"
     assert found["same_subtree"] == "a,b"

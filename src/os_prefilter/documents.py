@@ -157,8 +157,8 @@ def _unwrapped(document: object, path: str | Path, where: str) -> dict[str, Any]
 
 def _without_envelopes(value: object) -> Any:
     """Replace each ``{"nova_object.data": {...}}`` by what is in it."""
-    if isinstance(value, dict):
-        value = value.get(_NOVA_DATA, value)
+    while isinstance(value, dict) and _NOVA_DATA in value:
+        value = value[_NOVA_DATA]
     if isinstance(value, dict):
         return {key: _without_envelopes(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -114,6 +114,8 @@ def _request_level(request_spec: Any) -> list[tuple[str, str]]:
     parameters += [
         ("same_subtree", _joined(suffixes, _is_suffix, "a group suffix"))
         for suffixes in field_of(params, "same_subtree", ())
+        # Placement refuses an empty one.
+        if suffixes
     ]
     return parameters
 

@@ -168,3 +168,21 @@ def test_what_is_no_trait_is_not_written(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not the name of a trait"):
         write_document(path, {"CUSTOM_A\nB": True})
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        "[" * 500,
+        "providers: 7",
+        "providers: [{identification: {uuid: $COMPUTE_NODE}, traits: {additional: [1, CUSTOM_B]}}]",
+    ],
+    ids=["nested too deep", "no list", "a number among the names"],
+)
+def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(tmp_path: Path, edited: str) -> None:
+    path = tmp_path / "os-prefilter.yaml"
+    write_document(path, {"CUSTOM_A": True})
+    mark = path.read_text().splitlines(keepends=True)[0]
+    path.write_text(mark + edited)
+    assert Change(COMPUTE_NODE, "CUSTOM_A", "add") in write_document(path, {"CUSTOM_A": True})
+    assert write_document(path, {"CUSTOM_A": True}) == []

@@ -45,8 +45,9 @@ def _traits(text: str, provider: str) -> set[str]:
     """Return what a file of ours says of a provider; nothing where it is of another one, or was edited beyond use."""
     try:
         (entry,) = yaml.safe_load(text)["providers"]
-        return set(entry["traits"]["additional"]) if provider in entry["identification"].values() else set()
-    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError):
+        names = entry["traits"]["additional"] if provider in entry["identification"].values() else ()
+        return {name for name in names if isinstance(name, str)}
+    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
         return set()
 
 

@@ -4,17 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from os_prefilter import rule_files
-from os_prefilter.errors import DocumentError
 from os_prefilter.rule_document import rules_in
 from os_prefilter.rule_files import MAX_FILE_BYTES, read_rules
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.terms import Trait
-from os_prefilter.yaml_document import parse_located
 from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -321,13 +316,13 @@ def test_more_rules_than_are_read_is_an_error(tmp_path: Path, monkeypatch: pytes
     assert _problems(path) == [f"{path}:4: there are more than 2 rules, the most that are read."]
 
 
-def test_thousands_of_rules_at_odds_are_told_one_by_one(tmp_path: Path) -> None:
-    """And not each with each: that would be millions of lines."""
+def test_hundreds_of_rules_at_odds_are_told_one_by_one(tmp_path: Path) -> None:
+    """And not each with each: that would be 10,000 lines."""
     when, trait = "{extra_spec: q, present: true}", ["CUSTOM_A"]
     rules = [
-        rule(f"r{number}", when, trait if number % 2 else (), () if number % 2 else trait) for number in range(2000)
+        rule(f"r{number}", when, trait if number % 2 else (), () if number % 2 else trait) for number in range(200)
     ]
-    assert len(read_rules([_file(tmp_path, rules_text(*rules))]).errors) == 1000
+    assert len(read_rules([_file(tmp_path, rules_text(*rules))]).errors) == 100
 
 
 def test_an_alias_bomb_is_read_in_no_time() -> None:
@@ -335,57 +330,3 @@ def test_an_alias_bomb_is_read_in_no_time() -> None:
     levels = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 31)]
     _, problems = rules_in("\n".join(levels).encode(), "f")
     assert len(problems) == 32
-
-
-# -- laws --------------------------------------------------------------------------------------------------------------
-
-_SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.dates() | st.text(max_size=8)
-_WORDS = st.sampled_from(
-    [
-        "rules",
-        "name",
-        "when",
-        "require",
-        "forbid",
-        "scope",
-        "because",
-        "image_property",
-        "extra_spec",
-        "is",
-        "in",
-        "present",
-        "os_distro",
-        "CUSTOM_A",
-        "root",
-    ]
-)
-_TREES = st.recursive(
-    _SCALARS | _WORDS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_WORDS | st.text(max_size=3), inner, max_size=5),
-    max_leaves=25,
-)
-_DOCUMENTS = _TREES | st.fixed_dictionaries(
-    {"rules": st.lists(st.dictionaries(_WORDS, _TREES, max_size=6), max_size=4)}
-)
-
-
-@settings(deadline=None)
-@given(_DOCUMENTS)
-def test_any_yaml_is_rules_or_problems_with_places(document: object) -> None:
-    rules, problems = rules_in(yaml.safe_dump(document, allow_unicode=True).encode(), "f")
-    assert all(str(each).startswith("f:") and str(each).isprintable() for each in problems)
-    assert problems or isinstance(document, dict)
-    for each in rules:
-        assert each.when
-        assert each.require or each.forbid
-
-
-@settings(deadline=None)
-@given(st.binary(max_size=60) | st.text("[]{}&*:-?!<>|'\"#%@`\n a1", max_size=60).map(str.encode))
-def test_any_bytes_are_located_values_or_a_document_error(data: bytes) -> None:
-    try:
-        parse_located(data, "f")
-    except DocumentError as error:
-        assert str(error).startswith("f")
-    rules, problems = rules_in(data, "f")
-    assert problems or not rules

@@ -1,14 +1,11 @@
 """Fleet files: what is accepted, and that everything else is refused with its place."""
 
 import json
-import tempfile
 import time
 from pathlib import Path
 
 import os_traits
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.operators.fleet import (
@@ -305,42 +302,6 @@ def test_bombs_fail_fast(tmp_path: Path, text: str) -> None:
     with pytest.raises(DocumentError):
         load(tmp_path, text)
     assert time.monotonic() - start < 10
-
-
-KEYS = st.sampled_from(["hosts", "x-a", "a", "resources", "traits", "aggregates", "providers", "VCPU", "total", "<<"])
-SCALARS = st.sampled_from(["1", "-1", "true", "null", "VCPU", "COMPUTE_NODE", "2024-01-32", "=", "1e999", "*a", "''"])
-FLOW = st.recursive(
-    SCALARS | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
-        | st.lists(st.tuples(KEYS, inner), max_size=3).map(lambda p: f"{{{', '.join(f'{k}: {v}' for k, v in p)}}}")
-        | inner.map(lambda item: f"&a {item}")
-    ),
-    max_leaves=12,
-)
-TEXTS = st.binary() | st.text().map(str.encode) | FLOW.map(lambda t: t.encode(errors="replace"))
-TEXTS |= FLOW.map(lambda t: f"hosts: {{a: {t}}}".encode(errors="replace"))
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | KEYS | SCALARS | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=3),
-    max_leaves=12,
-)
-HEADS = st.sampled_from([{}, {"taken_at": "2026-11-21T18:00:00Z"}, {"aggregates": {"a": {}}}])
-TEXTS |= st.builds(lambda head, v: json.dumps({**head, "hosts": {"a": v}}).encode(), HEADS, JSON)
-TEXTS |= st.builds(lambda v: json.dumps({"hosts": {"a": {}}, "aggregates": v, "taken_at": v}).encode(), JSON)
-
-
-@settings(max_examples=300, deadline=None)
-@given(TEXTS)
-def test_any_text_is_a_fleet_or_a_document_error(data: bytes) -> None:
-    """Whatever a file holds, reading it gives a Fleet or a DocumentError, nothing else."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(data)
-        file.flush()
-        try:
-            assert isinstance(load_fleet(file.name), Fleet)
-        except DocumentError as error:
-            assert str(error).isprintable()
 
 
 def test_the_example_fleet_is_what_its_description_says() -> None:

@@ -5,8 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from nova.virt.ironic.driver import IronicDriver
 
 from os_prefilter.errors import DocumentError
@@ -165,26 +163,3 @@ def test_what_is_no_node_says_where(node: Any, message: str) -> None:
 def test_what_are_no_bios_settings_says_where(bios: Any, message: str) -> None:
     with pytest.raises(DocumentError, match=f"^bios.json: {message}"):
         facts_from_node(_NODE, bios, bios_path="bios.json")
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
-_FIELDS = st.sampled_from(("uuid", "traits", "properties", "boot_mode", "secure_boot", "bios_interface"))
-_PROPERTIES = st.dictionaries(st.sampled_from(("cpu_arch", "capabilities")), _JSON)
-_SETTINGS = st.lists(
-    st.dictionaries(st.sampled_from(("name", "value", "Name", "read_only", "allowable_values")), _JSON)
-)
-
-
-@given(st.dictionaries(_FIELDS, _JSON | _PROPERTIES), _JSON | _SETTINGS)
-def test_any_json_is_a_node_or_a_document_error(node: dict[str, Any], bios: Any) -> None:
-    for document in (node, {**_node(), **node}):
-        try:
-            facts = facts_from_node(document, bios)
-        except DocumentError as error:
-            assert str(error).isprintable()
-        else:
-            assert isinstance(facts, IronicFacts)

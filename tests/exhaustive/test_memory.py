@@ -1,10 +1,11 @@
-"""No parser takes memory out of proportion to what it reads, whatever that is made to look like."""
+"""No parser takes memory out of proportion to the document that it reads, however that is built."""
 
 import tracemalloc
 
 import pytest
 
-from tests.exhaustive.fuzz.targets import TARGETS, log_is_watched
+from tests.documents.laws import Document, check
+from tests.documents.table import DOCUMENTS
 
 _PER_BYTE = 500
 """Bytes of memory for each byte of a document; YAML of empty mappings takes the most."""
@@ -20,7 +21,7 @@ _LAUGHS = b"a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + b"".join(
 _MERGES = b"a0: &a0 {k0: 1}\n" + b"".join(
     b"a%d: &a%d\n  <<: *a%d\n  k%d: 1\n" % (number, number, number - 1, number) for number in range(1, 500)
 )
-_DOCUMENTS = {
+_BOMBS = {
     "nested lists": b"[" * _SIZE,
     "nested lists that end": b"[" * (_SIZE // 2) + b"]" * (_SIZE // 2),
     "nested mappings": b'{"a":' * (_SIZE // 5),
@@ -55,17 +56,15 @@ _DOCUMENTS = {
 }
 
 
-# A snapshot is read by the parser of fleets.
-@pytest.mark.parametrize("name", sorted(TARGETS.keys() - {"snapshot"}))
-def test_memory_is_in_proportion_to_the_document(name: str) -> None:
-    """Nesting, aliases, entities, huge numbers, equal and long keys; each also keeps the laws of its target."""
+@pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+def test_memory_is_in_proportion_to_the_document(document: Document) -> None:
+    """Nesting, aliases, entities, huge numbers, equal and long keys; each also keeps the other laws of its document."""
     tracemalloc.start()
     try:
-        for purpose, data in _DOCUMENTS.items():
+        for purpose, data in _BOMBS.items():
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            with log_is_watched():
-                TARGETS[name](data)
+            check(document, data)
             _, peak = tracemalloc.get_traced_memory()
             assert peak - before <= _FREE + _PER_BYTE * len(data), (purpose, peak - before, len(data))
     finally:

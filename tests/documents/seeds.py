@@ -1,8 +1,7 @@
-"""What fuzzing starts from: real answers, the files that come with the library, the examples of the documentation."""
+"""Files that tests and fuzzer start from: real answers, the library's own files, the examples of the documentation."""
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
 from importlib import resources
 
 from os_prefilter.operators.fleet import example_fleet
@@ -82,12 +81,6 @@ cpu_mode = host-model
 """
 
 
-@cache
-def seeds(name: str) -> tuple[bytes, ...]:
-    """Return the seeds of a target, those of the documentation last."""
-    return tuple(dict.fromkeys(_SEEDS[name]()))
-
-
 def _of_docs(*endings: str) -> list[bytes]:
     shown = {name: text for page in PAGES for name, text in files_of(page).items()}
     return [text.encode() for name, text in sorted(shown.items()) if name.endswith(endings)]
@@ -103,6 +96,10 @@ def _corpus(kind: str) -> list[bytes]:
     return [data for data in (path.read_bytes() for path in paths) if len(data) <= _LARGEST]
 
 
+def _json(*documents: object) -> list[bytes]:
+    return [json.dumps(each).encode() for each in documents]
+
+
 def _capabilities() -> list[bytes]:
     machines = {"x86_64": X86_MACHINES, "aarch64": ARM_MACHINES}
     guests = {"x86_64": "qemu kvm", "i686": "qemu", "aarch64": "qemu"}
@@ -115,31 +112,27 @@ def _domain_capabilities() -> list[bytes]:
     return [whole, domain_capabilities("aarch64", "qemu", "virt"), *_corpus("domaincapabilities")]
 
 
-def _json(*documents: object) -> list[bytes]:
-    return [json.dumps(each).encode() for each in documents]
-
-
 def _image_lists() -> list[bytes]:
     image = {**_IMAGE, "properties": _PROPERTIES}
     flat = {**_IMAGE, **{key: value for key, value in _PROPERTIES.items() if key != "traits_required"}}
     (line,) = _json(flat)
-    return [*_json([image, flat], {"images": [flat, image], "next": "/v2/images?marker=6c1f"}), line + b"\n" + line]
+    lists = _json([image, flat], {"images": [flat, image], "next": "/v2/images?marker=6c1f"})
+    return [*lists, line + b"\n" + line, *_of_docs(".json")]
 
 
-_SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
+SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
-    "fleet": lambda: [_bundled("fleet.yaml"), *_of_docs("fleet.yaml", ".yaml")],
-    "snapshot": lambda: [snapshot(example_fleet()).encode(), *_of_docs(".json")],
+    "fleet": lambda: [_bundled("fleet.yaml"), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
     "rules": lambda: _of_docs(".yaml"),
     "templates": lambda: [_bundled("config-templates.yaml"), *_of_docs(".yaml")],
-    "request_spec": lambda: [
-        *_json(_SPEC, {"spec": json.dumps(_SPEC)}, {"nova_object.data": _SPEC}),
-        *_of_docs(".json"),
-    ],
+    "request_spec": lambda: [*_json(_SPEC), *_of_docs(".json")],
+    "stored_request_spec": lambda: _json({"spec": json.dumps(_SPEC)}, {"nova_object.data": _SPEC}),
     "image": lambda: [*_json({**_IMAGE, "properties": _PROPERTIES}), *_of_docs(".json")],
-    "image_list": lambda: [*_image_lists(), *_of_docs(".json")],
+    "image_list": _image_lists,
+    "image_lines": _image_lists,
     "flavor": lambda: [*_json(_FLAVOR), *_of_docs(".json")],
     "ironic_node": lambda: _json(_NODE, {**_NODE, "bios": _BIOS}, {**_NODE, "bios": {"LogicalProc": "Enabled"}}),
     "nova_conf": lambda: [_NOVA_CONF, *_of_docs(".conf")],
 }
+"""Seeds of each document of the table."""

@@ -1,0 +1,1 @@
+"""Laws of the documents that os-prefilter reads: each module is a law, proved for every row of the table."""

@@ -1,0 +1,245 @@
+"""The documents of outside input that os-prefilter reads, one row each."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.libvirt_documents import DomainCapabilities, capabilities_from, domain_capabilities_from
+from os_prefilter.adapters.libvirt_xml import facts_of
+from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.capabilities import capability_traits
+from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
+from os_prefilter.operators.fleet import Fleet, load_fleet
+from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.operators.image_list import read_images
+from os_prefilter.operators.snapshot import anonymous, snapshot
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.rule_checks import check_rules
+from os_prefilter.rule_document import rules_in
+from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet
+from os_prefilter.template_document import bundled_templates, load_templates
+from os_prefilter.templates import Template, Templates
+from os_prefilter.vocabulary import ROWS
+from os_prefilter.yaml_document import parse_located
+from tests.conftest import pipeline_of
+from tests.documents.laws import Document, check_message
+from tests.support.libvirt_xml import capabilities
+from tests.support.queries import traits_asked, traits_in
+
+_HOSTS = tuple(capabilities_from(name, capabilities(name)) for name in ("x86_64", "aarch64"))
+_PIPELINE = pipeline_of(
+    "image_metadata", "hpet", "owner", "deploy_config", "image_type", "accelerators", "packed_virtqueue"
+)
+
+
+def _of_bytes(parse: Callable[[str, bytes], Any]) -> Callable[[Path], Any]:
+    return lambda path: parse(str(path), path.read_bytes())
+
+
+def _of_json(parse: Callable[[object, Path], Any]) -> Callable[[Path], Any]:
+    return lambda path: parse(read_json(path), path)
+
+
+def _check_domain_capabilities(answer: DomainCapabilities) -> None:
+    for host in _HOSTS:
+        try:
+            facts = facts_of(host, [answer], settings=LibvirtSettings(virt_type="kvm"), libvirt_version=(9, 0, 0))
+        except DocumentError as error:
+            check_message(str(error))
+        else:
+            _check_facts(facts)
+
+
+def _check_facts(facts: HostFacts) -> None:
+    assert set(map(type, capability_traits(facts).values())) == {bool}
+
+
+def _check_anonymous(fleet: Fleet) -> None:
+    parse_fleet(snapshot(anonymous(fleet)).encode(), "anonymous")
+
+
+def _rules(path: Path) -> list[Rule]:
+    """Return the well-formed rules of a file; each problem of the others is one line that names the file."""
+    rules, problems = rules_in(path.read_bytes(), str(path))
+    for problem in (*problems, *check_rules(rules)):
+        check_message(str(problem), str(path))
+    assert problems or isinstance(parse_located(path.read_bytes(), path).value, dict)
+    return rules
+
+
+def _check_rules(rules: list[Rule]) -> None:
+    assert repr(RuleSet(rules)).isprintable()
+    for rule in rules:
+        assert rule.when
+        assert rule.require or rule.forbid
+        check_message(" and ".join(map(str, rule.when)))
+    _check_query(RequestSpec(Flavor(), Image({each.name: "true" for rule in rules for each in rule.when})))
+
+
+def _rules_written(rules: list[Rule]) -> bytes:
+    """Return rules in a file that has each value as text in quotes, or as a boolean."""
+    keys = {IMAGE_PROPERTY: "image_property", EXTRA_SPEC: "extra_spec"}
+    documents = []
+    for rule in rules:
+        when = [
+            {keys[each.place]: each.name, **({"in": list(each.values)} if each.values else {"present": True})}
+            for each in rule.when
+        ]
+        document = {"name": rule.name, "when": when, "scope": rule.scope}
+        lists = {"require": list(rule.require), "forbid": list(rule.forbid)}
+        documents.append(document | {key: value for key, value in (*lists.items(), ("because", rule.because)) if value})
+    return _yaml({"rules": documents})
+
+
+def _yaml(document: object) -> bytes:
+    """Return JSON that is YAML as well, which has no pairs of surrogates and no control characters."""
+    text = json.dumps(document, ensure_ascii=False)
+    return re.sub("[\x7f-\uffff]", lambda found: f"\\u{ord(found[0]):04x}", text).encode()
+
+
+def _templates(path: Path) -> Templates:
+    bundled = list(bundled_templates())
+    return Templates(each for each in load_templates(path) if each not in bundled)
+
+
+def _check_templates(templates: Templates) -> None:
+    for each in templates:
+        check_message(str(each))
+
+
+def _templates_written(templates: Templates) -> bytes:
+    return _yaml({"templates": [_template(each) for each in templates]})
+
+
+def _template(template: Template) -> dict[str, Any]:
+    variants = [
+        {
+            "bios": {name: values[0] if len(values) == 1 else list(values) for name, values in each.bios},
+            "steps": [step.for_ironic() for step in each.steps],
+            "node": dict(each.node),
+            "in-use": each.in_use,
+        }
+        for each in template.variants
+    ]
+    return {
+        "config-type": template.config_type,
+        "config-value": template.value,
+        "traits": list(template.traits),
+        "variants": [{key: value for key, value in each.items() if value} for each in variants],
+    }
+
+
+def _plain(spec: RequestSpec) -> dict[str, Any]:
+    requests = [{"request_id": each, "alias_name": "any"} for each in spec.pci_request_ids]
+    return {**asdict(spec), "pci_requests": {"requests": requests}}
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, default=sorted).encode()
+
+
+def _stored(spec: RequestSpec) -> bytes:
+    """Return a request spec as Nova stores it: in an envelope, the whole as text in a row."""
+    enveloped = {"nova_object.name": "RequestSpec", "nova_object.data": _plain(spec)}
+    return _json({"id": 1, "spec": _json(enveloped).decode()})
+
+
+def _check_query(spec: RequestSpec) -> None:
+    """Apply filters to a request and build its query: both keep what they promise, or reject it in one line."""
+    try:
+        decision = _PIPELINE.apply(spec)
+        for item in (*decision.requirements, *decision.notes):
+            assert str(item).isprintable()
+        found = traits_in(allocation_candidates_query(spec))
+        assert found == traits_asked(spec)
+        assert {item[:3] for item in decision.requirements} <= {(str(trait), *rest) for trait, *rest in found}
+    except RequestRejected as error:
+        check_message(str(error))
+
+
+def _check_flavor(flavor: Flavor) -> None:
+    _check_query(RequestSpec(flavor))
+
+
+def _check_image(image: Image) -> None:
+    _check_query(RequestSpec(Flavor(1, 512), image))
+
+
+def _check_images(images: Iterable[Image]) -> None:
+    for image in images:
+        _check_image(image)
+
+
+def _images(path: Path) -> list[Image]:
+    messages: list[str] = []
+    images = list(read_images(path, messages.append))
+    for each in messages:
+        check_message(each)
+    return images
+
+
+def _node(path: Path) -> IronicFacts:
+    try:
+        document = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DocumentError(path, "not JSON") from error
+    if not isinstance(document, dict):
+        raise DocumentError(path, "not an object")
+    return facts_from_node(document.get("node", {}), document.get("bios", ()), path=path, bios_path=path)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_PROPERTIES = (
+    *sorted({name for row in ROWS for name in (row.image_property, row.extra_spec, *row.legacy_names) if name}),
+    *_words("trait:COMPUTE_NODE resources:VGPU resources1:CUSTOM_A trait1:CUSTOM_B group_policy traits_required"),
+)
+_SPEC = (
+    *_words("flavor image is_bfv requested_resources pci_requests request_level_params spec requested_destination"),
+    *_words(
+        "nova_object.data properties extra_specs disk_format id name vcpus memory_mb ram disk root_gb swap requests"
+    ),
+    *_words("request_id alias_name requester_id resources required_traits forbidden_traits aggregates in_tree"),
+    *_words("root_required same_subtree"),
+    *_PROPERTIES,
+)
+_IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)
+
+_FLAVOR = (*_words("name vcpus ram disk swap properties extra_specs memory_mb root_gb ephemeral_gb"), *_PROPERTIES)
+_FLEET = _words(
+    "hosts aggregates taken_at has_inventories changed_while_read x-a uuid availability_zone description resources "
+    "traits providers total used reserved allocation_ratio VCPU <<"
+)
+_RULES = _words("rules name when require forbid scope because image_property extra_spec is in present os_distro root")
+_TEMPLATES = _words(
+    "templates config-type config-value traits variants bios steps node in-use interface step args priority driver "
+    "vendor LogicalProc"
+)
+_NODE = (
+    *_words("node bios uuid driver traits properties capabilities cpu_arch vendor secure_boot boot_mode name value"),
+    *("allowable_values", "read_only", "Name", "Value", "bios_interface", "Allowable Values"),
+)
+
+DOCUMENTS = (
+    Document("capabilities", _of_bytes(capabilities_from), lambda offered: check_message(offered.architecture)),
+    Document("domain_capabilities", _of_bytes(domain_capabilities_from), _check_domain_capabilities),
+    Document("fleet", load_fleet, _check_anonymous, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
+    Document("rules", _rules, _check_rules, _rules_written, _RULES, ".yaml"),
+    Document("templates", _templates, _check_templates, _templates_written, _TEMPLATES, ".yaml"),
+    Document("request_spec", _of_json(request_spec_from), _check_query, lambda spec: _json(_plain(spec)), _SPEC),
+    Document("stored_request_spec", _of_json(request_spec_from), _check_query, _stored, _SPEC),
+    Document("image", _of_json(image_from), _check_image, lambda image: _json(asdict(image)), _IMAGE),
+    Document("image_list", _images, _check_images, None, ("images", "next", *_IMAGE), ".json"),
+    Document("image_lines", _images, _check_images, None, _IMAGE, ".jsonl"),
+    Document("flavor", _of_json(flavor_from), _check_flavor, lambda flavor: _json(asdict(flavor)), _FLAVOR),
+    Document("ironic_node", _node, _check_facts, None, _NODE),
+    Document("nova_conf", libvirt_settings, suffix=".conf", errors=ConfigurationError),
+)

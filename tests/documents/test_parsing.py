@@ -1,0 +1,59 @@
+"""Parsing: any input gives a value or a one-line error that names the file. ``tox -e fuzz`` tries more of them."""
+
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.conftest import times
+from tests.documents.laws import Document, check
+from tests.documents.mutations import TOKENS, mutated, tree_file
+from tests.documents.table import DOCUMENTS
+
+_LARGEST_SEED = 20 * 1024
+_of_each_document = pytest.mark.parametrize("document", DOCUMENTS, ids=str)
+_of_each_with_keys = pytest.mark.parametrize("document", [each for each in DOCUMENTS if each.keys], ids=str)
+
+
+def _random(document: Document) -> Random:
+    return Random(document.name)  # noqa: S311 - the same inputs in each run
+
+
+def _check_shown(document: Document, data: bytes) -> bool:
+    """Check as the laws do; show the whole input that breaks one."""
+    try:
+        return check(document, data)
+    except Exception as error:
+        raise AssertionError(f"{document}: {data!r}") from error
+
+
+@_of_each_document
+def test_each_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
+    """At least one seed gives a value, so that the changed ones are changed from what the parser accepts."""
+    assert sum(_check_shown(document, data) for data in document.seeds) > 0
+
+
+@_of_each_document
+def test_a_changed_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
+    random = _random(document)
+    seeds = [data for data in document.seeds if len(data) <= _LARGEST_SEED and check(document, data)]
+    for _ in range(times(300)):
+        _check_shown(document, mutated(random.choice(seeds), random, document.keys))
+
+
+@_of_each_with_keys
+def test_a_tree_of_known_keys_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
+    random = _random(document)
+    for _ in range(times(100)):
+        _check_shown(document, tree_file(random, document.keys, is_yaml=document.suffix == ".yaml"))
+
+
+@_of_each_document
+@settings(deadline=None, max_examples=times(15), suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_bytes_give_a_value_or_a_one_line_error_naming_the_file(document: Document, data: st.DataObject) -> None:
+    signs = st.sampled_from([*TOKENS, *(key.encode() for key in document.keys[:6])]) | st.text(max_size=5).map(
+        str.encode
+    )
+    check(document, data.draw(st.binary() | st.lists(signs, max_size=12).map(b"".join)))

@@ -103,6 +103,7 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 # Parts whose tests share one service that takes long to start.
 _TOGETHER = (
     "tests/services/nova/",
+    "tests/services/packages/",
     "tests/services/ironic/",
     "tests/services/cloud/",
     "tests/services/browser/test_site.py",

@@ -124,11 +124,3 @@ def test_names_of_hosts_cannot_break_a_line() -> None:
     assert held_back(
         Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT
     ).isprintable()
-
-
-def test_a_log_line_says_how_many_do_not_answer_for_which_row() -> None:
-    traits = {next(iter(gate.traits)) for gate in GATES if gate.kind == ALWAYS} | {REPORTED_CUSTOM}
-    rows = "architecture, emulation_architecture, usb_model, firmware_type"
-    assert repr(coverage_of(fleet_of([traits]))) == f"<without an answer: {rows}: 1 compute node (host-0)>"
-    assert repr(coverage_of(fleet_of([{REPORTED}]))) == "<without an answer: no compute node>"
-    assert repr(coverage_of(fleet_of([]))) == "<no compute node>"

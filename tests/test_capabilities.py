@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from stevedore import named
 
-from os_prefilter.capabilities import capability_traits, known_traits, owns, refusals, reporter_of
+from os_prefilter.capabilities import capability_traits, known_traits, owns, reporter_of
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.plugins import load_reporter
 from os_prefilter.reporters import HostFacts
@@ -18,12 +18,6 @@ from tests.support.hosts import KVM
 def test_every_trait_that_a_filter_or_nova_can_require_says_something_of_a_host() -> None:
     required = {term.trait for row in ROWS for term in row.values.values() if term.trait}
     assert set(known_traits()) == required | set(QUALIFIED.values())
-
-
-def test_traits_are_the_answers_without_their_reasons() -> None:
-    assert capability_traits(KVM) == {trait: not reason for trait, reason in refusals(KVM).items()}
-    assert capability_traits(KVM)["COMPUTE_NET_VIF_MODEL_E1000E"]
-    assert not capability_traits(KVM)["COMPUTE_NET_VIF_MODEL_SRIOV"]
 
 
 def test_what_a_reporter_does_not_own_it_does_not_answer() -> None:

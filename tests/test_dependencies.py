@@ -8,7 +8,7 @@ ROOT = Path(__file__).parent.parent
 CONSTRAINTS = ROOT / "tests" / "lowest" / "constraints.txt"
 
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)>=([0-9.]+)$")
-_FOR_CONTRIBUTORS = ("bench", "docs", "test")
+_FOR_CONTRIBUTORS = ("bench", "docs", "novas", "services", "test")
 
 
 def _needed() -> list[str]:

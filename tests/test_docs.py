@@ -191,17 +191,6 @@ def test_reporter_has_a_section(name: str) -> None:
     assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1
 
 
-def test_intended_differences_that_tests_name_are_listed() -> None:
-    """Each is a numbered item of the page, in order, with what it is about and why."""
-    text = (DOCS / "libvirt-host.rst").read_text(encoding="utf-8").partition(".. _differences:")[2]
-    listed = re.findall(r"^(\d+)\. \*\*[^*]+\*\*", text, re.MULTILINE)
-    assert listed == [str(number) for number in range(1, len(listed) + 1)]
-    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "reporters").glob("test_*.py"))
-    named = set(re.findall(r"[Ii]ntended difference (\d+)", tests))
-    assert named
-    assert named <= set(listed)
-
-
 def test_the_service_calls_the_command_as_it_is() -> None:
     """Its options exist, and go together."""
     units = [text for name, text in files_of(DOCS / "agent.rst").items() if name.endswith(".service")]
@@ -243,14 +232,6 @@ def test_the_names_that_a_cloud_needs_are_counted_and_listed_as_told() -> None:
     assert loop
     listed, _ = run(Command(DOCS / "agent.rst", f"os-prefilter {loop[1].partition(' | ')[0]}", "", None))
     assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == traits_to_know()
-
-
-def test_variables_for_contributors_are_those_that_the_tests_read() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = set(re.findall(r"OS_PREFILTER_[A-Z_]+", readme))
-    read = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
-    read += (ROOT / "tox.ini").read_text(encoding="utf-8")
-    assert told == set(re.findall(r"OS_PREFILTER_[A-Z_]*[A-Z]", read))
 
 
 @pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))

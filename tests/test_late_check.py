@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-import os_prefilter
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec
 from os_prefilter.errors import (
     FlavorImageConflict,
     ImpossibleCombination,
-    PrefilterError,
     UnsupportedByHost,
     UnusableReporter,
 )
@@ -228,9 +226,3 @@ def test_the_image_is_not_read_when_booting_from_a_volume() -> None:
     spec = RequestSpec(Flavor(vcpus=1), Image(disk_format="vhd"), is_bfv=True)
     assert unsupported(spec, KVM) == []
     assert [item.value for item in unsupported(replace(spec, is_bfv=False), KVM)] == ["vhd"]
-
-
-def test_public_names() -> None:
-    assert os_prefilter.unsupported is unsupported
-    assert os_prefilter.guest_settings is guest_settings
-    assert issubclass(UnsupportedByHost, PrefilterError)

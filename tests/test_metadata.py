@@ -2,7 +2,6 @@
 
 from importlib.metadata import distribution, entry_points
 
-import os_prefilter
 from os_prefilter.conf import list_opts
 
 
@@ -17,17 +16,6 @@ def test_every_entry_point_loads() -> None:
 def test_the_options_are_offered_to_the_generator() -> None:
     (point,) = (each for each in entry_points(group="oslo.config.opts") if each.value.startswith("os_prefilter."))
     assert point.load()() == list_opts()
-
-
-def test_the_public_names_are_sorted_and_there() -> None:
-    """Capitals first, as the linter sorts them."""
-    names = os_prefilter.__all__
-    constants = [name for name in names if name.isupper()]
-    classes = [name for name in names if name[0].isupper() and not name.isupper()]
-    functions = [name for name in names if name[0].islower()]
-    assert names == sorted(constants) + sorted(classes) + sorted(functions)
-    for name in names:
-        assert getattr(os_prefilter, name).__doc__
 
 
 def test_the_core_depends_on_what_the_design_lists_and_pyyaml() -> None:

@@ -11,13 +11,12 @@ import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from os_prefilter import Options, Pipeline
+from os_prefilter import Pipeline
 from os_prefilter.errors import FilterFailed, RequestRejected
-from os_prefilter.facts import Fact
 from os_prefilter.metrics import Measuring
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.plugins import LoadedFilter
-from os_prefilter.requirements import Requirements, require
+from os_prefilter.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of
 from tests.support.reporting_fleets import fleet_of
@@ -120,17 +119,6 @@ def test_what_waits_is_counted_and_who_is_waited_for_is_shown(counted: Callable[
     assert _exposed()[key] == 0
 
 
-def test_no_label_has_anything_of_a_request() -> None:
-    """Labels are names of filters, and of rows: there are as many series for one request as for a million."""
-    text = "tenants-secret\n\x1b"
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["image_metadata", "hpet"], metrics=True))
-    pipeline.apply(spec_of())
-    before = _exposed().keys()
-    pipeline.apply(spec_of({"hw_vif_model": text, text: text}, {text: text}))
-    assert _exposed().keys() == before
-    assert "tenants-secret" not in prometheus_client.generate_latest().decode()
-
-
 def test_several_pipelines_in_one_process_share_the_metrics(counted: Callable[[str, str], float]) -> None:
     """A service that is activated again does not fail on metrics that exist."""
     for _ in range(2):
@@ -231,10 +219,3 @@ def test_several_worker_processes_are_added_up(tmp_path: Path) -> None:
     # Each has run it once, and remembered the answer.
     assert found[f"{_PREFIX}filter_seconds_count", label] == 2
     assert found[f"{_PREFIX}filter_rejections_total", label] == 0
-
-
-def test_waiting_filters_can_be_measured() -> None:
-    fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
-    mine = LoadedFilter("mine", lambda _request: require("CUSTOM_X", "x"))
-    pipeline = Pipeline([mine], Options(wait_for_answers=("mine",)), {"answers": fact}, Measuring())
-    assert [note.waits for note in pipeline.apply(spec_of()).notes] == [True]

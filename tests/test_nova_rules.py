@@ -10,7 +10,6 @@ from nova.scheduler.client import report
 from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import InvalidOption
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, starting, user_context
 from tests.support.placements import Observed, lone_host
@@ -114,13 +113,3 @@ def test_while_placement_does_not_create_them_the_rules_of_before_are_used(
     assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
     observed.hook = lambda _method, _url: None
     assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
-
-
-def test_a_mistake_stops_the_scheduler_with_one_line(
-    start: Start, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = write_rules(folder / "a.yaml", rule("licensed", _WHEN, ["licensed"]))
-    with pytest.raises(InvalidOption):
-        start("rules", f"rules_dirs = {folder}")
-    (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert f"[prefilter] rules_dirs: {path}:2: a trait of the rule licensed" in record.getMessage()

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import InvalidOption
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, starting, user_context
@@ -63,8 +62,3 @@ def test_while_placement_is_down_at_the_start_nothing_is_required(start: Start, 
     _start(start, observed, "wait_for_answers = hpet", "facts_interval = 0")
     observed.hook = lambda _method, _url: (503, b"down")
     assert _schedule() == {"OWNER_NOVA"}
-
-
-def test_a_wrong_name_stops_nova_scheduler(start: Start, observed: Observed) -> None:
-    with pytest.raises(InvalidOption, match="wait_for_answers: 'hpett' is not in enabled_filters"):
-        _start(start, observed, "wait_for_answers = hpett")

@@ -10,7 +10,10 @@ from oslo_config import cfg
 from packaging.version import Version
 
 import os_prefilter
-from os_prefilter.conf import GROUP, OPTIONS, list_opts
+from os_prefilter import Pipeline
+from os_prefilter.conf import GROUP, OPTIONS, list_opts, options_from, register_opts
+from os_prefilter.options import Options
+from tests.conftest import conf_with
 
 _SRC = Path(os_prefilter.__file__).parent
 _IMPORTS_GROUP = re.compile(r"^from os_prefilter\.(conf|option_definitions) import .*\bGROUP\b", re.MULTILINE)
@@ -26,13 +29,6 @@ def facts_of(option: cfg.Opt) -> dict[str, str]:
     listed = _help_of(option).partition("\n\n")[2]
     items = [" ".join(item.split()) for item in re.split(r"^- ", listed, flags=re.MULTILINE) if item]
     return {item.partition(" ")[0].rstrip(":"): item for item in items}
-
-
-@_EACH
-def test_help_begins_with_what_the_option_is(option: cfg.Opt) -> None:
-    what = _help_of(option).partition("\n\n")[0]
-    assert what.endswith(".")
-    assert len(what) > len("The request filters to run.")
 
 
 @_EACH
@@ -71,13 +67,6 @@ def test_help_says_what_a_wrong_value_does(option: cfg.Opt) -> None:
     assert facts_of(option)["A"].startswith("A wrong value stops the service at its start")
 
 
-@_EACH
-def test_help_has_lines_as_short_as_those_of_a_sample(option: cfg.Opt) -> None:
-    """So that the generator, with its default width, breaks none again; a name alone may be longer."""
-    lines = _help_of(option).splitlines()
-    assert [line for line in lines if len(line) > 68 and " " in line.strip()] == []
-
-
 def _reads_of(tree: ast.AST) -> set[str]:
     """Return the options that code reads or sets: of ``conf[GROUP]``, or of a variable that has it."""
     found = set()
@@ -113,3 +102,13 @@ def test_no_other_file_defines_an_option_of_the_group() -> None:
         if re.search(r"\bcfg\.\w*Opt\(", path.read_text(encoding="utf-8"))
     }
     assert defining == {"option_definitions.py", "adapters/nova_conf.py"}
+
+
+def test_defaults_are_those_of_the_plain_options() -> None:
+    assert options_from(conf_with()) == Options()
+
+
+def test_registering_twice_is_harmless() -> None:
+    conf = conf_with()
+    register_opts(conf)
+    assert Pipeline.from_conf(conf).filters == ()

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from stevedore.extension import ExtensionManager
 
-from os_prefilter import Pipeline
 from os_prefilter.errors import (
     ConfigurationError,
     DuplicateFilter,
@@ -19,7 +18,7 @@ from os_prefilter.errors import (
     UnknownFilter,
 )
 from os_prefilter.plugins import NAMESPACE, as_filter, installed_filters, load_filters
-from tests.conftest import conf_with, pipeline_of
+from tests.conftest import pipeline_of
 
 _OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
 
@@ -32,10 +31,6 @@ def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> N
 def test_order_is_that_of_the_configuration() -> None:
     names = ["noop", "hpet", "compute_status", "image_metadata"]
     assert [each.name for each in pipeline_of(*names).filters] == names
-
-
-def test_none_is_enabled_by_default() -> None:
-    assert Pipeline.from_conf(conf_with()).filters == ()
 
 
 def test_a_missing_filter_is_named_with_those_that_exist() -> None:
@@ -87,16 +82,6 @@ def test_a_need_without_the_star_before_it_is_named(function: Any, parameter: st
 def test_a_filter_takes_no_unnamed_needs() -> None:
     with pytest.raises(InvalidFilter, match="with the parameters"):
         as_filter("mine", lambda request, **needs: request)
-
-
-def test_an_empty_name_is_an_error() -> None:
-    with pytest.raises(InvalidOption, match="Remove a comma"):
-        load_filters(["noop", ""])
-
-
-def test_a_filter_named_twice_is_an_error() -> None:
-    with pytest.raises(InvalidOption, match="'noop' is named twice"):
-        pipeline_of("noop", "hpet", "noop")
 
 
 def _no_parameters() -> None: ...

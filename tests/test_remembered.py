@@ -225,15 +225,6 @@ def test_no_request_spec_shares_anything_with_another(made: Callable[[], Any], s
     assert (set(third.root_required), set(third.root_forbidden), dict(third.flavor.extra_specs)) == expected
 
 
-def test_a_request_that_is_applied_twice_is_the_same_as_once() -> None:
-    pipeline = pipeline_of("image_metadata")
-    once, twice = _ours(), _ours()
-    pipeline.apply(once)
-    pipeline.apply(twice)
-    pipeline.apply(twice)
-    assert once == twice
-
-
 def test_values_without_a_hash_are_no_obstacle() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)

@@ -27,7 +27,6 @@ from os_prefilter.reporting import (
     with_custom_marker,
     with_marker,
     with_traits,
-    withdrawn,
 )
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
@@ -194,10 +193,6 @@ def test_a_host_says_that_it_was_asked_for_all_where_it_was(facts: HostFacts, kn
     traits = capability_traits(facts)
     for found, marker in ((with_marker(traits, facts), REPORTED), (with_custom_marker(traits, facts), REPORTED_CUSTOM)):
         assert found == (traits | {marker: True} if known else traits)
-
-
-def test_what_is_withdrawn_was_not_asked_for() -> None:
-    assert withdrawn(["A", "B"]) == {"A": False, "B": False, REPORTED: False, REPORTED_CUSTOM: False}
 
 
 @pytest.mark.parametrize(

@@ -113,14 +113,6 @@ def test_novas_pci_groups_are_found_and_port_requests_are_not() -> None:
     assert [group.required_traits for group in groups] == [{"OWNER_NOVA"}, set()]
 
 
-def test_a_failing_filter_leaves_novas_object_as_it_was() -> None:
-    spec = nova_spec({"hw_time_hpet": "false", "trait:CUSTOM_COMPUTE_TIME_HPET": "required"})
-    before = nova_base.obj_to_primitive(spec)
-    with pytest.raises(Exception, match="contradict"):
-        pipeline_of("compute_status", "hpet").apply(spec)
-    assert nova_base.obj_to_primitive(spec) == before
-
-
 @pytest.mark.parametrize("name", ["X,!COMPUTE_STATUS_DISABLED", "x", "A B", "A\nB"])
 def test_malformed_image_traits_are_an_error_in_both(name: str) -> None:
     for spec in (nova_spec({f"trait:{name}": "required"}), spec_of({f"trait:{name}": "required"})):

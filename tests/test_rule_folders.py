@@ -378,11 +378,6 @@ def test_a_directory_that_is_none_stops_the_service(dirs: list[str], problem: st
     assert problem in str(raised.value)
 
 
-def test_the_same_directory_twice_is_a_mistake(folder: Path) -> None:
-    with pytest.raises(InvalidOption, match="the rule a is there already"):
-        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder), str(folder)]))
-
-
 def test_warnings_are_logged_at_the_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
     Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))

@@ -133,9 +133,14 @@ class _Observed(Request):
 
 def test_the_work_grows_with_what_can_match_and_not_with_all_rules() -> None:
     """Of 10,000 rules about other names or values, none costs a look at the request."""
-    others = [rule(f"n{number}", f"{{image_property: p{number}, is: x}}", ["CUSTOM_A"]) for number in range(5000)]
-    others += [rule(f"v{number}", f"{{image_property: p, is: x{number}}}", ["CUSTOM_A"]) for number in range(5000)]
-    rules = rules_of(*others, rule("r", "[{image_property: p, is: x}, {extra_spec: q, is: x}]", ["CUSTOM_A"]))
+
+    def one(name: str, *keys: tuple[str, str, str]) -> Rule:
+        conditions = tuple(Condition(place, key, frozenset((value,))) for place, key, value in keys)
+        return Rule(name, conditions, (Trait("CUSTOM_A"),))
+
+    others = [one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x")) for number in range(5000)]
+    others += [one(f"v{number}", (IMAGE_PROPERTY, "p", f"x{number}")) for number in range(5000)]
+    rules = RuleSet((*others, one("r", (IMAGE_PROPERTY, "p", "x"), (EXTRA_SPEC, "q", "x"))))
     request = _Observed(spec_of({"p": "x", "o": "x"}, {"q": "x", "z": "x"}))
     assert [each.name for each in rules.matching(request)] == ["r"]
     assert len(request.read) <= 4

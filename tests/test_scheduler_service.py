@@ -97,7 +97,6 @@ def test_another_address_is_not_found(service: tuple[Program, str]) -> None:
     ("wrong", "told"),
     [
         ("[prefilter]\nenabled_filters = image_metdata\n", "names 'image_metdata'"),
-        ("[prefilter]\ntrait_scope = everywhere\n", "trait_scope"),
         ("[scheduler]\nport = http\n", "port"),
     ],
 )

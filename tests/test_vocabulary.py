@@ -141,13 +141,11 @@ def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str
 
 
 @pytest.mark.parametrize(
-    "value", [None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"]
-)
-@pytest.mark.parametrize(
     "row", [row for row in ROWS if not row.boolean and row.name != "device_profile"], ids=lambda row: row.name
 )
-def test_what_is_not_in_the_table_is_unknown(row: Row, value: object) -> None:
-    assert row.canonical(value) is None
+def test_what_is_not_in_the_table_is_unknown(row: Row) -> None:
+    for value in (None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"):
+        assert row.canonical(value) is None, value
 
 
 def test_a_device_profile_may_have_any_name() -> None:

@@ -1,7 +1,7 @@
 """Filters that wait, through a rolling upgrade on a real Placement: nothing changes until all answer, then all does."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -206,14 +206,6 @@ def test_with_nothing_that_waits_no_fact_is_needed_and_none_is_asked() -> None:
     Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
     assert asked == []
     Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
-
-
-def test_a_filter_that_does_not_wait_is_not_wrapped() -> None:
-    """What nobody uses costs nothing: it is called as before."""
-    seen: list[Callable[..., Any]] = []
-    pipeline = Pipeline([LoadedFilter("mine", _rules)])
-    seen += pipeline._calls
-    assert all(call.__module__ == "os_prefilter.calls" for call in seen)
 
 
 def test_requirements_that_wait_are_not_seen_by_the_filters_after() -> None:

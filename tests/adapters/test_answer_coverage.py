@@ -12,6 +12,7 @@ from os_prefilter.errors import PlacementError, PlacementUnavailable
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from tests.conftest import times
 from tests.support.placements import Answer, Observed, provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -38,7 +39,7 @@ def _is_open(fleet: Fleet, answers: frozenset[str]) -> bool:
     return bool(nodes) and all(traits & answers for traits in nodes)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(times(10)))
 def test_a_gate_is_open_if_and_only_if_each_compute_node_answers(seed: int) -> None:
     """By Placement, by the fleet, and by looking at each host."""
     fleet = _random_fleet(seed)
@@ -51,8 +52,8 @@ def test_a_gate_is_open_if_and_only_if_each_compute_node_answers(seed: int) -> N
 
 
 def test_the_random_fleets_have_both_open_and_closed_gates() -> None:
-    states = [_is_open(_random_fleet(seed), frozenset(gate.answers)) for seed in range(30) for gate in GATES]
-    assert min(states.count(True), states.count(False)) > 100
+    states = [_is_open(_random_fleet(seed), frozenset(gate.answers)) for seed in range(times(10)) for gate in GATES]
+    assert min(states.count(True), states.count(False)) > 30
 
 
 _SENT = [

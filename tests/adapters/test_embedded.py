@@ -49,30 +49,6 @@ def owners() -> Iterator[EmbeddedPlacement]:
 class TestOwnership:
     """Which trees answer VCPU:1, MEMORY_MB:512, VGPU:1: A's GPU is Cyborg's, B's is Nova's, C is all Cyborg's."""
 
-    @pytest.mark.parametrize(
-        ("query", "hosts"),
-        [
-            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1", ("A", "B", "C")),
-            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1&root_required=OWNER_NOVA", ("A", "B")),
-            ("resources=VCPU:1,MEMORY_MB:512,VGPU:1&root_required=OWNER_NOVA&required=!OWNER_CYBORG", ("B",)),
-            (
-                "resources=VCPU:1,MEMORY_MB:512&resources_vgpu=VGPU:1&root_required=OWNER_NOVA"
-                "&required_vgpu=OWNER_NOVA&group_policy=none",
-                ("B",),
-            ),
-            (
-                "resources=VCPU:1,MEMORY_MB:512&resources_device_profile_0=VGPU:1&root_required=OWNER_NOVA"
-                "&required_device_profile_0=OWNER_CYBORG&group_policy=none",
-                ("A",),
-            ),
-        ],
-    )
-    def test_owner_traits_select_these_trees(
-        self, owners: EmbeddedPlacement, query: str, hosts: tuple[str, ...]
-    ) -> None:
-        """The owner of the root says nothing about the owner of a GPU below it."""
-        assert owners.client.allocation_candidates(query).hosts == hosts
-
     def test_candidates_name_the_providers_used(self, owners: EmbeddedPlacement) -> None:
         """For each host all providers that give resources, by name; the count is of combinations."""
         found = owners.client.allocation_candidates("resources=VCPU:1,VGPU:1")

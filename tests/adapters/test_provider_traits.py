@@ -17,7 +17,7 @@ from os_prefilter.errors import (
     UnknownTraits,
 )
 from os_prefilter.operators.fleet import Fleet, provider_uuid
-from os_prefilter.reporting import Change, Goal, traits_to_know
+from os_prefilter.reporting import Change, Goal
 from tests.support.placements import (
     HOST,
     UUID,
@@ -73,15 +73,6 @@ class TestWhatIsWritten:
             Change(HOST, XEN, "remove"),
         ]
 
-    def test_every_trait_that_requests_may_name_exists_afterwards(self, placement: EmbeddedPlacement) -> None:
-        before = placement.client.traits()
-        changes = host(Observed(placement)).sync(Goal({HPET: True}, OWNER, traits_to_know()))
-        created = {change.trait for change in changes if change.change == "create"}
-        assert created == traits_to_know() - before
-        assert placement.client.traits() == before | created
-        query = "resources=VCPU:1&root_required=" + ",".join(f"!{trait}" for trait in sorted(created - {HPET}))
-        assert placement.client.allocation_candidates(query).hosts == (HOST,)
-
     def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
         before = everything(placement)
         seen = Observed(placement)
@@ -99,12 +90,6 @@ class TestWhatIsWritten:
         assert host(seen).sync(Goal(dict.fromkeys(GOAL.traits, False))) == [Change(HOST, HPET, "remove")]
         assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
         assert seen.sent == [TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
-
-    def test_the_owner_may_be_another_service(self, placement: EmbeddedPlacement) -> None:
-        """A trait of its own is created first."""
-        owner = Options(owner_trait="CUSTOM_OWNER_ZUN")
-        host(Observed(placement)).sync(Goal({}, owner))
-        assert "CUSTOM_OWNER_ZUN" in traits_of(placement)
 
 
 class TestOwnership:

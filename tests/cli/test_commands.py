@@ -79,14 +79,6 @@ def test_demo_tells_the_story(capsys: Capture) -> None:
         assert not set(row["Hosts that remain"]) & set(row["Without filters, also"])
 
 
-def test_demo_as_a_table_fits_a_wide_terminal(capsys: Capture) -> None:
-    assert main(["demo"]) == 0
-    out, err = capsys.readouterr()
-    assert max(map(len, out.splitlines())) <= 140
-    assert "telco-hpet: A network function that" in out
-    assert "11 hosts in a real Placement on SQLite" in err
-
-
 @pytest.mark.parametrize(
     "command", ["vocabulary list", "filter list", "explain --example intel-nic", "candidates --example intel-nic"]
 )
@@ -256,11 +248,6 @@ def test_a_trait_that_no_host_has_is_said(capsys: Capture, tmp_path: Path) -> No
     err = capsys.readouterr().err
     assert "No host of the fleet has CUSTOM_COMPUTE_TIME_HPET; created, to be asked for." in err
     assert "0 of 1 hosts remain." in err
-
-
-def test_nothing_required_is_said(capsys: Capture) -> None:
-    assert main(["explain", "--property", "os_distro=debian", "--filter", "noop,hpet"]) == 0
-    assert capsys.readouterr().err == "Nothing is required of a host.\n"
 
 
 @pytest.mark.parametrize("form", ["csv", "value"])

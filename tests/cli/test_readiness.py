@@ -113,9 +113,3 @@ def test_a_fleet_without_compute_nodes_is_told(tmp_path: Path, capsys: Capture) 
     file.write_text("hosts: {a: {resources: {VCPU: 1}}}")
     assert main(["readiness", "--hosts", str(file), "--filter", "hpet", "--check"]) == 2
     assert "There is no compute node: no host has the trait COMPUTE_NODE.\n" in capsys.readouterr().err
-
-
-def test_names_of_hosts_break_no_terminal(tmp_path: Path, capsys: Capture) -> None:
-    fleet = _fleet(tmp_path, **{"höst-東": []})
-    assert main(["readiness", "--hosts", fleet, "--filter", "hpet"]) == 0
-    assert "höst-東" in capsys.readouterr().out

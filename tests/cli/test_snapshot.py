@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.cli.main import main
-from os_prefilter.cli.snapshot import summary
 from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.snapshot import anonymous, snapshot
 from tests.support.fleets import TIME
@@ -133,13 +132,3 @@ def test_a_snapshot_that_is_newer_than_the_embedded_placement_is_one_clear_error
     )
     assert main(["offer", "--hosts", str(tmp_path / "fleet.json")]) == 2
     assert main(["snapshot", "--hosts", str(tmp_path / "fleet.json")]) == 0
-
-
-def test_the_summary_says_what_changed() -> None:
-    """And when the fleet was read."""
-    nfs = provider("nfs", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
-    assert summary(Fleet((provider("a"), nfs))) == "1 host, 2 resource providers."
-    assert summary(Fleet((provider("a"),), TIME, changed_while_read=2)) == (
-        f"1 host, 1 resource provider, read at {TIME}; 2 changed meanwhile, so what is said of these may be half old, "
-        "half new."
-    )

@@ -17,14 +17,14 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.agent import LOG, Watch
 from os_prefilter.background import start
-from os_prefilter.errors import GenerationConflict, PlacementRefused
+from os_prefilter.errors import PlacementRefused
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporting import Goal
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, said
-from tests.support.placements import HOST, UUID, Answer, Observed, provider, put_traits, traits_of
+from tests.support.placements import HOST, UUID, provider, put_traits, traits_of
 
 ROUNDS = times(10)
 SEEDS = range(2)
@@ -178,16 +178,3 @@ def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:
         before = now
     assert [record.levelno for record in said(caplog)] == expected
     assert all("\n" not in record.getMessage() for record in said(caplog))
-
-
-def test_who_always_conflicts_is_told_once_and_costs_ten_attempts() -> None:
-    """A conflict is tried again, as often as is documented, and then it is one error."""
-    with EmbeddedPlacement(fleet()) as placement:
-
-        def conflict(method: str, url: str) -> Answer | None:
-            return (409, {"errors": []}) if method == "PUT" and url.endswith("/traits") else None
-
-        seen = Observed(placement, conflict)
-        with pytest.raises(GenerationConflict, match="in each of 10 attempts"):
-            HostTraits(seen.client, HOST, sleep=lambda _seconds: None).sync(Goal({"CUSTOM_A": True}))
-        assert sum(each.startswith(f"PUT /resource_providers/{UUID}/traits") for each in seen.sent) == 10

@@ -353,8 +353,3 @@ def test_counts_are_told_if_asked_for() -> None:
     assert "<code>igb</code> (3)" in as_html(found, count=True)
     igb = json.loads(as_json(found, count=True))["properties"][0]["values"][0]
     assert igb == {"value": "igb", "status": "offered", "hosts": 3, "places": {"north": 3}}
-
-
-def test_an_offer_of_nothing_is_said() -> None:
-    """Not a page with an empty table."""
-    assert "No enabled host offers any" in as_markdown(offer(Fleet(()), pipeline_of("noop")))

@@ -1,13 +1,11 @@
 """ironic: a node can do what its traits, properties and BIOS settings say, and it emulates nothing."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nova.scheduler.filters.image_props_filter import ImagePropertiesFilter
 from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
@@ -129,15 +127,6 @@ def test_it_runs_what_nova_says_it_runs_and_what_nova_calls_it() -> None:
     assert architecture in _can("architecture")
     assert _can("hypervisor_type") == {hypervisor_type, ironic_driver.IronicDriver._get_hypervisor_type(None)}
     assert _can("vm_mode") == {vm_mode}
-
-
-@pytest.mark.parametrize(("hypervisor_type", "passes"), [("baremetal", True), ("ironic", False)])
-def test_novas_own_filter_knows_one_of_the_two_types(hypervisor_type: str, *, passes: bool) -> None:
-    """So it is said in the comment; the day this fails, the comment is wrong."""
-    node = SimpleNamespace(supported_instances=ironic_driver._get_nodes_supported_instances("x86_64"), cpu_info={})
-    nova = ImagePropertiesFilter()
-    assert nova._instance_supported(node, {"img_hv_type": hypervisor_type}, None) == passes
-    assert hypervisor_type in _can("hypervisor_type")
 
 
 @given(

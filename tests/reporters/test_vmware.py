@@ -51,10 +51,6 @@ def test_disk_buses_are_those_that_change_the_adapter(monkeypatch: pytest.Monkey
     assert _can("disk_bus") == set(changed)
 
 
-def test_a_bus_is_the_same_for_all_that_share_its_trait() -> None:
-    assert all(_can(row) == _can("disk_bus") for row in _BUSES)
-
-
 def test_firmware_is_what_nova_writes_into_the_virtual_machine() -> None:
     written = {
         value: vmops.VMwareVMOps._get_extra_specs(None, nova_flavor(extra_specs={}), _image(hw_firmware_type=value))

@@ -74,6 +74,8 @@ class Oracle:
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.client = placement.client
+        providers: Any = self.client.request("GET", "/resource_providers")["resource_providers"]
+        self._names: dict[str, str] = {each["uuid"]: each["name"] for each in providers}
 
     def hosts(self, demand: Demand, kept: Collection[Condition]) -> frozenset[str]:
         """Return the names of the hosts that meet what is kept of a demand."""
@@ -84,11 +86,8 @@ class Oracle:
             # Each provider has the class that names the host, so that group would take one of those to be kept apart.
             query = query.replace("group_policy=none", "group_policy=isolate")
         answer: Any = self.client.request("GET", f"/allocation_candidates?{query}")
-        names = {
-            rp["uuid"]: rp["name"] for rp in self.client.request("GET", "/resource_providers")["resource_providers"]
-        }
         return frozenset(
-            names[uuid].removesuffix("-anchor")
+            self._names[uuid].removesuffix("-anchor")
             for each in answer["allocation_requests"]
             for uuid in each["mappings"]["_host"]
         )

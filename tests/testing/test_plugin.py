@@ -71,6 +71,6 @@ def test_importing_it_imports_pytest_and_nothing_of_ours() -> None:
 
 
 def test_without_its_extra_it_says_which_to_install() -> None:
-    code = "import sys; sys.modules['hypothesis'] = None; import os_prefilter.testing"
+    code = "import sys; sys.modules['hypothesis'] = None; from os_prefilter.testing import filter_conformance"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "The test kit needs hypothesis, which is not installed: pip install 'os-prefilter[testing]'." in done.stderr

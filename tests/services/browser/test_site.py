@@ -10,11 +10,7 @@ import pytest
 
 import os_prefilter
 from os_prefilter.conf import OPTIONS
-from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
 from os_prefilter.plugins import NAMESPACE, REPORTERS
-from os_prefilter.reporters.libvirt import VERSIONS
-from os_prefilter.reporters.libvirt_facts import version_text
-from os_prefilter.vocabulary import BY_NAME
 from tests.services.browser.browser import browser, needs_browser, show
 from tests.test_docs import DOCS, PAGES, installed_by_us
 
@@ -78,18 +74,6 @@ def test_the_walk_names_every_module(site: Path) -> None:
         assert f">{module.relative_to(source).as_posix()}<" in text
     for name in re.findall(r"``([\w/]+\.py)``", (DOCS / "walk.rst").read_text(encoding="utf-8")):
         assert (source / name).exists() or (DOCS.parent / name).exists(), name
-
-
-def test_tables_of_hosts_have_what_the_reporters_have(site: Path) -> None:
-    """Each version that something needs, each family of machine types, and all that one can never have is shown."""
-    text = text_of(site / "libvirt-host.html")
-    for (row, value), needed in VERSIONS.items():
-        versions = " ".join(version_text(each) if any(each) else "any" for each in needed)
-        assert f"{BY_NAME[row].image_property}: {value} {versions}" in text
-    for row, value in FAMILIES_WITHOUT:
-        assert re.search(rf"{BY_NAME[row].image_property}\b[^:]*: [^:]*\b{value}\b", text), (row, value)
-    for family, architectures in MACHINES.items():
-        assert re.search(rf"{family} {family}[^:]* {', '.join(architectures)}", text)
 
 
 @needs_browser

@@ -62,6 +62,8 @@ def test_a_trait_that_the_cloud_does_not_know_is_refused_by_it(cloud: Cloud, cap
 def test_a_placement_that_does_not_answer_is_a_stage_of_its_own(
     cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of the SDK's own question for the versions of Placement, which comes first.
+    monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
     monkeypatch.setattr(clouds, "PlacementClient", lambda adapter: PlacementClient(adapter, timeout=0.5))
     before, cloud.placement.before = cloud.placement.before, cloud.placement.hang
     try:

@@ -46,7 +46,7 @@ def test_one_that_stalls_is_one_error_in_time(
         proxy.after = stall
     else:
         proxy.before = stall
-    connection = connect(proxy.url, timeout=2.0)
+    connection = connect(proxy.url, timeout=0.6)
     limit(connection.session)
     with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:
         start(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)

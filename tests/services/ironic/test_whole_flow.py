@@ -186,14 +186,6 @@ def test_what_the_node_cannot_do_is_refused_before_anything_is_touched(
     assert ironic.show(node) == before
 
 
-def test_a_node_that_placement_does_not_know_is_refused(ironic: Ironic, cloud: Cloud, tmp_path: Path) -> None:
-    node = ironic.node("active")
-    cloud("capabilities", "report", "--driver", "ironic", "--node", node)
-    old, new = _flavor(tmp_path, "old", {}), _flavor(tmp_path, "new", {_KEY: "disabled"})
-    code, _, told = cloud("baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new)
-    assert (code, "Placement has no resource provider of it" in told) == (2, True)
-
-
 def test_an_operators_trait_is_kept_and_said(ironic: Ironic, cloud: Cloud) -> None:
     node = ironic.node(bios=(MODEL,))
     ironic.add_traits(node, "HW_CPU_HYPERTHREADING")

@@ -7,7 +7,6 @@ running libvirtd, libvirt-python, and QEMU for x86 and ARM with UEFI firmware fo
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 from xml.sax.saxutils import quoteattr
@@ -26,7 +25,6 @@ from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.errors import UnsupportedByHost
 from os_prefilter.operators.fleet import load_fleet
 from os_prefilter.options import Options
 from os_prefilter.reporters.domain_xml import domain_elements
@@ -166,20 +164,6 @@ def test_a_guest_has_the_timer_if_and_only_if_it_was_asked_for(
         answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, json.dumps(command), 0))
         domain.destroy()
     assert answer["return"] is present
-
-
-@pytest.mark.parametrize("machine", ["isapc", "microvm"])
-def test_a_machine_type_that_never_has_the_timer_is_refused_before_it_is_started(
-    machine: str, facts: LibvirtFacts
-) -> None:
-    """Libvirt would start it, silently without the timer."""
-    with pytest.raises(UnsupportedByHost, match=f"machine type {machine} never has it"):
-        guest_settings(spec_of({"hw_time_hpet": "true", "hw_machine_type": machine}), facts)
-
-
-def test_a_host_without_the_machine_types_does_not_report_the_timer(facts: LibvirtFacts) -> None:
-    guests = {"x86_64": replace(facts.own_guests, machines=frozenset(("microvm", "isapc")))}
-    assert not capability_traits(replace(facts, guests=guests))["CUSTOM_COMPUTE_TIME_HPET"]
 
 
 def _domain(settings: Any, facts: LibvirtFacts) -> str:

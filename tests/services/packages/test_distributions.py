@@ -38,14 +38,6 @@ def _tree() -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the source distribution, and the wheel that was built from it."""
-    folder = tmp_path_factory.mktemp("dist")
-    build(PROJECT, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def built_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with both, built from a tree of other times, modes and leftovers, in another environment."""
     clone, folder = tmp_path_factory.mktemp("a clone") / "os-prefilter", tmp_path_factory.mktemp("dist")
@@ -104,20 +96,6 @@ def test_tests_run_out_of_the_source_distribution(source: Path) -> None:
     done = clean_run(sys.executable, "-c", code, *tests, cwd=source)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines()[-1].startswith(str(source / "src"))
-
-
-def test_an_index_can_show_who_what_and_under_which_licence(built: Path) -> None:
-    metadata = _metadata(built)
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert metadata.get_all("License-File") == ["LICENSE"]
-    assert metadata["Author"] == metadata["Maintainer"] == "the os-prefilter authors"
-    assert metadata["Summary"].startswith("Ask Placement only for hosts that can")
-    assert "openstack" in metadata["Keywords"].split(",")
-    classifiers = metadata.get_all("Classifier")
-    assert classifiers is not None
-    assert "Typing :: Typed" in classifiers
-    # The licence is an expression; a classifier of it as well is refused by indexes.
-    assert not [each for each in classifiers if each.startswith("License ::")]
 
 
 def test_the_long_description_is_the_readme(built: Path, source: Path) -> None:

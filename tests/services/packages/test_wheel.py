@@ -1,22 +1,9 @@
 """What a user gets: the built wheel in an empty environment."""
 
-import json
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
-import pytest
-
-from tests.services.packages.builds import PROJECT, build, clean_run, empty_environment
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel, through the source distribution as a packager does."""
-    folder = tmp_path_factory.mktemp("dist")
-    build(PROJECT, folder)
-    (found,) = folder.glob("*.whl")
-    return found
+from tests.services.packages.builds import PROJECT, clean_run, empty_environment
 
 
 def test_the_wheel_has_everything_and_nothing_else(wheel: Path) -> None:
@@ -50,17 +37,3 @@ def test_the_core_alone_filters_and_says_what_the_command_needs(wheel: Path, tmp
     # oslo.config came with it: the sample of the options can be had at once.
     done = clean_run(bin_folder / "oslo-config-generator", "--namespace", "os_prefilter", cwd=tmp_path)
     assert "\n#enabled_filters =" in done.stdout, done.stderr
-
-
-def test_the_command_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
-    """End to end: nothing but the wheel, its extra ``cli``, and a real Placement in the process."""
-    bin_folder = empty_environment(tmp_path / "cli")
-    done = clean_run(bin_folder / "pip", "install", "--quiet", f"{wheel}[cli]", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    done = clean_run(bin_folder / "os-prefilter", "--version", cwd=tmp_path)
-    assert done.stdout == f"os-prefilter {version('os-prefilter')}\n", done.stderr
-    done = clean_run(bin_folder / "os-prefilter", "demo", "-f", "json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    rows = {row["Request"]["name"]: row["Hosts that remain"] for row in json.loads(done.stdout)}
-    assert rows["nova-vgpu"] == ["gpu-nova-1"]
-    assert rows["impossible"] == []

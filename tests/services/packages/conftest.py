@@ -1,0 +1,22 @@
+"""One build, and one environment, for all tests of this folder."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.services.packages.builds import PROJECT, build
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the source distribution, and the wheel that was built from it as a packager does."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(PROJECT, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(built: Path) -> Path:
+    """Return the wheel."""
+    (found,) = built.glob("*.whl")
+    return found

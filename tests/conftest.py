@@ -15,6 +15,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.operators.fleet import example_fleet
 from os_prefilter.testing import request_of
+from tests.support import interruption
 
 _EXAMPLES = float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
 
@@ -98,6 +99,11 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
         return tuple(placement.allocation_candidates(allocation_candidates_query(request_spec)).hosts)
 
     return hosts_for
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare for the end of the run, whatever ends it."""
+    interruption.install(config)
 
 
 # Parts whose tests share one service that takes long to start.

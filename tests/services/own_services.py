@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.leftovers import FOLDER
 from tests.support.programs import until
 
 PASSWORD = "of-tests"  # noqa: S105 - on loopback, for as long as the test
@@ -81,7 +82,7 @@ class Service:
 @contextmanager
 def folder_of(user: str) -> Iterator[Path]:
     """Yield a folder that belongs to a user, if this one may give it away; pytest's are for this one alone."""
-    folder = Path(tempfile.mkdtemp(prefix="os-prefilter-"))
+    folder = Path(tempfile.mkdtemp(dir=os.environ[FOLDER]))
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, user)

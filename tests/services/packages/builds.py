@@ -14,7 +14,8 @@ def clean_run(*command: str | Path, cwd: Path, umask: int = -1, **variables: str
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOX", "COV", "SOURCE_DATE_EPOCH"))
+        # pip's cache is the user's, which that of a run of the tests hides.
+        if not name.startswith(("PYTHON", "VIRTUAL_ENV", "TOX", "COV", "SOURCE_DATE_EPOCH", "XDG_CACHE_HOME"))
     }
     return subprocess.run(
         [str(each) for each in command],

@@ -1,0 +1,56 @@
+"""SIGTERM ends a run of the tests as Ctrl-C does, in all of its processes; and no run leaves a process behind."""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from typing import NoReturn
+
+import pytest
+
+from tests.support.leftovers import Run, children
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class FirstProcess:
+    """What the process does that pytest was started as."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._has_workers = config.pluginmanager.hasplugin("dsession")
+        self._run = Run()
+        signal.signal(signal.SIGTERM, _interrupt)
+
+    def pytest_keyboard_interrupt(self) -> None:
+        """Interrupt the workers of pytest-xdist at once: they would notice seconds later, and then be killed."""
+        for each in children() if self._has_workers else ():
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGINT)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail a run that leaves a process behind, by whose command line the test is found."""
+        if left := self._run.end():
+            lines = "\n".join(left)
+            sys.stderr.write(f"\nThe tests left processes behind, which were killed:\n{lines}\n")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def install(config: pytest.Config) -> None:
+    """Prepare a process of the run for its end."""
+    if hasattr(config, "workerinput"):
+        for each in _SIGNALS:
+            signal.signal(each, _interrupt_once)
+    else:
+        config.pluginmanager.register(FirstProcess(config))
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _interrupt_once(number: int, frame: object) -> NoReturn:
+    """Be interrupted once: a terminal interrupts the worker and the first process, which then interrupts the worker."""
+    for each in _SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
+    _interrupt(number, frame)

@@ -1,0 +1,93 @@
+"""What a run of the tests leaves behind, however it ends: nothing.
+
+The first process of the run starts this module as a program, and holds the other end of its standard input. Whatever
+ends that process, SIGKILL too, closes the pipe: the program then kills each process that carries the mark of the run in
+its environment, as all descendants do, and removes the run's folder. It needs Linux (``/proc``) and imports nothing of
+the project.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+MARK = "OS_PREFILTER_TEST_RUN"
+"""The variable that all processes of a run have."""
+FOLDER = "OS_PREFILTER_TEST_FOLDER"
+"""The variable that names the folder of a run: open to services that run as another user, unlike those of pytest."""
+_END = b"end"
+_GRACE = {True: 2.0, False: 12.0}
+"""Seconds that processes get to end by themselves: after an orderly end, and where workers have to notice it first."""
+
+
+class Run:
+    """One run of pytest with all of its workers."""
+
+    def __init__(self) -> None:
+        mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="os-prefilter-")
+        Path(folder).chmod(0o711)
+        command = [sys.executable, "-I", __file__, mark, folder]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        os.environ[MARK], os.environ[FOLDER] = mark, folder
+        # stevedore writes what it finds into the user's cache.
+        os.environ["XDG_CACHE_HOME"] = str(Path(folder, "cache"))
+
+    def end(self) -> list[str]:
+        """End the run; return the command lines of the processes that had to be killed."""
+        out, _ = self._process.communicate(_END)
+        return out.decode(errors="replace").splitlines()
+
+
+def marked(mark: str) -> dict[int, str]:
+    """Return the processes with this mark, zombies left out: process id -> command line."""
+    found = {}
+    needle = f"{MARK}={mark}".encode()
+    for path in Path("/proc").glob("[0-9]*"):
+        # It may end meanwhile, or belong to another user.
+        with suppress(OSError):
+            if needle in (path / "environ").read_bytes().split(b"\0"):
+                line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                if line:
+                    found[int(path.name)] = line
+    return found
+
+
+def children() -> list[int]:
+    """Return the processes that this one has started and that are marked."""
+    found = []
+    for number in marked(os.environ[MARK]):
+        with suppress(OSError):
+            # After the name, which is in brackets and may have any character: the state, then the parent.
+            _, _, rest = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+            if int(rest.split()[1]) == os.getpid():
+                found.append(number)
+    return found
+
+
+def main() -> None:
+    """Wait for the end of a run, and clean up after it."""
+    mark, folder = sys.argv[1:]
+    is_orderly = sys.stdin.buffer.read() == _END
+    deadline = time.monotonic() + _GRACE[is_orderly]
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    sys.stdout.write("".join(f"{each}\n" for each in left.values()))
+    while left:
+        for number in left:
+            with suppress(OSError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.1)
+        left = marked(mark)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -88,25 +88,25 @@ def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
 
 
 class TestProbing:
-    def test_each_round_reports_and_the_first_one_probes(self, story: Story) -> None:
+    def test_every_round_reports_but_only_the_first_one_probes_the_host(self, story: Story) -> None:
         assert story.lines(5) == []
         assert story.host.probed == ["libvirt 9"]
         assert story.report.told == ["libvirt 9"] * 5
 
-    def test_an_upgrade_is_probed_at_once(self, story: Story) -> None:
+    def test_upgraded_host_is_probed_in_the_next_round(self, story: Story) -> None:
         story.lines(2)
         story.host.version = "libvirt 10"
         story.lines(2)
         assert story.host.probed == ["libvirt 9", "libvirt 10"]
         assert story.report.told == ["libvirt 9"] * 2 + ["libvirt 10"] * 2
 
-    def test_an_hour_later_it_is_probed_again(self, story: Story) -> None:
+    def test_unchanged_host_is_probed_again_once_per_probe_interval(self, story: Story) -> None:
         for number in range(6):
             story.now = number * PROBE_INTERVAL / 2
             story.lines()
         assert len(story.host.probed) == 3
 
-    def test_a_probe_that_failed_is_tried_again_in_the_next_round(self, story: Story) -> None:
+    def test_failed_probe_is_retried_in_the_next_round_and_reports_nothing_meanwhile(self, story: Story) -> None:
         story.lines()
         story.host.version = "libvirt 10"
         story.host.down["facts"] = DOWN
@@ -125,7 +125,9 @@ class TestOutages:
     @pytest.mark.parametrize(
         "error", [DOWN, DocumentError("x", "gone"), ConfigurationError("nova.conf is being written")]
     )
-    def test_of_the_host(self, story: Story, call: str, error: PrefilterError) -> None:
+    def test_unreachable_host_is_logged_once_and_nothing_is_reported_until_it_recovers(
+        self, story: Story, call: str, error: PrefilterError
+    ) -> None:
         story.lines(2)
         story.now = PROBE_INTERVAL
         story.host.down[call] = error
@@ -137,7 +139,9 @@ class TestOutages:
         assert story.report.told == ["libvirt 9"] * 7
 
     @pytest.mark.parametrize("error", [NO_ANSWER, GenerationConflict("kvm-1", 10), UnknownProvider("kvm-1")])
-    def test_of_placement(self, story: Story, error: PrefilterError) -> None:
+    def test_failed_report_is_logged_once_and_retried_without_a_new_probe(
+        self, story: Story, error: PrefilterError
+    ) -> None:
         story.report.error = error
         begin = f"What the host can do cannot be reported; everything stays as it is until that works. {error}"
         assert story.lines(5) == [("WARNING", begin)]
@@ -146,7 +150,7 @@ class TestOutages:
         assert story.lines(5) == [("INFO", "What the host can do is reported again.")]
         assert story.report.told == ["libvirt 9"] * 5
 
-    def test_of_both_each_has_its_lines(self, story: Story) -> None:
+    def test_host_outage_and_placement_outage_are_logged_independently(self, story: Story) -> None:
         story.report.error = NO_ANSWER
         assert [level for level, _ in story.lines(2)] == ["WARNING"]
         story.host.down["identity"] = DOWN
@@ -156,20 +160,20 @@ class TestOutages:
         story.report.error = None
         assert story.lines(2) == [("INFO", "What the host can do is reported again.")]
 
-    def test_a_second_one_is_told_again(self, story: Story) -> None:
+    def test_second_placement_outage_is_logged_again(self, story: Story) -> None:
         for _ in range(2):
             story.report.error = NO_ANSWER
             assert [level for level, _ in story.lines(3)] == ["WARNING"]
             story.report.error = None
             assert [level for level, _ in story.lines(3)] == ["INFO"]
 
-    def test_what_others_say_stays_on_one_line(self, story: Story) -> None:
+    def test_placement_error_text_is_logged_as_one_printable_line(self, story: Story) -> None:
         story.report.error = PlacementUnavailable("GET /", "a\nWARNING b\x1b[2J")
         ((_, message),) = story.lines()
         assert message.isprintable()
 
 
-def test_what_was_changed_is_told_once(story: Story) -> None:
+def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
     story.report.changed = "kvm-1: added CUSTOM_A\nx"
     assert story.lines() == [("INFO", r"kvm-1: added CUSTOM_A\nx")]
     story.report.changed = ""
@@ -177,20 +181,20 @@ def test_what_was_changed_is_told_once(story: Story) -> None:
 
 
 @pytest.mark.parametrize("at", ["identity", "facts"])
-def test_what_is_configured_wrongly_ends_it_at_once(story: Story, at: str) -> None:
+def test_configuration_error_from_the_host_in_the_first_round_stops_the_agent(story: Story, at: str) -> None:
     """Else an operator would see a service that runs and does nothing."""
     story.host.down[at] = ConfigurationError("libvirt-python is not installed")
     with pytest.raises(ConfigurationError):
         story.watch.run()
 
 
-def test_a_report_that_cannot_be_made_ends_it(story: Story) -> None:
+def test_configuration_error_while_reporting_stops_the_agent(story: Story) -> None:
     story.report.error = ConfigurationError("no reporter")
     with pytest.raises(ConfigurationError):
         story.watch.run()
 
 
-def test_it_ends_while_it_waits() -> None:
+def test_stop_ends_the_agent_while_it_waits_for_the_next_round() -> None:
     """However long it would have waited."""
     reported = threading.Event()
 
@@ -207,14 +211,14 @@ def test_it_ends_while_it_waits() -> None:
     assert not thread.is_alive()
 
 
-def test_a_wait_between_two_attempts_ends_too() -> None:
+def test_wait_and_run_return_at_once_after_stop() -> None:
     watch = Watch(FakeHost(), lambda _facts: "", 1.0)
     watch.stop()
     watch.wait(1e6)
     watch.run()
 
 
-def test_an_error_of_the_watch_reaches_the_caller_and_signals_are_as_before() -> None:
+def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
     def fail(_facts: HostFacts) -> str:
@@ -225,7 +229,7 @@ def test_an_error_of_the_watch_reaches_the_caller_and_signals_are_as_before() ->
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
 
 
-def test_after_a_signal_there_is_no_other_round() -> None:
+def test_no_round_starts_after_a_signal() -> None:
     rounds = []
 
     def report(_facts: HostFacts) -> str:
@@ -259,7 +263,7 @@ print("ended", flush=True)
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("state", ["waits", "hangs"])
-def test_a_signal_ends_the_process_cleanly(number: signal.Signals, state: str) -> None:
+def test_sigterm_and_sigint_end_a_waiting_or_hanging_agent_with_exit_code_0(number: signal.Signals, state: str) -> None:
     """While it waits for the next round, and while libvirt or Placement hangs."""
     command = [sys.executable, "-c", SERVICE, state]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

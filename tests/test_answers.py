@@ -19,7 +19,7 @@ from tests.support.reporting_fleets import fleet_of
 _BY_TRAIT = gates_by_trait(effective(None))
 
 
-def test_each_trait_of_the_vocabulary_has_a_gate_and_rows_that_share_it_wait_for_the_same() -> None:
+def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_answer() -> None:
     answers: dict[str, set[frozenset[str]]] = {}
     for gate in GATES:
         for trait in gate.traits:
@@ -29,7 +29,7 @@ def test_each_trait_of_the_vocabulary_has_a_gate_and_rows_that_share_it_wait_for
     assert answers.keys() | effective(None).found_traits == _BY_TRAIT.keys()
 
 
-def test_a_report_answers_everywhere_and_a_trait_of_a_driver_for_its_row() -> None:
+def test_report_marker_opens_every_gate_and_a_driver_trait_opens_the_gate_of_its_row() -> None:
     for gate in GATES:
         assert REPORTED in gate.answers
         if gate.kind == ALWAYS and gate.row != "emulation_architecture":
@@ -41,7 +41,7 @@ def test_a_report_answers_everywhere_and_a_trait_of_a_driver_for_its_row() -> No
         )
 
 
-def test_no_driver_of_novas_reports_a_part_of_a_row() -> None:
+def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:
     """Where it reports one trait of a gate, our agent beside it manages none: so the driver's trait is an answer."""
     compared = 0
     for facts in (*libvirt_hosts(), *other_hosts()):
@@ -57,7 +57,7 @@ def test_no_driver_of_novas_reports_a_part_of_a_row() -> None:
     assert compared > 1000
 
 
-def test_the_revision_is_raised_with_the_table() -> None:
+def test_changed_vocabulary_traits_require_a_new_report_revision() -> None:
     """An older report has no answer for a new trait. After a release, raise REVISION with what makes this fail."""
     traits = sorted({trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values()))
     assert (REVISION, sha256(" ".join(traits).encode()).hexdigest()[:16]) == (1, "fff53eceabe90896")
@@ -73,7 +73,7 @@ def test_the_revision_is_raised_with_the_table() -> None:
         (REPORTED_CUSTOM, False),
     ],
 )
-def test_reports_of_other_releases_are_recognized(trait: str, expected: bool) -> None:
+def test_report_markers_of_other_releases_are_recognized(trait: str, expected: bool) -> None:
     assert is_reported_marker(trait) is expected
 
 
@@ -102,7 +102,9 @@ _HELD_BACK = [
 
 
 @pytest.mark.parametrize(("nodes", "trait", "required", "reason"), _HELD_BACK)
-def test_what_is_held_back(nodes: list[set[str]], trait: str, required: bool, reason: str) -> None:
+def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use(
+    nodes: list[set[str]], trait: str, required: bool, reason: str
+) -> None:
     found = held_back(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
     assert reason in found
     assert bool(found) == bool(reason)
@@ -112,12 +114,14 @@ def test_what_is_held_back(nodes: list[set[str]], trait: str, required: bool, re
     ("trait", "required", "expected"),
     [(_E1000, True, True), ("CUSTOM_X", True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)],
 )
-def test_while_nothing_is_known_nothing_is_required(trait: str, required: bool, expected: bool) -> None:
+def test_unknown_coverage_defers_required_traits_and_forbidden_custom_traits(
+    trait: str, required: bool, expected: bool
+) -> None:
     """And nothing forbidden that Placement may not know; what it knows for sure is forbidden as ever."""
     assert bool(held_back(Requirement(Trait(trait), required, ROOT, "x"), None, _BY_TRAIT)) is expected
 
 
-def test_names_of_hosts_cannot_break_a_line() -> None:
+def test_control_characters_in_host_names_are_escaped_in_gate_messages() -> None:
     silent = {gate.answers: Silent(1, ("a\nb\x1b",)) for gate in GATES}
     coverage = Coverage(silent)
     assert repr(coverage).isprintable()

@@ -49,7 +49,7 @@ def _specs(number: int) -> Iterator[RequestSpec]:
 
 @pytest.mark.parametrize("reject", [False, True])
 @pytest.mark.parametrize("name", _NAMES)
-def test_rows_that_are_left_out_would_have_said_nothing(name: str, reject: bool) -> None:
+def test_rows_skipped_for_a_request_would_not_change_the_filters_result(name: str, reject: bool) -> None:
     questions = questions_of(name)
     every, options = _All(questions.rows), Options(reject_unknown_values=reject, reported_traits=("*",))
     for spec in _specs(_NAMES.index(name)):
@@ -63,7 +63,7 @@ def _answer(spec: RequestSpec, questions: Questions, options: Options) -> Requir
         return str(error)
 
 
-def test_a_device_reads_what_it_depends_on_though_nobody_asks_for_it() -> None:
+def test_unknown_hw_firmware_type_is_rejected_without_hw_firmware_stateless() -> None:
     """The firmware of which Nova knows nothing is an error also without ``hw_firmware_stateless``."""
     with pytest.raises(UnknownValue, match="hw_firmware_type"):
         allocation_candidates_query(RequestSpec(Flavor(1, 1), Image({"hw_firmware_type": "zz"})))

@@ -15,24 +15,24 @@ from os_prefilter.vocabulary import QUALIFIED, ROWS
 from tests.support.hosts import KVM
 
 
-def test_every_trait_that_a_filter_or_nova_can_require_says_something_of_a_host() -> None:
+def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits() -> None:
     required = {term.trait for row in ROWS for term in row.values.values() if term.trait}
     assert set(known_traits()) == required | set(QUALIFIED.values())
 
 
-def test_what_a_reporter_does_not_own_it_does_not_answer() -> None:
+def test_vmware_reporter_does_not_report_traits_it_does_not_own() -> None:
     facts = VmwareFacts()
     assert not owns(reporter_of(facts), "HW_CPU_HYPERTHREADING", facts)
     assert "HW_CPU_HYPERTHREADING" not in capability_traits(facts)
     assert not owns(reporter_of(facts), "CUSTOM_OF_AN_OPERATOR", facts)
 
 
-def test_asking_twice_gives_the_same() -> None:
+def test_capability_traits_are_deterministic_in_content_and_order() -> None:
     assert capability_traits(KVM) == capability_traits(KVM)
     assert list(capability_traits(KVM)) == list(capability_traits(KVM))
 
 
-def test_an_unknown_driver_is_an_error_with_the_known_ones() -> None:
+def test_unknown_driver_error_lists_the_known_drivers() -> None:
     with pytest.raises(UnusableReporter, match="there are fake, ironic, libvirt, vmware"):
         load_reporter("nosuch\ndriver")
 
@@ -54,13 +54,15 @@ def _fail() -> object:
         ([_Point("mine", "a:B", _fail), _Point("mine", "c:D", _fail)], "it is offered more than once: a:B, c:D"),
     ],
 )
-def test_a_broken_reporter_is_an_error(points: list[_Point], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_reporter_entry_point_is_refused_with_the_reason(
+    points: list[_Point], problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(named.NamedExtensionManager, "list_entry_points", lambda _self: points)
     with pytest.raises(UnusableReporter, match=problem):
         load_reporter("mine")
 
 
-def test_a_third_party_reporter_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_third_party_reporter_is_loaded_by_its_entry_point_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """By its entry point alone: the facts name it."""
     fake = load_reporter("fake")
     monkeypatch.setattr(

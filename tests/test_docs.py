@@ -162,7 +162,7 @@ def test_commands_print_what_the_page_shows(command: Command) -> None:
     assert doctest.OutputChecker().check_output(wanted, found, doctest.ELLIPSIS), found
 
 
-def test_some_command_is_checked() -> None:
+def test_docs_have_more_than_ten_commands_that_are_checked() -> None:
     """The reader of the pages finds commands at all, so that the test above proves something."""
     assert len({command.text for page in PAGES for command in commands_of(page)}) > 10
 
@@ -173,7 +173,7 @@ def installed_by_us(group: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", installed_by_us(NAMESPACE))
-def test_filter_has_a_section(name: str) -> None:
+def test_installed_filter_has_a_complete_section_with_an_example_in_filters_rst(name: str) -> None:
     """Every filter that the package installs has a section of its name in filters.rst, with an example of its own."""
     text = (DOCS / "filters.rst").read_text(encoding="utf-8")
     section = re.search(
@@ -186,12 +186,12 @@ def test_filter_has_a_section(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", installed_by_us(REPORTERS))
-def test_reporter_has_a_section(name: str) -> None:
+def test_installed_reporter_is_described_on_exactly_one_page(name: str) -> None:
     """Every virt driver whose hosts can be reported has a place where it is said what they report."""
     assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1
 
 
-def test_the_service_calls_the_command_as_it_is() -> None:
+def test_systemd_unit_in_agent_rst_uses_valid_options_of_capabilities_report() -> None:
     """Its options exist, and go together."""
     units = [text for name, text in files_of(DOCS / "agent.rst").items() if name.endswith(".service")]
     for text in units:
@@ -207,7 +207,7 @@ def test_the_service_calls_the_command_as_it_is() -> None:
     assert units
 
 
-def test_commands_of_an_upgrade_are_as_they_are() -> None:
+def test_commands_in_upgrade_rst_use_valid_options() -> None:
     """They are about a cloud, so they do not run here; their options exist, and go together."""
     text = (DOCS / "upgrade.rst").read_text(encoding="utf-8").replace("\\\n", "")
     lines = re.findall(
@@ -222,7 +222,7 @@ def test_commands_of_an_upgrade_are_as_they_are() -> None:
         parser.parse_args(shlex.split(words.removeprefix(name)))
 
 
-def test_the_names_that_a_cloud_needs_are_counted_and_listed_as_told() -> None:
+def test_agent_rst_counts_and_lists_the_custom_traits_that_a_first_report_creates() -> None:
     """The page says about how many a first report creates, and its loop for provider.yaml creates the same."""
     text = (DOCS / "agent.rst").read_text(encoding="utf-8")
     told = re.search(r"about (\d+) requests at the first report", text)
@@ -235,7 +235,7 @@ def test_the_names_that_a_cloud_needs_are_counted_and_listed_as_told() -> None:
 
 
 @pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))
-def test_option_is_mentioned(option: str) -> None:
+def test_config_option_is_referenced_on_some_page(option: str) -> None:
     """Every option is told of by hand somewhere, not only in the list that is made from the code."""
     assert any(f":ref:`{option} <option-{option}>`" in page.read_text(encoding="utf-8") for page in PAGES)
 
@@ -246,13 +246,13 @@ def test_option_is_mentioned(option: str) -> None:
         name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.PrefilterError)
     ),
 )
-def test_error_is_explained(name: str) -> None:
+def test_error_class_is_explained_in_errors_rst(name: str) -> None:
     """Every error has a line in errors.rst that says what to do."""
     assert f":class:`~os_prefilter.errors.{name}`" in (DOCS / "errors.rst").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", os_prefilter.__all__)
-def test_public_name_is_in_the_reference(name: str) -> None:
+def test_public_name_is_documented_in_reference_rst(name: str) -> None:
     """Every public name has an entry in reference.rst."""
     text = (DOCS / "reference.rst").read_text(encoding="utf-8")
     assert re.search(rf"^\.\. auto(class|function|data):: os_prefilter\.(\w+\.)?{name}$", text, re.MULTILINE)

@@ -47,7 +47,7 @@ _FLAVOR: dict[str, Any] = {
 }
 
 
-def test_what_the_openstack_client_prints() -> None:
+def test_openstackclient_image_and_flavor_json_is_read_as_a_request() -> None:
     spec = RequestSpec(flavor_from(_FLAVOR, "f"), image_from(_IMAGE, "i"))
     assert device_asked_by("image_metadata", spec) == [
         ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root"),
@@ -58,7 +58,7 @@ def test_what_the_openstack_client_prints() -> None:
     assert (spec.image.disk_format, spec.image.name) == ("vmdk", "appliance")
 
 
-def test_older_clients_print_empty_strings_and_null() -> None:
+def test_empty_and_null_flavor_fields_of_older_clients_are_accepted() -> None:
     flavor = flavor_from({**_FLAVOR, "swap": "", "OS-FLV-EXT-DATA:ephemeral": None, "properties": None}, "f")
     assert (flavor.swap, flavor.ephemeral_gb, flavor.extra_specs) == (0, 0, {})
 
@@ -75,7 +75,7 @@ def test_an_envelope_within_an_envelope_is_opened_as_well() -> None:
     assert spec.flavor.vcpus == 3
 
 
-def test_what_nova_stores() -> None:
+def test_request_spec_stored_by_nova_gives_the_same_requirements_and_query_as_the_object() -> None:
     """The same requirements and the same query as the object itself, PCI requests and image traits included."""
     requests = objects.InstancePCIRequests(
         requests=[
@@ -101,7 +101,7 @@ def test_what_nova_stores() -> None:
         assert allocation_candidates_query(read) == allocation_candidates_query(again)
 
 
-def test_the_plain_form() -> None:
+def test_plain_json_request_is_translated_into_the_placement_query() -> None:
     spec = request_spec_from(
         {
             "flavor": {"vcpus": 1, "memory_mb": 512},
@@ -133,7 +133,7 @@ def test_the_plain_form() -> None:
         (b'{"a": NaN}', "NaN is no number of JSON"),
     ],
 )
-def test_broken_files_say_what_is_wrong(content: bytes, message: str, tmp_path: Path) -> None:
+def test_malformed_json_file_is_refused_with_path_and_reason(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "document.json"
     path.write_bytes(content)
     with pytest.raises(DocumentError, match=message) as caught:
@@ -151,7 +151,7 @@ def test_broken_files_say_what_is_wrong(content: bytes, message: str, tmp_path: 
         ("a\0b", "cannot be read"),
     ],
 )
-def test_what_is_no_file_says_so(path: str, message: str) -> None:
+def test_missing_special_or_oversized_file_is_refused_with_the_reason(path: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         read_json(path)
 
@@ -187,7 +187,7 @@ def test_what_is_no_file_says_so(path: str, message: str) -> None:
         ({"spec": '{"flavor": {}, "flavor": null}'}, "spec: not JSON: .*the key 'flavor' is given twice"),
     ],
 )
-def test_wrong_types_say_where(document: dict[str, Any], message: str | None) -> None:
+def test_field_of_the_wrong_type_is_refused_and_named(document: dict[str, Any], message: str | None) -> None:
     if message is None:
         assert request_spec_from(document, "r.json").flavor.extra_specs == {}
     else:
@@ -196,7 +196,7 @@ def test_wrong_types_say_where(document: dict[str, Any], message: str | None) ->
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x9b31m", "\u2028", "x" * 5_000])
-def test_the_name_of_a_resource_class_stays_on_its_line(name: str) -> None:
+def test_resource_class_name_is_escaped_and_truncated_in_the_error(name: str) -> None:
     group = {"requester_id": "p", "resources": {name: {}}}
     with pytest.raises(DocumentError) as caught:
         request_spec_from({"flavor": {}, "requested_resources": [group]}, "r.json")

@@ -8,7 +8,7 @@ from os_prefilter.texts import shown
 
 
 @given(st.text() | st.integers() | st.floats() | st.binary() | st.none() | st.lists(st.text()))
-def test_shown_is_one_short_ascii_line(value: object) -> None:
+def test_any_value_is_shown_as_one_short_printable_ascii_line(value: object) -> None:
     text = shown(value)
     assert text.isascii()
     assert text.isprintable()
@@ -26,5 +26,5 @@ def test_shown_is_one_short_ascii_line(value: object) -> None:
         (None, "None"),
     ],
 )
-def test_shown_quotes(value: object, expected: str) -> None:
+def test_untrusted_value_is_quoted_escaped_or_described_by_its_kind(value: object, expected: str) -> None:
     assert shown(value) == expected

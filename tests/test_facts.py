@@ -17,7 +17,7 @@ class _Clock:
         return self.now
 
 
-def test_asked_once_per_interval() -> None:
+def test_fact_is_queried_once_per_interval() -> None:
     clock, answers = _Clock(), iter(range(100))
     fact = Fact("f", lambda _context: next(answers), 10)
     seen = []
@@ -26,7 +26,7 @@ def test_asked_once_per_interval() -> None:
     assert seen == [0, 0, 0, 1, 1, 2]
 
 
-def test_a_failure_keeps_the_last_value_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """Absence of knowledge is not knowledge of absence."""
     caplog.set_level("INFO")
 
@@ -55,14 +55,14 @@ def test_a_failure_keeps_the_last_value_and_is_said_once(caplog: pytest.LogCaptu
     ]
 
 
-def test_never_answered_is_unknown() -> None:
+def test_fact_that_was_never_answered_has_the_unknown_value() -> None:
     def ask(_context: object) -> object:
         raise TimeoutError
 
     assert Fact("f", ask, 1, unknown=False).value() is False
 
 
-def test_what_expired_is_asked_for_at_the_next_use() -> None:
+def test_expired_fact_is_queried_again_at_the_next_use() -> None:
     """Also if that happens while it is asked for: the answer on its way may be the old one."""
     answers = iter(range(100))
     fact = Fact("f", lambda _context: next(answers), 10)
@@ -80,7 +80,7 @@ def test_what_expired_is_asked_for_at_the_next_use() -> None:
     assert [meanwhile.value(), meanwhile.value(), meanwhile.value()] == [2, 3, 3]
 
 
-def test_the_newest_value_is_used_also_where_it_counts_as_equal(caplog: pytest.LogCaptureFixture) -> None:
+def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: pytest.LogCaptureFixture) -> None:
     """And no line in the log says that it changed."""
     caplog.set_level("INFO", "os_prefilter.facts")
     values = [1.0, 1]
@@ -123,7 +123,7 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
     ]
 
 
-def test_the_first_requests_all_wait_for_the_first_answer() -> None:
+def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value() -> None:
     """What is not known yet would let them go where they should not; later ones go on with what was known."""
     together, answer = threading.Barrier(8), threading.Event()
     answers = iter(("first", "second"))
@@ -150,7 +150,7 @@ def test_the_first_requests_all_wait_for_the_first_answer() -> None:
         assert asking.result(60) == "second"
 
 
-def test_a_question_that_hangs_is_asked_again_and_said_again_with_its_age(caplog: pytest.LogCaptureFixture) -> None:
+def test_hanging_query_is_retried_and_logged_with_its_age(caplog: pytest.LogCaptureFixture) -> None:
     """A connection that died half must not freeze a value until a restart; what comes late replaces nothing newer."""
     caplog.set_level("INFO", "os_prefilter.facts")
     clock, lost, numbers = _Clock(), threading.Event(), iter(("late", "second", "third"))
@@ -186,7 +186,7 @@ def test_a_question_that_hangs_is_asked_again_and_said_again_with_its_age(caplog
     ]
 
 
-def test_a_slow_answer_is_used_although_it_was_asked_for_again() -> None:
+def test_slow_answer_is_used_even_after_the_query_was_retried() -> None:
     """Otherwise one that always takes longer than that would never be known."""
     clock, slow = _Clock(), {0: threading.Event(), 700: threading.Event()}
 
@@ -208,7 +208,7 @@ def test_a_slow_answer_is_used_although_it_was_asked_for_again() -> None:
         assert fact.value(None, clock) == begun
 
 
-def test_all_that_is_due_is_asked_for_before_a_request_waits() -> None:
+def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
     """The wait counts from the question on: three facts that hang delay a request as long as one."""
     steps: list[str] = []
 

@@ -16,17 +16,17 @@ from tests.support.nova_objects import nova_spec
 _LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
 
 
-def test_the_properties_that_nova_keeps_are_its_fields_but_for_lists() -> None:
+def test_properties_kept_by_nova_are_the_non_list_fields_of_image_meta_props() -> None:
     assert set(ImageMetaProps.fields) - _LISTS == KEPT_BY_NOVA
 
 
-def test_the_booleans_are_novas() -> None:
+def test_boolean_properties_are_the_boolean_fields_of_image_meta_props() -> None:
     assert {name for name, each in ImageMetaProps.fields.items() if isinstance(each, fields.FlexibleBooleanField)} == (
         BOOLEANS
     )
 
 
-def test_the_old_names_are_novas() -> None:
+def test_legacy_property_names_are_those_of_nova() -> None:
     assert ImageMetaProps._legacy_property_map == LEGACY_NAMES
     for row in ROWS:
         assert {LEGACY_NAMES[name] for name in row.legacy_names} <= {row.image_property}
@@ -39,7 +39,7 @@ def _valid_values(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(name for name in KEPT_BY_NOVA if _valid_values(name)))
-def test_a_value_is_spelt_as_nova_spells_it(name: str) -> None:
+def test_property_value_is_normalized_as_nova_normalizes_it(name: str) -> None:
     """Each value of each enumeration, in capitals and not; what Nova refuses cannot be in a request."""
     for value in _valid_values(name):
         for spelling in (value, value.upper(), value.lower()):
@@ -67,7 +67,9 @@ def test_a_value_is_spelt_as_nova_spells_it(name: str) -> None:
         ("os_version", "11", []),
     ],
 )
-def test_what_a_filter_within_nova_can_compare(name: str, value: str, seen: list[object]) -> None:
+def test_values_a_rule_sees_inside_nova_are_also_seen_in_the_glance_image(
+    name: str, value: str, seen: list[object]
+) -> None:
     """The same as of the image that Glance has, if Nova keeps the property at all."""
     inside = Request(nova_spec({name: value})).image_property(name)
     assert readings(IMAGE_PROPERTY, name, inside) == seen
@@ -79,7 +81,7 @@ def test_what_a_filter_within_nova_can_compare(name: str, value: str, seen: list
 
 
 @pytest.mark.parametrize("old", sorted(LEGACY_NAMES))
-def test_old_names_count_as_current_ones(old: str) -> None:
+def test_legacy_property_is_read_under_its_current_name_unless_that_is_set_too(old: str) -> None:
     """In an image as Glance has it; a current name that is there as well wins."""
     current = LEGACY_NAMES[old]
     assert Request(spec_of({old: "a"})).image_property(current) == "a"
@@ -87,7 +89,7 @@ def test_old_names_count_as_current_ones(old: str) -> None:
 
 
 @pytest.mark.parametrize("adapter", ["ide", "lsiLogic"])
-def test_the_adapter_of_vmware_is_two_properties(adapter: str) -> None:
+def test_vmware_adaptertype_is_read_as_disk_bus_and_scsi_model_as_in_nova(adapter: str) -> None:
     names = ("hw_disk_bus", "hw_scsi_model")
     inside, outside = (
         Request(nova_spec({"vmware_adaptertype": adapter})),

@@ -46,7 +46,7 @@ _GOOD = "Row('mine', switch('CUSTOM_MINE'), image_property='hw_mine')"
 
 @pytest.mark.parametrize("offered", [{"mine": _GOOD}], indirect=True)
 @pytest.mark.usefixtures("offered")
-def test_a_row_is_added_after_the_bundled_ones() -> None:
+def test_installed_row_is_loaded_from_its_entry_point() -> None:
     assert [row.name for row in installed_rows(ROWS)] == ["mine"]
 
 
@@ -87,7 +87,7 @@ def test_a_row_is_added_after_the_bundled_ones() -> None:
     indirect=["offered"],
 )
 @pytest.mark.usefixtures("offered")
-def test_one_that_does_not_fit_is_an_error(problem: str) -> None:
+def test_unusable_installed_row_is_refused_with_the_reason(problem: str) -> None:
     with pytest.raises(UnusableRow) as raised:
         installed_rows(ROWS)
     assert problem in str(raised.value)
@@ -95,7 +95,7 @@ def test_one_that_does_not_fit_is_an_error(problem: str) -> None:
 
 
 @pytest.mark.parametrize("image_overrides", [False, True])
-def test_an_image_may_override_a_flavor(image_overrides: bool) -> None:
+def test_image_overrides_the_flavor_only_if_the_row_allows_it(image_overrides: bool) -> None:
     """As Nova has it for some properties; else the two contradict each other."""
     row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", image_overrides=image_overrides)
     spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
@@ -126,7 +126,7 @@ def _run(folder: Path, code: str) -> str:
     return done.stdout
 
 
-def test_a_row_takes_part_in_everything(tmp_path: Path) -> None:
+def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Path) -> None:
     """It is asked for once hosts are said to report it, reported, checked, listed, and created in Placement."""
     out = _run(
         tmp_path,
@@ -159,7 +159,7 @@ def test_a_row_takes_part_in_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("first", ["acme_rows", "os_prefilter", "os_prefilter.filters.image_metadata"])
-def test_it_does_not_matter_who_is_imported_first(first: str, tmp_path: Path) -> None:
+def test_installed_row_is_found_whichever_package_is_imported_first(first: str, tmp_path: Path) -> None:
     """And importing this library imports no plugin."""
     out = _run(
         tmp_path,

@@ -8,7 +8,7 @@ from os_prefilter.errors import DocumentError
 from os_prefilter.json_document import parse_json
 
 
-def test_what_json_has_arrives() -> None:
+def test_valid_json_is_parsed_with_or_without_a_byte_order_mark() -> None:
     """Every kind of value, in UTF-8 with or without a byte order mark."""
     text = '{"a": [1, -2.5, true, null, "ü\\u0041"], "b": {}}'.encode()
     assert (
@@ -34,7 +34,7 @@ def test_what_json_has_arrives() -> None:
         (b'{"a\x1b": 1}', "column 4"),
     ],
 )
-def test_bad_json_is_one_line_with_its_place(text: bytes, says: str) -> None:
+def test_invalid_json_is_refused_with_file_and_reason_on_one_line(text: bytes, says: str) -> None:
     """Each mistake is a DocumentError that names the file."""
     with pytest.raises(DocumentError) as raised:
         parse_json(text, "fleet.json")

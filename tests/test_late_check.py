@@ -39,7 +39,7 @@ _NO_HPET = replace(LXC, host="container-1")
         ),
     ],
 )
-def test_hpet_is_switched_on_however_it_was_asked_for(spec: RequestSpec, source: str) -> None:
+def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(spec: RequestSpec, source: str) -> None:
     settings = guest_settings(spec, KVM)
     assert settings.settings == (Setting("time_hpet", "true", source),)
     with pytest.raises(UnsupportedByHost, match="container-1") as refused:
@@ -62,7 +62,7 @@ def test_hpet_stays_off_unless_it_was_asked_for(spec: RequestSpec) -> None:
 
 
 @pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
-def test_each_boolean_device_works_by_its_trait(row: Row) -> None:
+def test_boolean_device_required_by_its_trait_is_enabled_or_refused_by_the_host(row: Row) -> None:
     """The decision of 2018: the trait is the cue, and the driver fails where it cannot follow it."""
     trait = row.values["true"].trait
     with_gate = {"hw_firmware_type": "uefi"} if row.only_with == "firmware_type" else {}
@@ -78,7 +78,7 @@ def test_each_boolean_device_works_by_its_trait(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
-def test_for_and_against_at_once_is_an_error(row: Row) -> None:
+def test_device_disabled_by_property_and_required_by_trait_is_a_conflict(row: Row) -> None:
     trait = row.values["true"].trait
     properties: dict[str, object] = {str(row.image_property): "false"}
     if row.only_with == "firmware_type":
@@ -90,7 +90,7 @@ def test_for_and_against_at_once_is_an_error(row: Row) -> None:
             check(spec_of(properties, {f"trait1:{trait}": "required", "resources1:VCPU": "1"}), KVM)
 
 
-def test_settings_come_with_what_the_image_asks_for_hpet_first() -> None:
+def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -> None:
     spec = spec_of(
         {"hw_vif_model": "VirtualE1000e", "hw_time_hpet": "on", "hw_machine_type": "pc-q35-7.2", "hw_disk_bus": "sata"}
     )
@@ -115,7 +115,7 @@ def test_a_refusal_says_property_value_and_reason() -> None:
 
 
 @pytest.mark.parametrize("value", ["nosuch", "virtio\nERROR fake", "x" * 10_000, 7, ["virtio"]])
-def test_a_value_that_nobody_knows_is_refused_on_one_line(value: object) -> None:
+def test_unknown_value_is_refused_in_one_short_printable_line(value: object) -> None:
     (found,) = unsupported(spec_of({"hw_disk_bus": value}), KVM)
     assert str(found).isprintable()
     assert len(str(found)) < 200
@@ -124,7 +124,7 @@ def test_a_value_that_nobody_knows_is_refused_on_one_line(value: object) -> None
     assert str(refused.value).isprintable()
 
 
-def test_traits_that_a_request_names_are_checked_where_they_say_what_a_host_can() -> None:
+def test_late_check_covers_named_capability_traits_and_ignores_other_traits() -> None:
     spec = spec_of(
         {"trait:COMPUTE_NET_VIF_MODEL_E1000": "required", "trait:CUSTOM_MINE": "required"},
         {"trait:COMPUTE_NET_VIF_MODEL_SRIOV": "required", "trait2:HW_ARCH_X86_64": "forbidden", "resources2:VGPU": "1"},
@@ -137,7 +137,7 @@ def test_traits_that_a_request_names_are_checked_where_they_say_what_a_host_can(
     ]
 
 
-def test_a_device_that_is_asked_for_by_its_trait_is_refused_once() -> None:
+def test_device_requested_by_both_property_and_trait_is_refused_once() -> None:
     spec = spec_of({"hw_time_hpet": "true"}, {f"trait1:{HPET}": "required", "resources1:VCPU": "1"})
     assert [(item.property, item.value) for item in unsupported(spec, _NO_HPET)] == [
         (f"flavor extra spec trait1:{HPET}", "required")
@@ -161,7 +161,7 @@ def test_a_device_that_is_asked_for_by_its_trait_is_refused_once() -> None:
         ),
     ],
 )
-def test_values_that_make_no_sense_together_are_refused_everywhere(
+def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(
     properties: dict[str, object], sources: tuple[str, str]
 ) -> None:
     for refuse in (
@@ -174,7 +174,7 @@ def test_values_that_make_no_sense_together_are_refused_everywhere(
         assert error.value.sources == sources
 
 
-def test_a_default_is_told_by_what_brought_it_and_an_unknown_value_once() -> None:
+def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once() -> None:
     assert [str(item) for item in unsupported(spec_of({"hw_tpm_version": "2.0"}), KVM)] == [
         "image property hw_tpm_version=2.0: with the default tpm_secret_security user: [libvirt] swtpm_enabled is off",
         "image property hw_tpm_version=2.0: [libvirt] swtpm_enabled is off",
@@ -196,7 +196,9 @@ def test_a_default_is_told_by_what_brought_it_and_an_unknown_value_once() -> Non
         {"hw_machine_type": "pc"},
     ],
 )
-def test_an_emulated_architecture_gets_nothing_of_x86(properties: dict[str, object]) -> None:
+def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
+    properties: dict[str, object],
+) -> None:
     """Also where nobody knows its machine types; its settings carry its own name."""
     facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
     emulated = {"hw_emulation_architecture": "m68k"}

@@ -13,12 +13,12 @@ def test_every_entry_point_loads() -> None:
         assert callable(point.load()), point
 
 
-def test_the_options_are_offered_to_the_generator() -> None:
+def test_options_are_exposed_to_oslo_config_generator() -> None:
     (point,) = (each for each in entry_points(group="oslo.config.opts") if each.value.startswith("os_prefilter."))
     assert point.load()() == list_opts()
 
 
-def test_the_core_depends_on_what_the_design_lists_and_pyyaml() -> None:
+def test_core_dependencies_are_exactly_the_five_allowed_packages() -> None:
     """ADR 0012 says why PyYAML. What logs here is the standard library, so a scheduler may have oslo.log or not."""
     core = {
         requirement.partition(">")[0].replace(".", "-").lower()

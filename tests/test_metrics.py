@@ -61,7 +61,7 @@ _REQUESTS: list[tuple[str, dict[str, Any], dict[str, str], tuple[int, ...]]] = [
 
 
 @pytest.mark.parametrize(("name", "properties", "extra_specs", "expected"), _REQUESTS)
-def test_what_a_filter_does_is_counted(
+def test_runs_rejections_and_requirements_are_counted_per_filter(
     name: str,
     properties: dict[str, Any],
     extra_specs: dict[str, str],
@@ -78,7 +78,7 @@ def test_what_a_filter_does_is_counted(
     assert 0 < counted("seconds_sum", name) < 60
 
 
-def test_errors_of_a_filter_are_failures(counted: Callable[[str, str], float]) -> None:
+def test_exception_in_a_filter_is_counted_as_a_failure(counted: Callable[[str, str], float]) -> None:
     def broken(_request: Any) -> Requirements:
         raise ValueError("broken")
 
@@ -88,14 +88,14 @@ def test_errors_of_a_filter_are_failures(counted: Callable[[str, str], float]) -
     assert tuple(counted(kind, "broken") for kind in _KINDS) == (1, 0, 1, 0, 0, 1)
 
 
-def test_what_is_no_answer_is_still_the_error_that_it_was(counted: Callable[[str, str], float]) -> None:
+def test_filter_returning_none_still_fails_while_it_is_measured(counted: Callable[[str, str], float]) -> None:
     mute: Any = lambda _request: None  # noqa: E731
     with pytest.raises(FilterFailed, match="it answered with a NoneType, not Requirements"):
         Pipeline([LoadedFilter("mute", mute)], measuring=Measuring()).apply(spec_of())
     assert counted("runs_total", "mute") == 1
 
 
-def test_a_filter_of_the_nova_way_is_counted_as_well(counted: Callable[[str, str], float]) -> None:
+def test_nova_style_filter_is_counted(counted: Callable[[str, str], float]) -> None:
     def theirs(_context: Any, request_spec: Any) -> bool:
         request_spec.root_required.add("HW_CPU_X86_AVX2")
         return True
@@ -104,7 +104,9 @@ def test_a_filter_of_the_nova_way_is_counted_as_well(counted: Callable[[str, str
     assert (counted("runs_total", "theirs"), counted("requirements_total", "theirs")) == (1, 1)
 
 
-def test_what_waits_is_counted_and_who_is_waited_for_is_shown(counted: Callable[[str, str], float]) -> None:
+def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
+    counted: Callable[[str, str], float],
+) -> None:
     """The gauge follows the fact; it has a line for each gate."""
     nodes: list[set[str]] = [{REPORTED}, set(), set()]
     conf = conf_with(enabled_filters=["hpet"], wait_for_answers=["*"], metrics=True, facts_interval=0)
@@ -126,7 +128,7 @@ def test_several_pipelines_in_one_process_share_the_metrics(counted: Callable[[s
     assert counted("runs_total", "noop") == 2
 
 
-def test_nothing_is_counted_or_wrapped_unless_it_is_asked_for() -> None:
+def test_disabled_metrics_count_nothing_and_do_not_wrap_filters() -> None:
     pipeline = Pipeline.from_conf(conf_with(enabled_filters=["noop"]))
     before = _exposed()
     pipeline.apply(spec_of())
@@ -158,7 +160,7 @@ conf.set_override("enabled_filters", ["hpet"], "prefilter")
 """
 
 
-def test_without_the_package_the_service_does_not_start() -> None:
+def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled() -> None:
     """It says what is missing; without the option nobody needs it."""
     hidden = "import sys; sys.modules['prometheus_client'] = None\n"
     run = _python(
@@ -188,7 +190,7 @@ print(prometheus_client.generate_latest(registry).decode())
 """
 
 
-def test_several_worker_processes_are_added_up(tmp_path: Path) -> None:
+def test_metrics_of_several_worker_processes_are_summed(tmp_path: Path) -> None:
     """In prometheus_client's own way: a folder that they share, and whoever serves it reads all; while they run."""
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     workers = [

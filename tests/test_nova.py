@@ -48,7 +48,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield start
 
 
-def test_the_entry_is_the_last_of_the_list_and_takes_no_host_filter_away(start: Start) -> None:
+def test_activation_appends_one_request_filter_and_keeps_all_host_filters(start: Start) -> None:
     novas = entries()
     scheduler = start("hpet,deploy_config")
     assert entries() == [*novas, "ours"]
@@ -57,7 +57,7 @@ def test_the_entry_is_the_last_of_the_list_and_takes_no_host_filter_away(start: 
     assert len(scheduler.host_manager.enabled_filters) == len(CONF.filter_scheduler.enabled_filters)
 
 
-def test_activated_again_there_is_one_entry_with_the_new_configuration(start: Start) -> None:
+def test_activating_again_replaces_our_entry_with_the_new_configuration(start: Start) -> None:
     novas = entries()
     for enabled in ("hpet", "hpet", "deploy_config"):
         start(enabled)
@@ -66,7 +66,7 @@ def test_activated_again_there_is_one_entry_with_the_new_configuration(start: St
 
 
 @pytest.mark.parametrize("name", sorted(SAME_PURPOSE))
-def test_an_enabled_filter_takes_the_place_of_novas_until_it_is_disabled(
+def test_enabled_filter_replaces_novas_counterpart_until_it_is_disabled(
     name: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -79,7 +79,7 @@ def test_an_enabled_filter_takes_the_place_of_novas_until_it_is_disabled(
     assert entries() == [*novas, "ours"]
 
 
-def test_entries_of_others_stay_in_their_place(start: Start) -> None:
+def test_third_party_request_filters_keep_their_position(start: Start) -> None:
     """Also where Nova's filter beside them is replaced, and where Nova's was taken out by somebody else."""
 
     def first(_context: Any, _spec: Any) -> None: ...
@@ -98,7 +98,7 @@ def test_entries_of_others_stay_in_their_place(start: Start) -> None:
         assert entries() == [each for each in others if each not in replaced] + ["ours"]
 
 
-def test_each_filter_of_the_same_purpose_exists_on_both_sides() -> None:
+def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> None:
     """In Nova from the version on that brought it; a filter of Nova's that nobody has thought of fails this."""
     assert set(SAME_PURPOSE) <= set(installed_filters())
     major = int(version("nova").partition(".")[0])
@@ -107,7 +107,7 @@ def test_each_filter_of_the_same_purpose_exists_on_both_sides() -> None:
     assert set(entries()) - set(SAME_PURPOSE.values()) == _NOVAS_ALONE
 
 
-def test_the_documentation_lists_each_filter_that_is_replaced() -> None:
+def test_nova_rst_lists_every_replaced_nova_filter() -> None:
     text = (DOCS / "nova.rst").read_text(encoding="utf-8")
     rows = re.findall(r"^ +\* - :ref:`(\w+) <filter-\1>`\n +- ``(\w+)``", text, re.MULTILINE)
     assert dict(rows) == dict(SAME_PURPOSE)

@@ -66,7 +66,7 @@ def api() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("row", effective(None).rows, ids=lambda row: row.extra_spec)
-def test_nova_itself_finds_a_validator_for_each_extra_spec_of_the_filter(row: Any) -> None:
+def test_nova_loads_a_validator_for_every_deploy_config_extra_spec(row: Any) -> None:
     """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
     found = validators.VALIDATORS[row.extra_spec]
     assert found.value["enum"] == list(row.values)
@@ -77,7 +77,7 @@ def test_nova_itself_finds_a_validator_for_each_extra_spec_of_the_filter(row: An
 
 @pytest.mark.parametrize("microversion", ["2.86", "2.95", "latest"])
 @pytest.mark.parametrize("value", ["enabled", "disabled"])
-def test_a_right_value_is_taken(value: str, microversion: str, api: Any) -> None:
+def test_valid_extra_spec_value_is_accepted(value: str, microversion: str, api: Any) -> None:
     answer = api({"extra_specs": {_NAME: value}}, microversion)
     assert (answer.status_int, answer.json) == (200, {"extra_specs": {_NAME: value}})
 
@@ -87,7 +87,7 @@ def test_a_right_value_is_taken(value: str, microversion: str, api: Any) -> None
     [(_NAME, "on", _WRONG_VALUE), ("deploy-config:turbo", "enabled", _WRONG_NAME)],
     ids=["value", "name"],
 )
-def test_a_wrong_value_or_name_is_a_400_that_says_what_is_allowed(
+def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
     name: str, value: str, message: str, api: Any
 ) -> None:
     with pytest.raises(exception.ValidationError) as raised:
@@ -102,12 +102,12 @@ def test_a_wrong_value_or_name_is_a_400_that_says_what_is_allowed(
         assert answer.json == {"badRequest": {"code": 400, "message": message}}
 
 
-def test_before_2_86_nova_validates_nothing_and_the_filter_decides(api: Any) -> None:
+def test_extra_specs_are_not_validated_before_microversion_2_86(api: Any) -> None:
     assert api({"extra_specs": {_NAME: "on"}}, "2.85").status_int == 200
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.extra_spec], ids=lambda row: row.extra_spec)
-def test_nova_api_takes_every_value_of_the_vocabulary(row: Any) -> None:
+def test_nova_api_accepts_every_vocabulary_value_but_the_known_exceptions(row: Any) -> None:
     """By its own validators or by ours, but for what Nova refuses although it reads it."""
     major = int(version("nova").partition(".")[0])
     refused, expected = set(), set()
@@ -122,7 +122,7 @@ def test_nova_api_takes_every_value_of_the_vocabulary(row: Any) -> None:
     assert refused == expected
 
 
-def test_the_values_of_an_operators_templates_are_known_too(tmp_path: Path) -> None:
+def test_validators_include_the_values_of_the_operators_config_templates(tmp_path: Path) -> None:
     """nova-api reads its configuration before it loads the validators."""
     file = tmp_path / "templates.yaml"
     file.write_text("templates: [{config-type: raid, config-value: '10'}]", encoding="utf-8")

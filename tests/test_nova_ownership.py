@@ -57,7 +57,9 @@ def _upgrade(observed: Observed, host: str) -> None:
     put_traits(observed.placement, lambda traits: traits.add("OWNER_NOVA"), host)
 
 
-def test_coverage_opens_with_the_last_host_and_without_a_restart(start: Start, observed: Observed) -> None:
+def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
+    start: Start, observed: Observed
+) -> None:
     _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
     for host in _HOSTS:
         assert _schedule() == set()
@@ -65,7 +67,9 @@ def test_coverage_opens_with_the_last_host_and_without_a_restart(start: Start, o
     assert _schedule() == {"OWNER_NOVA"}
 
 
-def test_coverage_asks_once_in_an_interval_through_novas_own_client(start: Start, observed: Observed) -> None:
+def test_coverage_gate_queries_placement_once_per_interval_through_novas_client(
+    start: Start, observed: Observed
+) -> None:
     for host in _HOSTS:
         _upgrade(observed, host)
     _start_with(start, observed, "owner_gate = coverage", "facts_interval = 3600")
@@ -74,7 +78,7 @@ def test_coverage_asks_once_in_an_interval_through_novas_own_client(start: Start
 
 
 @pytest.mark.parametrize("answer", [(503, b"down"), (400, b"bad"), (200, b"<html>")], ids=str)
-def test_while_placement_does_not_answer_coverage_stays_as_it_was(
+def test_open_coverage_gate_stays_open_while_placement_fails(
     answer: Answer, start: Start, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
@@ -86,7 +90,7 @@ def test_while_placement_does_not_answer_coverage_stays_as_it_was(
     assert caplog.text.count("cannot be asked for (Placement") == 1
 
 
-def test_the_gate_by_version_asks_placement_for_nothing(
+def test_compute_version_gate_opens_with_the_last_cell_without_querying_placement(
     start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cell by cell, one nova-compute after the other."""
@@ -135,7 +139,7 @@ def _conf() -> Iterator[None]:
 @pytest.mark.usefixtures("_conf")
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
 @pytest.mark.parametrize("asked", REQUESTS, ids=lambda each: each.name)
-def test_novas_own_query_of_the_changed_request_is_ours(asked: Asked, scope: str) -> None:
+def test_our_query_equals_novas_query_for_the_filtered_request(asked: Asked, scope: str) -> None:
     """Nova chooses a group_policy where the flavor has one group: with the one that the filter made as well."""
     spec = _spec(asked)
     pipeline_of("owner", trait_scope=scope).apply(spec)
@@ -155,7 +159,9 @@ def mixed() -> Iterator[tuple[Tree, PlacementClient]]:
 @pytest.mark.parametrize(
     "asked", [each for each in REQUESTS if each.profile and not each.in_place], ids=lambda each: each.name
 )
-def test_nova_finds_the_provider_of_each_profile(asked: Asked, mixed: tuple[Tree, PlacementClient]) -> None:
+def test_nova_maps_device_profile_groups_only_to_cyborg_providers(
+    asked: Asked, mixed: tuple[Tree, PlacementClient]
+) -> None:
     """In the answer to the query, for the groups of the request as nova-conductor has it: without the filter's."""
     tree, client = mixed
     spec, conductors = _spec(asked), _spec(asked)

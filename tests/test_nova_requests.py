@@ -79,7 +79,7 @@ def _select(scheduler: Any, properties: dict[str, Any]) -> Exception:
     return error
 
 
-def test_without_enabled_filters_the_entry_changes_nothing(start: Start) -> None:
+def test_request_spec_is_unchanged_without_enabled_filters(start: Start) -> None:
     start("")
     spec = nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}, {"resources:VGPU": "1"})
     before = spec.obj_to_primitive()
@@ -87,7 +87,7 @@ def test_without_enabled_filters_the_entry_changes_nothing(start: Start) -> None
     assert spec.obj_to_primitive() == before
 
 
-def test_a_rejected_request_fails_the_way_nova_fails_it_and_is_unchanged(start: Start) -> None:
+def test_rejected_request_raises_request_filter_failed_and_is_unchanged(start: Start) -> None:
     start("compute_status,image_metadata")
     spec = nova_spec(_IMPOSSIBLE)
     before = spec.obj_to_primitive()
@@ -101,7 +101,7 @@ def test_a_rejected_request_fails_the_way_nova_fails_it_and_is_unchanged(start: 
 
 
 @pytest.mark.usefixtures("cells")
-def test_the_user_sees_the_reason_and_placement_is_not_asked(start: Start) -> None:
+def test_rejected_request_shows_the_user_the_reason_and_never_reaches_placement(start: Start) -> None:
     scheduler = start("image_metadata")
     error = _select(scheduler, _IMPOSSIBLE)
     assert isinstance(error, exception.NoValidHost)
@@ -113,7 +113,7 @@ def test_the_user_sees_the_reason_and_placement_is_not_asked(start: Start) -> No
 @pytest.mark.parametrize(
     ("enabled", "architecture"), [("", "HW_ARCH_I686"), ("hpet", "HW_ARCH_I686"), ("image_metadata", "HW_ARCH_X86_64")]
 )
-def test_what_placement_is_asked_has_ours_beside_novas_or_in_their_place(
+def test_placement_query_has_our_traits_beside_or_instead_of_novas(
     enabled: str, architecture: str, start: Start
 ) -> None:
     """``hw_architecture=i686`` is where two filters of one purpose would ask for what no host has together."""
@@ -130,7 +130,9 @@ def test_what_placement_is_asked_has_ours_beside_novas_or_in_their_place(
     assert "%21COMPUTE_STATUS_DISABLED" in traits
 
 
-def test_a_failing_filter_tells_the_user_nothing_of_its_insides(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_filter_is_logged_with_traceback_and_hidden_from_the_user(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(_request: Request) -> Requirements:
         raise OSError("password=hunter2")
 
@@ -148,9 +150,7 @@ def test_a_failing_filter_tells_the_user_nothing_of_its_insides(start: Start, ca
 
 
 @pytest.mark.usefixtures("cells")
-def test_the_documentation_shows_what_is_logged_and_what_users_read(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "os_prefilter")
     scheduler = start("image_metadata,hpet,owner")
     our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}))
@@ -179,7 +179,7 @@ def test_the_documentation_shows_what_is_logged_and_what_users_read(
     ],
     ids=["an upgrade", "an outage", "an outage at start, and another", "an old compute, then an outage"],
 )
-def test_a_cell_that_does_not_answer_leaves_the_minimum_version_as_it_was_known(
+def test_unresponsive_cell_keeps_the_last_known_minimum_compute_version(
     rounds: list[tuple[Any, bool]], outages: int, start: Start, cells: _Cells, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Asked at each request here. Nova's own filter would ignore the cell, and with it its old computes."""
@@ -204,7 +204,7 @@ def test_without_a_context_the_cells_are_asked_as_an_administrator(start: Start,
     assert [each.is_admin for each in cells.contexts] == [True]
 
 
-def test_many_threads_share_one_entry_and_one_question_to_the_cells(start: Start, cells: _Cells) -> None:
+def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(start: Start, cells: _Cells) -> None:
     """Each request gets what it asks for and nothing of another's."""
     start("image_metadata,hpet,owner", "facts_interval = 3600")
     wanted = [

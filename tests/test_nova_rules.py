@@ -74,7 +74,7 @@ def _schedule(**image: str) -> set[str]:
     return set(spec.root_required)
 
 
-def test_rules_apply_to_what_nova_keeps_and_their_traits_are_created(
+def test_rules_apply_to_properties_nova_keeps_and_their_traits_are_created_once(
     start: Start, observed: Observed, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By the first request and not at the start, when Nova has not forked its workers yet."""
@@ -87,7 +87,7 @@ def test_rules_apply_to_what_nova_keeps_and_their_traits_are_created(
     assert observed.client.traits() >= {"CUSTOM_LICENSED", "CUSTOM_GOLD", "CUSTOM_DROPPED"}
 
 
-def test_when_nova_reads_its_configuration_again_the_rules_are_read_again(
+def test_rules_are_reloaded_when_nova_reloads_its_configuration(
     start: Start, observed: Observed, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """``mutate_config_files``: oslo.service calls it on SIGHUP, since Nova says so (``nova/service.py``)."""
@@ -103,7 +103,7 @@ def test_when_nova_reads_its_configuration_again_the_rules_are_read_again(
     assert caplog.text.count("were not read again") == 1
 
 
-def test_while_placement_does_not_create_them_the_rules_of_before_are_used(
+def test_previous_rules_stay_in_use_until_placement_has_the_new_traits(
     start: Start, observed: Observed, folder: Path
 ) -> None:
     _start(start, observed, folder, "facts_interval = 0")

@@ -29,7 +29,7 @@ def _spec() -> Any:
     return spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, forbidden_traits={"OWNER_NOVA"})])
 
 
-def test_what_it_changed_is_recorded_whatever_it_returns() -> None:
+def test_changes_of_a_nova_style_filter_are_recorded_even_if_it_returns_false() -> None:
     spec = _spec()
     decision = Pipeline([as_filter("busy", _busy)]).apply(spec)
     assert [(item.scope, item.trait, item.required, item.filter) for item in decision.requirements] == [
@@ -45,7 +45,7 @@ def test_what_it_changed_is_recorded_whatever_it_returns() -> None:
     assert spec.root_required == {"HW_CPU_X86_AVX2"}
 
 
-def test_it_gets_the_context_and_sees_what_came_before() -> None:
+def test_nova_style_filter_gets_the_context_and_sees_traits_of_earlier_filters() -> None:
     seen: list[Any] = []
 
     def look(context: Any, spec: Any) -> None:
@@ -59,7 +59,7 @@ def test_it_gets_the_context_and_sees_what_came_before() -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError("later"), KeyboardInterrupt()])
-def test_a_later_failure_undoes_its_changes(error: BaseException) -> None:
+def test_changes_are_undone_when_a_later_filter_fails(error: BaseException) -> None:
     def fail(_request: Request) -> Requirements:
         raise error
 
@@ -70,7 +70,7 @@ def test_a_later_failure_undoes_its_changes(error: BaseException) -> None:
     assert spec == _spec()
 
 
-def test_its_own_failure_undoes_its_changes() -> None:
+def test_changes_are_undone_when_the_filter_itself_fails() -> None:
     def half(_context: Any, spec: Any) -> None:
         spec.root_required.add("OWNER_NOVA")
         raise RuntimeError("half-way")
@@ -81,7 +81,7 @@ def test_its_own_failure_undoes_its_changes() -> None:
     assert spec == spec_of()
 
 
-def test_novas_rejection_is_a_rejection() -> None:
+def test_request_filter_failed_is_treated_as_a_rejection() -> None:
     class RequestFilterFailed(Exception):
         pass
 
@@ -106,7 +106,7 @@ def test_novas_own_filters_run_through_the_adapter() -> None:
     assert spec.root_required == {"COMPUTE_ACCELERATORS", "COMPUTE_NET_VIRTIO_PACKED"}
 
 
-def test_novas_own_objects_are_put_back() -> None:
+def test_nova_request_spec_is_restored_after_a_rejection() -> None:
     def spoil(_context: Any, spec: Any) -> None:
         request_filter.compute_status_filter(None, spec)
         spec.flavor.extra_specs["trait:OWNER_NOVA"] = "required"
@@ -120,7 +120,7 @@ def test_novas_own_objects_are_put_back() -> None:
     assert nova_base.obj_to_primitive(spec) == before
 
 
-def test_a_forgotten_star_is_an_error() -> None:
+def test_filter_called_the_nova_way_that_returns_requirements_fails() -> None:
     """``f(request, options)`` looks like the Nova way, and its answer would be lost."""
 
     def mine(_request: Any, _options: Any) -> Requirements:

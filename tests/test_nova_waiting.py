@@ -41,7 +41,9 @@ def _schedule() -> set[str]:
     return set(spec.root_required)
 
 
-def test_it_enforces_with_the_last_host_and_without_a_restart(start: Start, observed: Observed) -> None:
+def test_gated_filter_enforces_after_the_last_host_reports_and_without_a_restart(
+    start: Start, observed: Observed
+) -> None:
     """The filter owner has its own gate."""
     _start(start, observed, "wait_for_answers = *", "facts_interval = 0")
     for host in _HOSTS:
@@ -50,15 +52,13 @@ def test_it_enforces_with_the_last_host_and_without_a_restart(start: Start, obse
     assert _schedule() == {"OWNER_NOVA", HPET}
 
 
-def test_without_the_option_it_enforces_at_once_and_asks_placement_for_nothing(
-    start: Start, observed: Observed
-) -> None:
+def test_ungated_filter_enforces_at_once_without_querying_placement(start: Start, observed: Observed) -> None:
     _start(start, observed)
     assert _schedule() == {"OWNER_NOVA", HPET}
     assert observed.sent == []
 
 
-def test_while_placement_is_down_at_the_start_nothing_is_required(start: Start, observed: Observed) -> None:
+def test_gated_filter_requires_nothing_while_placement_is_down_at_start(start: Start, observed: Observed) -> None:
     _start(start, observed, "wait_for_answers = hpet", "facts_interval = 0")
     observed.hook = lambda _method, _url: (503, b"down")
     assert _schedule() == {"OWNER_NOVA"}

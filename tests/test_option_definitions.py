@@ -32,7 +32,7 @@ def facts_of(option: cfg.Opt) -> dict[str, str]:
 
 
 @_EACH
-def test_help_says_which_values_there_are(option: cfg.Opt) -> None:
+def test_help_says_which_values_are_accepted(option: cfg.Opt) -> None:
     """In a list item, or with a meaning beside each choice, which every output of the generator shows."""
     choices = getattr(option.type, "choices", None)
     if choices:
@@ -83,7 +83,7 @@ def _reads_of(tree: ast.AST) -> set[str]:
     return found
 
 
-def test_code_reads_the_options_that_are_listed_and_each_of_them() -> None:
+def test_code_reads_exactly_the_listed_options() -> None:
     read: set[str] = set()
     for path in _SRC.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -104,11 +104,11 @@ def test_no_other_file_defines_an_option_of_the_group() -> None:
     assert defining == {"option_definitions.py", "adapters/nova_conf.py"}
 
 
-def test_defaults_are_those_of_the_plain_options() -> None:
+def test_config_option_defaults_equal_the_defaults_of_options() -> None:
     assert options_from(conf_with()) == Options()
 
 
-def test_registering_twice_is_harmless() -> None:
+def test_registering_the_options_twice_is_harmless() -> None:
     conf = conf_with()
     register_opts(conf)
     assert Pipeline.from_conf(conf).filters == ()

@@ -109,7 +109,7 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
 @pytest.mark.parametrize(
     ("upgraded", "sent"), [(0, [_WITHOUT]), (3, [_WITHOUT]), (4, [_WITHOUT, _IN_USE])], ids=["none", "some", "all"]
 )
-def test_coverage_is_one_request_in_an_interval_whatever_the_number_of_requests(
+def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
     upgraded: int, sent: list[str], placement: EmbeddedPlacement
 ) -> None:
     """Where the first answer is that nobody lacks it, one more says that there is anybody."""
@@ -122,7 +122,7 @@ def test_coverage_is_one_request_in_an_interval_whatever_the_number_of_requests(
     assert observed.sent == sent
 
 
-def test_from_then_on_it_is_one_request_in_each_interval(placement: EmbeddedPlacement) -> None:
+def test_open_coverage_gate_sends_one_placement_query_per_interval(placement: EmbeddedPlacement) -> None:
     for host in _HOSTS:
         upgrade(placement, host)
     observed = Observed(placement)
@@ -143,12 +143,12 @@ _NOT_COVERED = {
 
 
 @pytest.mark.parametrize("name", _NOT_COVERED)
-def test_not_covered(name: str) -> None:
+def test_coverage_is_false_without_compute_nodes_or_if_one_lacks_the_owner_trait(name: str) -> None:
     with EmbeddedPlacement(_NOT_COVERED[name]) as placement:
         assert OwnerCoverage(placement.client)() is False
 
 
-def test_other_providers_need_no_trait() -> None:
+def test_coverage_ignores_neutron_cyborg_and_sharing_providers() -> None:
     """Neutron's, Cyborg's, and those that share a disk."""
     neutron = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
     compute = provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA", (provider("gpu", "VGPU", "OWNER_CYBORG"), neutron))
@@ -156,7 +156,7 @@ def test_other_providers_need_no_trait() -> None:
         assert OwnerCoverage(placement.client)() is True
 
 
-def test_a_trait_that_placement_does_not_know_covers_nothing_until_all_have_it() -> None:
+def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
     """Placement answers with a 400: it is an answer, not an outage."""
     with EmbeddedPlacement(Fleet((provider("a", "VCPU", "COMPUTE_NODE"),))) as placement:
         coverage = OwnerCoverage(placement.client, "CUSTOM_OWNER_US")
@@ -172,7 +172,7 @@ def test_a_trait_that_placement_does_not_know_covers_nothing_until_all_have_it()
     [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}}), (200, b"<html>")],
     ids=str,
 )
-def test_while_placement_does_not_answer_the_gate_stays_as_it_was(
+def test_coverage_gate_keeps_its_state_while_placement_fails(
     answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     observed = Observed(placement, lambda _method, _url: answer)
@@ -187,7 +187,7 @@ def test_while_placement_does_not_answer_the_gate_stays_as_it_was(
     assert caplog.text.count("The deployment fact owner_is_reported cannot be asked for") == 2
 
 
-def test_without_the_fact_the_service_does_not_start() -> None:
+def test_coverage_gate_without_the_owner_coverage_fact_stops_the_service() -> None:
     with pytest.raises(MissingFact, match="owner_gate = coverage from the fact owner_coverage"):
         Pipeline.from_conf(
             conf_with(enabled_filters=["owner"], owner_gate="coverage"),

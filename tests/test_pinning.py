@@ -50,14 +50,14 @@ def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = No
         (_DEDICATED | {"resources:PCPU": "2"}, {}, (0, 4)),
     ],
 )
-def test_how_many_cpus_float_and_how_many_are_pinned(
+def test_cpu_policy_and_masks_split_the_vcpus_into_shared_and_pinned(
     extra_specs: dict[str, str], properties: dict[str, object], cpus: tuple[int, int]
 ) -> None:
     assert _cpus(extra_specs, properties) == cpus
 
 
 @pytest.mark.parametrize("mask", ["4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"])
-def test_a_mask_of_no_all_or_other_cpus_is_refused_and_named(mask: str) -> None:
+def test_invalid_cpu_dedicated_mask_is_rejected_and_named(mask: str) -> None:
     with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:
         _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
     assert "\n" not in str(caught.value)
@@ -72,28 +72,30 @@ def test_a_mask_of_no_all_or_other_cpus_is_refused_and_named(mask: str) -> None:
         ({"hw:cpu_thread_policy": "isolate"}, {"hw_cpu_thread_policy": "require"}),
     ],
 )
-def test_an_image_must_not_override_the_flavors_policy(extra_specs: dict[str, str], properties: dict[str, Any]) -> None:
+def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict(
+    extra_specs: dict[str, str], properties: dict[str, Any]
+) -> None:
     with pytest.raises(FlavorImageConflict):
         allocation_candidates_query(_spec(extra_specs, properties))
 
 
-def test_a_realtime_instance_leaves_a_cpu_to_its_emulator() -> None:
+def test_mixed_realtime_instance_without_a_mask_is_rejected() -> None:
     with pytest.raises(RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"):
         _cpus(_MIXED | _REALTIME)
 
 
-def test_an_unknown_policy_is_refused() -> None:
+def test_unknown_cpu_or_emulator_threads_policy_is_rejected() -> None:
     for extra_specs in ({"hw:cpu_policy": "odd"}, _DEDICATED | {"hw:emulator_threads_policy": "odd"}):
         with pytest.raises(RequestRejected, match="odd"):
             allocation_candidates_query(_spec(extra_specs))
 
 
-def test_a_flavor_that_prefers_threads_leaves_the_image_without_a_say() -> None:
+def test_flavor_thread_policy_prefer_overrides_require_in_the_image() -> None:
     query = allocation_candidates_query(_spec({"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}))
     assert "HYPERTHREADING" not in query
 
 
-def test_persistent_memory_is_counted_by_label() -> None:
+def test_hw_pmem_requests_one_resource_class_per_label() -> None:
     spec = _spec({"hw:pmem": "4GB, 4GB,fast.one,"})
     resources = unsuffixed_resources(spec, Request(spec))
     assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
@@ -101,12 +103,12 @@ def test_persistent_memory_is_counted_by_label() -> None:
 
 
 @pytest.mark.parametrize("label", ["x" * 300, "A," * 500_000, "9" * 1_000_000])
-def test_labels_of_no_resource_class_are_refused_before_placement_refuses_them(label: str) -> None:
+def test_invalid_hw_pmem_labels_are_rejected(label: str) -> None:
     with pytest.raises(RequestRejected, match="extra spec hw:pmem: .* is not labels"):
         allocation_candidates_query(_spec({"hw:pmem": label}))
 
 
-def test_a_mask_costs_no_more_than_the_cpus_of_a_host() -> None:
+def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:
     """Neither the same CPUs named a hundred thousand times, nor a flavor of two thousand million."""
     with pytest.raises(RequestRejected, match="hw_cpu_realtime_mask"):
         _cpus(_MIXED | _REALTIME, {"hw_cpu_realtime_mask": "0-65535," * 100_000})

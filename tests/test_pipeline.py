@@ -30,7 +30,7 @@ def _pipeline(**answers: object) -> Pipeline:
     return Pipeline(_filter(name, answer) for name, answer in answers.items())
 
 
-def test_decision_says_who_and_why_and_how_long() -> None:
+def test_decision_records_traits_filters_sources_and_durations() -> None:
     spec = spec_of({"hw_vif_model": "e1000e", "hw_time_hpet": "true"})
     decision = pipeline_of("hpet", "image_metadata", "noop", reported_traits=[]).apply(spec)
     assert [(item.trait, item.required, item.scope, item.filter, item.source) for item in decision.requirements] == [
@@ -42,7 +42,7 @@ def test_decision_says_who_and_why_and_how_long() -> None:
     assert spec.root_required == {"CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_NET_VIF_MODEL_E1000E"}
 
 
-def test_one_debug_line_a_request(caplog: pytest.LogCaptureFixture) -> None:
+def test_request_logs_one_debug_line_with_all_requirements(caplog: pytest.LogCaptureFixture) -> None:
     """It says trait, scope, filter and source."""
     caplog.set_level("DEBUG", "os_prefilter")
     pipeline = pipeline_of("compute_status", "hpet", reported_traits=[])
@@ -73,7 +73,7 @@ def test_applying_twice_adds_nothing() -> None:
         {"a": require("HW_ARCH_X86_64", "x", UNSUFFIXED), "b": forbid("HW_ARCH_X86_64", "y", UNSUFFIXED)},
     ],
 )
-def test_filters_that_contradict_each_other(answers: dict[str, Requirements]) -> None:
+def test_contradicting_filters_are_refused_and_the_spec_is_unchanged(answers: dict[str, Requirements]) -> None:
     spec = spec_of()
     with pytest.raises(
         ContradictingRequirements, match=r"HW_ARCH_X86_64 is both required \(.: x\) and forbidden \(.: y\)"
@@ -82,7 +82,7 @@ def test_filters_that_contradict_each_other(answers: dict[str, Requirements]) ->
     assert spec == spec_of()
 
 
-def test_a_filter_that_contradicts_the_request_spec() -> None:
+def test_filter_that_forbids_a_trait_in_root_required_is_refused() -> None:
     spec = spec_of()
     spec.root_required.add("COMPUTE_STATUS_DISABLED")
     with pytest.raises(ContradictingRequirements, match="the request spec's root_required"):
@@ -90,7 +90,7 @@ def test_a_filter_that_contradicts_the_request_spec() -> None:
     assert not spec.root_forbidden
 
 
-def test_a_filter_that_contradicts_the_flavor() -> None:
+def test_filter_that_requires_a_trait_forbidden_by_the_flavor_is_refused() -> None:
     spec = spec_of(extra_specs={"trait:OWNER_NOVA": "forbidden"})
     with pytest.raises(ContradictingRequirements, match="flavor extra spec trait:OWNER_NOVA=forbidden.*on unsuffixed"):
         _pipeline(a=require("OWNER_NOVA", "x", UNSUFFIXED)).apply(spec)
@@ -127,7 +127,7 @@ def test_a_filter_that_fails_is_named_and_nothing_is_changed(answer: object, mes
     assert caught.value.__cause__ is answer or not isinstance(answer, Exception)
 
 
-def test_requirements_reach_each_kind_of_group() -> None:
+def test_requirements_are_written_to_root_unsuffixed_flavor_and_port_groups() -> None:
     spec = spec_of(extra_specs={"resources_f:VGPU": "1"}, requested_resources=[RequestGroup("port", {"VGPU": 1})])
     chosen = spec.flavor
     _pipeline(
@@ -150,7 +150,9 @@ def test_requirements_reach_each_kind_of_group() -> None:
     ("extra_specs", "mirrored"),
     [({}, True), ({"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, False), ({"resources:VCPU": "0"}, True)],
 )
-def test_traits_are_mirrored_only_where_the_root_contributes(extra_specs: dict[str, str], mirrored: bool) -> None:
+def test_required_traits_are_copied_to_the_unsuffixed_group_only_if_it_uses_the_root(
+    extra_specs: dict[str, str], mirrored: bool
+) -> None:
     spec = spec_of({"hw_time_hpet": "true"}, extra_specs)
     pipeline = pipeline_of("hpet", "compute_status", trait_scope="root_and_unsuffixed", reported_traits=[])
     decision = pipeline.apply(spec)
@@ -173,7 +175,7 @@ class _Frozen(frozenset[str]):
     """A set that cannot be written to."""
 
 
-def test_nothing_is_written_where_something_cannot_be() -> None:
+def test_nothing_is_written_if_one_request_group_cannot_be_written() -> None:
     """Root, then a group whose traits are frozen: the root stays as it was."""
     spec = spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, _Frozen())])  # type: ignore[arg-type]
     answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", "port")}
@@ -182,20 +184,20 @@ def test_nothing_is_written_where_something_cannot_be() -> None:
     assert not spec.root_required
 
 
-def test_a_spec_without_a_flavor_is_unsuitable_not_half_written() -> None:
+def test_spec_without_a_flavor_is_refused_and_not_half_written() -> None:
     spec = objects.RequestSpec(image=None)
     with pytest.raises(UnsuitableRequestSpec):
         _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", UNSUFFIXED)).apply(spec)
     assert not spec.root_required
 
 
-def test_what_others_say_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_control_characters_in_a_requirement_source_are_escaped_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "os_prefilter")
     _pipeline(a=require("OWNER_NOVA", "a\nERROR \x1b[31m")).apply(spec_of())
     assert caplog.records[-1].getMessage().isprintable()
 
 
-def test_a_warning_has_an_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_about_many_unknown_extra_specs_is_truncated(caplog: pytest.LogCaptureFixture) -> None:
     pipeline_of("deploy_config").apply(spec_of({}, {f"deploy-config:{number}": "x" for number in range(500)}))
     (warning,) = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert warning.endswith("and 490 more")

@@ -16,12 +16,12 @@ def _can(answer: DomainCapabilities, row: str, value: str) -> bool:
 
 @pytest.mark.parametrize("answer", _KNOWN, ids=[answer.where for answer in _KNOWN])
 @pytest.mark.parametrize("bus", ["ide", "sata"])
-def test_buses_are_those_of_libvirt(answer: DomainCapabilities, bus: str) -> None:
+def test_ide_and_sata_support_of_each_machine_type_matches_libvirt(answer: DomainCapabilities, bus: str) -> None:
     assert (bus in answer.guest.buses) == _can(answer, "disk_bus", bus)
 
 
 @pytest.mark.parametrize("answer", _KNOWN, ids=[answer.where for answer in _KNOWN])
-def test_nothing_that_libvirt_offers_is_denied(answer: DomainCapabilities) -> None:
+def test_no_device_or_firmware_offered_by_libvirt_is_denied(answer: DomainCapabilities) -> None:
     """But for floppies outside x86, which it lists for every machine type but pseries, and which never appear there."""
     for row, values in (
         ("disk_bus", answer.guest.buses - {"fdc"}),
@@ -35,7 +35,7 @@ def test_nothing_that_libvirt_offers_is_denied(answer: DomainCapabilities) -> No
         assert _can(answer, "firmware_type", "uefi")
 
 
-def test_a_family_is_its_own_and_every_architecture_a_platform() -> None:
+def test_machine_type_family_maps_to_itself_and_i686_guests_to_x86_64() -> None:
     assert {family_of(family) for family in MACHINES} == set(MACHINES)
     assert guest_architecture("i686") == "x86_64"
     assert [guest_architecture(name) for name in ("aarch64", "sparc", "")] == ["aarch64", "sparc", ""]

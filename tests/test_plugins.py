@@ -28,12 +28,12 @@ def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> N
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points))
 
 
-def test_order_is_that_of_the_configuration() -> None:
+def test_filters_are_loaded_in_the_order_of_enabled_filters() -> None:
     names = ["noop", "hpet", "compute_status", "image_metadata"]
     assert [each.name for each in pipeline_of(*names).filters] == names
 
 
-def test_a_missing_filter_is_named_with_those_that_exist() -> None:
+def test_unknown_filter_is_named_with_the_known_filters() -> None:
     with pytest.raises(UnknownFilter, match="'image_metdata'.*Known filters: accelerators, .*image_metadata"):
         pipeline_of("noop", "image_metdata")
 
@@ -73,13 +73,13 @@ def test_a_broken_filter_is_named_with_its_error(
         (lambda request, options=None, *, weather: request, "options"),
     ],
 )
-def test_a_need_without_the_star_before_it_is_named(function: Any, parameter: str) -> None:
+def test_filter_need_that_is_not_keyword_only_is_refused_and_named(function: Any, parameter: str) -> None:
     """It would never be given anything, or be taken for the request of a filter of Nova's."""
     with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
         as_filter("mine", function, {"options", "weather"})
 
 
-def test_a_filter_takes_no_unnamed_needs() -> None:
+def test_filter_with_a_double_star_parameter_is_refused() -> None:
     with pytest.raises(InvalidFilter, match="with the parameters"):
         as_filter("mine", lambda request, **needs: request)
 
@@ -104,22 +104,22 @@ class _Class:
 @pytest.mark.parametrize(
     "thing", [None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class]
 )
-def test_what_is_not_a_filter_says_what_was_expected(thing: object) -> None:
+def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature(thing: object) -> None:
     with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
         as_filter("mine", thing, frozenset(("options",)))
 
 
-def test_an_unknown_need_stops_the_service() -> None:
+def test_filter_that_needs_an_unknown_fact_is_refused() -> None:
     with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
         as_filter("mine", _stranger)
 
 
-def test_two_positional_parameters_are_the_nova_way() -> None:
+def test_function_with_two_positional_parameters_is_a_nova_style_filter() -> None:
     assert as_filter("mine", _nova_style).nova_style
     assert not load_filters(["noop"])[0].nova_style
 
 
-def test_every_configuration_error_is_one() -> None:
+def test_all_filter_loading_errors_are_configuration_errors() -> None:
     """A service can stop on one class."""
     for error in (UnknownFilter, DuplicateFilter, FilterLoadError, InvalidFilter, InvalidOption, MissingFact):
         assert issubclass(error, ConfigurationError)
@@ -137,7 +137,7 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
         assert (folder / f"test_{name}.py").is_file()
 
 
-def test_a_need_with_a_default_is_given_what_is_there() -> None:
+def test_filter_need_with_a_default_is_passed_only_if_it_is_provided() -> None:
     def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
 
     assert as_filter("mine", mine, ("options",)).needs == ("options",)

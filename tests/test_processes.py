@@ -17,7 +17,7 @@ time.sleep(3600)
 """
 
 
-def test_a_program_and_its_children_end_where_the_test_fails() -> None:
+def test_started_program_and_its_children_are_killed_when_the_test_fails() -> None:
     with (
         pytest.raises(RuntimeError, match="the test fails"),
         started([sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, text=True) as process,
@@ -31,7 +31,7 @@ def test_a_program_and_its_children_end_where_the_test_fails() -> None:
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_program_that_ends_says_what_it_said() -> None:
+def test_finished_program_returns_its_exit_code_stdout_and_stderr() -> None:
     script = "import os, sys; print(os.environ['A']); print('x', file=sys.stderr); sys.exit(3)"
     done = ran([sys.executable, "-c", script], {**os.environ, "A": "b"})
     assert (done.returncode, done.stdout, done.stderr) == (3, "b\n", "x\n")

@@ -105,7 +105,9 @@ _SMALL = "DISK_GB:1,MEMORY_MB:512,VCPU:1"
         (spec_of({}, {"hw:cpu_thread_policy": "require"}), {"resources": _SMALL, "required": "HW_CPU_HYPERTHREADING"}),
     ],
 )
-def test_parameters(spec: RequestSpec, expected: dict[str, str]) -> None:
+def test_flavor_image_and_groups_become_the_expected_query_parameters(
+    spec: RequestSpec, expected: dict[str, str]
+) -> None:
     if spec.requested_destination:
         pairs = parse_qsl(allocation_candidates_query(spec))
         assert [value for name, value in pairs if name == "member_of"] == [f"!in:{_OTHER}", f"in:{_AGGREGATE},{_OTHER}"]
@@ -114,7 +116,7 @@ def test_parameters(spec: RequestSpec, expected: dict[str, str]) -> None:
         assert _query(spec) == expected
 
 
-def test_request_level_parameters() -> None:
+def test_root_required_and_same_subtree_are_sorted_and_empty_resources_are_left_out() -> None:
     spec = spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("b", {}, {"OWNER_NOVA"})])
     spec.root_required.update(("OWNER_NOVA", "COMPUTE_NODE"))
     spec.root_forbidden.add("COMPUTE_STATUS_DISABLED")
@@ -128,12 +130,12 @@ def test_request_level_parameters() -> None:
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, "limit=1&"), (1000, "limit=1000&"), (None, "resources=")])
-def test_limit(limit: int | None, expected: str) -> None:
+def test_query_begins_with_the_limit_unless_it_is_none(limit: int | None, expected: str) -> None:
     assert allocation_candidates_query(spec_of(), limit).startswith(expected)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "10"])
-def test_a_wrong_limit_is_an_error(limit: Any) -> None:
+def test_invalid_limit_raises_value_error(limit: Any) -> None:
     with pytest.raises(ValueError, match="limit is"):
         allocation_candidates_query(spec_of(), limit)
 
@@ -169,7 +171,7 @@ def test_a_wrong_limit_is_an_error(limit: Any) -> None:
         spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})]),
     ],
 )
-def test_nothing_smuggles_into_the_query(spec: RequestSpec) -> None:
+def test_malformed_names_amounts_and_uuids_never_reach_the_query(spec: RequestSpec) -> None:
     with pytest.raises(MalformedRequest) as caught:
         allocation_candidates_query(spec)
     assert "\n" not in str(caught.value)
@@ -188,13 +190,13 @@ def test_nothing_smuggles_into_the_query(spec: RequestSpec) -> None:
         {"traits:OWNER_NOVA": "required"},
     ],
 )
-def test_what_nova_leaves_out_is_left_out(extra_specs: dict[str, str]) -> None:
+def test_extra_specs_that_nova_ignores_are_left_out_of_the_query(extra_specs: dict[str, str]) -> None:
     found = _query(spec_of({}, extra_specs))
     found.pop("requireds", None)
     assert found == {"resources": _SMALL}
 
 
-def test_equal_requests_give_equal_strings() -> None:
+def test_query_does_not_depend_on_the_order_of_extra_specs() -> None:
     first = spec_of(
         {}, {"resources1:VGPU": "1", "trait1:OWNER_NOVA": "required", "trait1:HW_GPU_API_VULKAN": "required"}
     )
@@ -214,11 +216,13 @@ def test_equal_requests_give_equal_strings() -> None:
         (spec_of({}, {"resources:VGPU": "1", "trait:OWNER_CYBORG": "forbidden"}), ("gpu-nova-1",)),
     ],
 )
-def test_a_real_placement_takes_it(spec: RequestSpec, hosts: tuple[str, ...], placement: PlacementClient) -> None:
+def test_real_placement_returns_the_expected_hosts_for_the_query(
+    spec: RequestSpec, hosts: tuple[str, ...], placement: PlacementClient
+) -> None:
     assert placement.allocation_candidates(allocation_candidates_query(spec)).hosts == hosts
 
 
-def test_a_resourceless_group_in_a_subtree_is_taken(placement: PlacementClient) -> None:
+def test_real_placement_accepts_a_group_without_resources_in_same_subtree(placement: PlacementClient) -> None:
     spec = spec_of(requested_resources=[RequestGroup("gpu", {"VGPU": 1}), RequestGroup("root", {}, {"OWNER_NOVA"})])
     spec.requested_resources[1].requester_id = "owner"
     spec.same_subtree.append(["gpu", "owner"])
@@ -235,7 +239,7 @@ def test_a_resourceless_group_in_a_subtree_is_taken(placement: PlacementClient) 
         ({"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}, {"hw:mem_encryption_model": "odd"}),
     ],
 )
-def test_what_nova_would_reject_is_rejected(properties: dict[str, object], extra_specs: dict[str, str]) -> None:
+def test_value_that_nova_would_reject_is_rejected(properties: dict[str, object], extra_specs: dict[str, str]) -> None:
     """The query never asks for less than the user did."""
     with pytest.raises(UnknownValue):
         allocation_candidates_query(spec_of(properties, extra_specs))
@@ -251,14 +255,14 @@ def test_what_nova_would_reject_is_rejected(properties: dict[str, object], extra
         {"resources:VGPU": "-1", "resources:FPGA": "one"},
     ],
 )
-def test_what_asks_for_nothing_is_left_out_as_nova_does(extra_specs: dict[str, str]) -> None:
+def test_traits_and_resources_without_effect_in_nova_do_not_change_the_query(extra_specs: dict[str, str]) -> None:
     assert allocation_candidates_query(spec_of({"trait:": "required"}, extra_specs)) == allocation_candidates_query(
         spec_of()
     )
 
 
 @pytest.mark.parametrize("amount", [" " * 70 + "1", "0" * 70 + "1", "+1", "\t1\n"])
-def test_an_amount_means_what_it_means_to_nova_however_it_is_padded(amount: str) -> None:
+def test_padded_resource_amount_is_read_as_nova_reads_it(amount: str) -> None:
     expected = allocation_candidates_query(spec_of({}, {"resources:VGPU": "1"}))
     assert allocation_candidates_query(spec_of({}, {"resources:VGPU": amount})) == expected
 
@@ -269,14 +273,14 @@ def test_resources_are_in_novas_order() -> None:
 
 
 @pytest.mark.parametrize("machine", ["raspi3b", "pc-1.0", "pc-i440fx", "Q35", "", "virt"])
-def test_memory_is_encrypted_on_q35_alone(machine: str) -> None:
+def test_memory_encryption_is_rejected_on_machine_types_other_than_q35(machine: str) -> None:
     image = {"hw_mem_encryption": "true", "hw_firmware_type": "uefi"}
     assert "MEM_ENCRYPTION_CONTEXT" in allocation_candidates_query(spec_of({**image, "hw_machine_type": "pc-q35-9.1"}))
     with pytest.raises(ImpossibleCombination, match="hw_machine_type"):
         allocation_candidates_query(spec_of({**image, "hw_machine_type": machine}))
 
 
-def test_a_group_of_which_all_is_left_out_counts_as_one() -> None:
+def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> None:
     """As in Nova: a flavor with two groups of its own must say itself which policy it wants."""
     port = RequestGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
     one = spec_of(extra_specs={"resources1:VGPU": "1"}, requested_resources=[port])

@@ -51,7 +51,7 @@ def _novas() -> Any:
 
 
 @pytest.mark.parametrize("made", [_ours, _novas])
-def test_filters_run_once_for_a_request_that_comes_again(made: Callable[[], Any]) -> None:
+def test_repeated_request_is_answered_from_the_cache(made: Callable[[], Any]) -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     first, second = made(), made()
@@ -95,7 +95,9 @@ _CHANGES: list[tuple[str, Callable[[RequestSpec], None]]] = [
 
 
 @pytest.mark.parametrize(("what", "change"), _CHANGES, ids=[what for what, _ in _CHANGES])
-def test_whatever_a_filter_can_see_makes_another_request(what: str, change: Callable[[RequestSpec], None]) -> None:
+def test_every_field_a_filter_can_read_is_part_of_the_cache_key(
+    what: str, change: Callable[[RequestSpec], None]
+) -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     pipeline.apply(_ours())
@@ -117,7 +119,7 @@ def test_whatever_a_filter_can_see_makes_another_request(what: str, change: Call
         ("is_bfv", True),
     ],
 )
-def test_so_does_whatever_it_can_see_of_novas(name: str, value: object) -> None:
+def test_every_nova_field_a_filter_can_read_is_part_of_the_cache_key(name: str, value: object) -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     pipeline.apply(_novas())
@@ -127,7 +129,7 @@ def test_so_does_whatever_it_can_see_of_novas(name: str, value: object) -> None:
     assert counting.runs == 2
 
 
-def test_what_no_filter_can_see_makes_none() -> None:
+def test_ids_names_and_destination_are_not_part_of_the_cache_key() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     pipeline.apply(_ours())
@@ -143,7 +145,7 @@ def test_what_no_filter_can_see_makes_none() -> None:
 @pytest.mark.parametrize(
     "reads", [lambda request: request.image_attribute("id"), lambda request: request.flavor_attribute("name")]
 )
-def test_a_filter_that_reads_other_fields_runs_each_time(reads: Callable[[Request], object]) -> None:
+def test_filter_that_reads_image_id_or_flavor_name_gets_no_stale_result(reads: Callable[[Request], object]) -> None:
     def answer(request: Request) -> Requirements:
         return require(f"CUSTOM_{reads(request)}", "a test")
 
@@ -158,7 +160,7 @@ def _asks(_request: Request, *, of_deployment: Any) -> Requirements:
     return require(f"CUSTOM_{''.join(of_deployment)}", "a test")
 
 
-def test_a_new_value_of_a_fact_is_another_answer() -> None:
+def test_changed_fact_value_invalidates_the_cache() -> None:
     known = ["A"]
     facts = {"of_deployment": Fact("of_deployment", lambda _context: known[0], 0)}
     pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
@@ -169,7 +171,7 @@ def test_a_new_value_of_a_fact_is_another_answer() -> None:
         assert spec.root_required == {f"CUSTOM_{value}"}
 
 
-def test_a_value_that_is_changed_in_place_is_seen() -> None:
+def test_fact_value_mutated_in_place_takes_effect_at_the_next_request() -> None:
     known = ["A"]
     facts = {"of_deployment": Fact("of_deployment", lambda _context: known, 600)}
     pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
@@ -193,7 +195,7 @@ def test_all_filters_of_a_request_see_the_same_value_of_a_fact() -> None:
     assert seen[0] is seen[1]
 
 
-def test_what_is_refused_is_refused_again() -> None:
+def test_rejected_request_is_rejected_again() -> None:
     pipeline = pipeline_of("image_metadata", unknown_values="reject")
     for _ in range(2):
         spec = spec_of({"hw_vif_model": "nosuch"})
@@ -202,7 +204,7 @@ def test_what_is_refused_is_refused_again() -> None:
         assert spec.root_required == set()
 
 
-def test_a_warning_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_warning_is_logged_again_for_a_repeated_request(caplog: pytest.LogCaptureFixture) -> None:
     pipeline = pipeline_of("image_metadata")
     for _ in range(2):
         caplog.clear()
@@ -212,7 +214,7 @@ def test_a_warning_is_logged_each_time(caplog: pytest.LogCaptureFixture) -> None
 
 @pytest.mark.parametrize("made", [_ours, _novas])
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
-def test_no_request_spec_shares_anything_with_another(made: Callable[[], Any], scope: str) -> None:
+def test_mutating_one_request_spec_does_not_affect_cached_results(made: Callable[[], Any], scope: str) -> None:
     pipeline = pipeline_of("image_metadata", "compute_status", trait_scope=scope)
     first, second, third = made(), made(), made()
     pipeline.apply(first)
@@ -225,7 +227,7 @@ def test_no_request_spec_shares_anything_with_another(made: Callable[[], Any], s
     assert (set(third.root_required), set(third.root_forbidden), dict(third.flavor.extra_specs)) == expected
 
 
-def test_values_without_a_hash_are_no_obstacle() -> None:
+def test_property_list_of_strings_is_cached_and_list_of_dicts_is_not() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for _ in range(2):
@@ -236,7 +238,7 @@ def test_values_without_a_hash_are_no_obstacle() -> None:
     assert counting.runs == 3
 
 
-def test_the_memory_is_bounded() -> None:
+def test_cache_evicts_the_oldest_request_and_skips_very_long_ones() -> None:
     """In number and in length, and the oldest go first."""
     counting = Counting()
     pipeline = _pipeline(counting)
@@ -252,7 +254,7 @@ def test_the_memory_is_bounded() -> None:
     assert counting.runs == MOST + 4
 
 
-def test_a_filter_of_the_nova_way_runs_each_time_and_so_do_all() -> None:
+def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
     counting = Counting()
     theirs: Any = lambda _context, _request_spec: True  # noqa: E731
     pipeline = Pipeline([LoadedFilter("counting", counting), LoadedFilter("theirs", theirs, nova_style=True)])
@@ -261,7 +263,7 @@ def test_a_filter_of_the_nova_way_runs_each_time_and_so_do_all() -> None:
     assert counting.runs == 2
 
 
-def test_root_traits_of_novas_may_be_unset() -> None:
+def test_nova_spec_with_unset_root_required_gets_the_required_traits() -> None:
     spec = nova_spec(_PROPERTIES, request_level_params=objects.request_spec.RequestLevelParams())
     pipeline_of("image_metadata").apply(spec)
     assert set(spec.root_required) == {"COMPUTE_NET_VIF_MODEL_E1000E"}
@@ -273,7 +275,7 @@ def test_root_traits_of_novas_may_be_unset() -> None:
     [([1], [True]), ((1,), (1.0,)), (0.0, -0.0), ({"a": 1}, {"a": True}), (frozenset((1,)), frozenset((True,)))],
     ids=str,
 )
-def test_what_is_equal_and_may_mean_something_else_is_not_remembered(first: object, second: object) -> None:
+def test_equal_but_distinguishable_values_do_not_share_a_cache_entry(first: object, second: object) -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     pipeline.apply(spec_of({"x": first}))
@@ -281,7 +283,7 @@ def test_what_is_equal_and_may_mean_something_else_is_not_remembered(first: obje
     assert counting.runs == 2
 
 
-def test_so_are_names_that_are_no_text() -> None:
+def test_property_names_that_are_not_strings_do_not_share_a_cache_entry() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for name in (1, True):
@@ -290,7 +292,7 @@ def test_so_are_names_that_are_no_text() -> None:
     assert counting.runs == 2
 
 
-def test_the_length_of_what_is_in_lists_counts() -> None:
+def test_length_of_list_items_counts_toward_the_cached_request_size() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for _ in range(2):
@@ -302,7 +304,7 @@ def test_the_length_of_what_is_in_lists_counts() -> None:
     ("part", "nothing"),
     [("properties", []), ("properties", ""), ("properties", 0), ("extra_specs", []), ("extra_specs", 0)],
 )
-def test_what_is_refused_is_refused_whatever_came_before(part: str, nothing: object) -> None:
+def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_request(part: str, nothing: object) -> None:
     pipeline = pipeline_of("noop")
     pipeline.apply(spec_of())
     spec = spec_of()
@@ -322,7 +324,7 @@ class _Odd:
         self.root_forbidden = self.request_level_params.root_forbidden
 
 
-def test_what_has_fields_of_another_kind_is_not_remembered() -> None:
+def test_spec_with_a_foreign_fields_attribute_is_not_cached() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for _ in range(2):
@@ -339,7 +341,7 @@ class _TheirSpec(base.VersionedObject):
     fields = {"is_bfv": fields.BooleanField()}  # noqa: RUF012 - as oslo.versionedobjects has it
 
 
-def test_what_has_attributes_beside_its_fields_is_not_remembered() -> None:
+def test_versioned_object_with_attributes_outside_its_fields_is_not_cached() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for name in ("a", "b"):
@@ -353,7 +355,7 @@ def test_what_has_attributes_beside_its_fields_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("broken", ["root_required", "root_forbidden"])
 @pytest.mark.parametrize("value", [frozenset(), [], None])
-def test_nothing_is_written_where_a_part_cannot_be(broken: str, value: Any) -> None:
+def test_nothing_is_written_if_the_root_traits_cannot_be_written(broken: str, value: Any) -> None:
     answer = require("CUSTOM_A", "x") + forbid("CUSTOM_B", "x") + require("CUSTOM_C", "x", UNSUFFIXED)
     spec = spec_of()
     setattr(spec.request_level_params, broken, value)

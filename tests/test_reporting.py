@@ -36,14 +36,14 @@ OWNER = Options()
 
 
 @given(st.frozensets(NAMES), st.dictionaries(NAMES, st.booleans()))
-def test_each_answer_holds_and_all_else_survives(present: frozenset[str], traits: dict[str, bool]) -> None:
+def test_report_sets_managed_traits_and_keeps_all_others(present: frozenset[str], traits: dict[str, bool]) -> None:
     found = with_traits(present, traits)
     assert all((trait in found) is has for trait, has in traits.items())
     assert found - traits.keys() == present - traits.keys()
     assert with_traits(found, traits) == found
 
 
-def test_beside_nova_a_libvirt_host_gets_no_trait_that_nova_takes_back() -> None:
+def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_report() -> None:
     for facts in few_libvirt_hosts():
         traits = capability_traits(facts)
         beside = managed(traits, Mode.BESIDE, facts)
@@ -57,7 +57,7 @@ def test_beside_nova_a_libvirt_host_gets_no_trait_that_nova_takes_back() -> None
         assert managed(traits, Mode.ALONE, facts) == traits
 
 
-def test_beside_nova_a_vmware_host_gets_the_devices_that_its_driver_never_reports() -> None:
+def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_reports() -> None:
     traits = capability_traits(VmwareFacts())
     beside = managed(traits, Mode.BESIDE, VmwareFacts())
     assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
@@ -67,7 +67,7 @@ def test_beside_nova_a_vmware_host_gets_the_devices_that_its_driver_never_report
 
 
 @pytest.mark.parametrize("module", [nova_vmware, nova_fake])
-def test_novas_other_drivers_write_no_trait_of_a_device(module: object) -> None:
+def test_nova_vmware_and_fake_drivers_name_no_trait_managed_beside_them(module: object) -> None:
     """Their source names no trait that is managed beside them; OWNER_NOVA and the architecture are not."""
     source = inspect.getsource(module)  # type: ignore[arg-type]
     every = {trait for row in BY_NAME.values() for trait in row.traits}
@@ -75,13 +75,13 @@ def test_novas_other_drivers_write_no_trait_of_a_device(module: object) -> None:
         assert trait not in source
 
 
-def test_a_driver_of_somebody_elses_is_taken_for_one_that_reports_everything_standard() -> None:
+def test_standard_device_traits_are_not_managed_beside_a_third_party_driver() -> None:
     assert set(
         managed({"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}, Mode.BESIDE, HostFacts())
     ) == {"CUSTOM_VM_MODE_HVM"}
 
 
-def test_every_trait_that_a_request_may_forbid_is_made_known() -> None:
+def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None:
     known = traits_to_know()
     machines = BY_NAME["default_machine"].traits
     assert known >= machines
@@ -103,12 +103,12 @@ def test_every_trait_that_a_request_may_forbid_is_made_known() -> None:
         ("CUSTOM_OWNER_Y", True),
     ],
 )
-def test_a_provider_is_foreign_by_its_traits(traits: str, foreign: bool) -> None:
+def test_provider_with_a_foreign_owner_or_neutron_trait_is_foreign(traits: str, foreign: bool) -> None:
     owner = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
     assert is_foreign(traits.split(), owner) is foreign
 
 
-def test_the_owner_may_have_another_name() -> None:
+def test_provider_is_foreign_relative_to_the_configured_owner_trait() -> None:
     owner = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
     assert not is_foreign(["CUSTOM_OWNER_ZUN"], owner)
     assert is_foreign(["OWNER_NOVA"], owner)
@@ -128,12 +128,12 @@ def test_the_owner_may_have_another_name() -> None:
         ("VGPU FPGA", False),
     ],
 )
-def test_a_nested_provider_is_recognized_by_all_of_its_resource_classes(classes: str, recognized: bool) -> None:
+def test_nested_provider_is_the_owners_only_if_all_its_resource_classes_are(classes: str, recognized: bool) -> None:
     assert is_recognized(classes.split(), OWNER) is recognized
 
 
 @pytest.mark.parametrize("name", ["", "custom_x", "CUSTOM_A/../B", "CUSTOM_" + "X" * 249, "CUSTOM_É"])
-def test_what_is_no_trait_is_refused(name: str) -> None:
+def test_invalid_trait_name_from_a_reporter_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match="is not the name of a trait"):
         check_traits(["CUSTOM_GOOD", name])
 
@@ -149,7 +149,7 @@ def test_what_is_no_trait_is_refused(name: str) -> None:
         ("kvm-1", False),
     ],
 )
-def test_a_uuid_is_told_from_a_name(name: str, expected: bool) -> None:
+def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid(name: str, expected: bool) -> None:
     assert is_uuid(name) is expected
 
 
@@ -165,13 +165,13 @@ def test_a_uuid_is_told_from_a_name(name: str, expected: bool) -> None:
         (IronicFacts(), None),
     ],
 )
-def test_what_is_found_in_bios_settings_stays_while_ironic_has_none(
+def test_hyperthreading_trait_is_not_managed_until_ironic_has_read_the_bios_settings(
     facts: IronicFacts, *, expected: bool | None
 ) -> None:
     assert managed(capability_traits(facts), Mode.BESIDE, facts).get("HW_CPU_HYPERTHREADING") is expected
 
 
-def test_on_a_node_nova_adds_nothing_but_what_its_driver_says_of_images() -> None:
+def test_on_an_ironic_node_all_traits_but_the_image_types_are_managed() -> None:
     facts = IronicFacts(architecture="x86_64", bios={"LogicalProc": BiosSetting()})
     traits = capability_traits(facts)
     assert traits.keys() - managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits
@@ -188,7 +188,7 @@ def test_on_a_node_nova_adds_nothing_but_what_its_driver_says_of_images() -> Non
         (IronicFacts(bios={"LogicalProc": BiosSetting()}), True),
     ],
 )
-def test_a_host_says_that_it_was_asked_for_all_where_it_was(facts: HostFacts, known: bool) -> None:
+def test_report_marker_is_set_only_if_all_capabilities_of_the_host_are_known(facts: HostFacts, known: bool) -> None:
     """Where Ironic has not read the BIOS settings, it stays as it was: neither said nor taken back."""
     traits = capability_traits(facts)
     for found, marker in ((with_marker(traits, facts), REPORTED), (with_custom_marker(traits, facts), REPORTED_CUSTOM)):
@@ -203,7 +203,7 @@ def test_a_host_says_that_it_was_asked_for_all_where_it_was(facts: HostFacts, kn
         ({"CUSTOM_PREFILTER_REPORTED_7", REPORTED, REPORTED_CUSTOM}, {}, None),
     ],
 )
-def test_what_another_release_said_goes_where_this_one_speaks(
+def test_report_marker_of_another_release_is_removed_when_this_release_reports(
     present: set[str], traits: dict[str, bool], expected: set[str] | None
 ) -> None:
     assert with_traits(frozenset(present), traits) == (present if expected is None else expected)

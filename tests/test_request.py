@@ -34,7 +34,7 @@ _ALL: tuple[str, ...] = (
 _ALL += ("packed_virtqueue", "ephemeral_encryption", "sound_model", "tpm_secret_security")
 
 
-def test_nova_and_ours_are_asked_the_same() -> None:
+def test_nova_and_our_request_spec_give_equal_requirements_and_queries() -> None:
     properties = {
         "architecture": "amd64",
         "hw_vif_model": "VirtualE1000e",
@@ -68,14 +68,14 @@ def test_nova_and_ours_are_asked_the_same() -> None:
     ids=["image unset", "no image", "empty image", "no properties", "from volume"],
 )
 @pytest.mark.parametrize("name", _ALL)
-def test_unset_fields_ask_for_nothing(spec: Any, name: str) -> None:
+def test_unset_nova_fields_add_no_requirements(spec: Any, name: str) -> None:
     spec = copy.deepcopy(spec)
     found = pipeline_of(name).apply(spec).requirements
     expected = {"owner": ["OWNER_NOVA"], "compute_status": ["COMPUTE_STATUS_DISABLED"]}
     assert [item.trait for item in found] == expected.get(name, [])
 
 
-def test_the_view_loads_nothing_lazily() -> None:
+def test_reading_the_request_view_lazy_loads_no_nova_field() -> None:
     spec = objects.RequestSpec(flavor=nova_flavor(), image=None)
     before = nova_base.obj_to_primitive(spec)
     request = Request(spec)
@@ -94,7 +94,7 @@ def test_novas_flavor_is_cloned() -> None:
     assert isinstance(spec.flavor, objects.Flavor)
 
 
-def test_novas_pci_groups_are_found_and_port_requests_are_not() -> None:
+def test_owner_trait_is_required_of_flavor_pci_groups_and_not_of_port_groups() -> None:
     uuid_flavor, uuid_port = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
     requests = objects.InstancePCIRequests(
         requests=[
@@ -114,7 +114,7 @@ def test_novas_pci_groups_are_found_and_port_requests_are_not() -> None:
 
 
 @pytest.mark.parametrize("name", ["X,!COMPUTE_STATUS_DISABLED", "x", "A B", "A\nB"])
-def test_malformed_image_traits_are_an_error_in_both(name: str) -> None:
+def test_malformed_image_trait_is_refused_in_nova_and_our_request_spec(name: str) -> None:
     for spec in (nova_spec({f"trait:{name}": "required"}), spec_of({f"trait:{name}": "required"})):
         with pytest.raises(MalformedRequest, match="trait:NAME"):
             _ = Request(spec).image_traits
@@ -148,13 +148,13 @@ def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
         RequestSpec(Flavor(), Image("hw_vif_model=igb")),  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_request_spec_is_refused(thing: object) -> None:
+def test_object_that_is_not_a_request_spec_is_refused(thing: object) -> None:
     """It would ask for nothing, and every host would do."""
     with pytest.raises(UnsuitableRequestSpec, match="is no RequestSpec that filters can work on"):
         pipeline_of("noop").apply(thing)
 
 
-def test_the_view_cannot_be_written_to() -> None:
+def test_request_view_is_read_only() -> None:
     request = Request(nova_spec({}, {"resources1:VGPU": "1"}))
     with pytest.raises(TypeError):
         request.extra_specs["trait:OWNER_NOVA"] = "required"  # type: ignore[index]
@@ -165,7 +165,7 @@ def test_the_view_cannot_be_written_to() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["root", "unsuffixed"])
-def test_a_group_cannot_have_the_name_of_a_scope(suffix: str) -> None:
+def test_request_group_named_root_or_unsuffixed_is_refused(suffix: str) -> None:
     spec = spec_of(requested_resources=[RequestGroup(suffix, {"VGPU": 1}, {"OWNER_CYBORG"})])
     for read in (allocation_candidates_query, lambda each: Request(each).requested_groups):
         with pytest.raises(MalformedRequest, match=f"'{suffix}' is not free to use"):

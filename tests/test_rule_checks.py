@@ -43,7 +43,7 @@ def _is_refused(rules: list[Rule], extra_specs: dict[str, Any]) -> bool:
 
 @settings(deadline=None)
 @given(_about("p"))
-def test_rules_about_one_thing_are_at_odds_if_and_only_if_a_value_shows_it(rules: list[Rule]) -> None:
+def test_rules_on_one_extra_spec_are_refused_exactly_if_some_value_contradicts(rules: list[Rule]) -> None:
     """Each error is one that some request meets, and a set without errors never refuses a request."""
     errors = [each for each in check_rules(rules) if not each.warning]
     shown = any(_is_refused(rules, {"p": value}) for value in (*_VALUES, "other"))
@@ -52,7 +52,7 @@ def test_rules_about_one_thing_are_at_odds_if_and_only_if_a_value_shows_it(rules
 
 @settings(deadline=None)
 @given(_about("p", "q", "r"))
-def test_an_error_names_rules_that_some_request_meets_together(rules: list[Rule]) -> None:
+def test_contradiction_error_names_rules_that_one_request_can_match_together(rules: list[Rule]) -> None:
     """About several things, too: then it names the values with which both apply."""
     by_line = {each.line: each for each in rules}
     for each in check_rules(rules):
@@ -96,6 +96,6 @@ def _meet(one: Rule, other: Rule, name: str, value: object) -> bool:
         max_size=3,
     )
 )
-def test_the_checks_have_an_answer_for_any_rules(rules: list[Rule]) -> None:
+def test_rule_checks_accept_any_rules_and_give_printable_problems(rules: list[Rule]) -> None:
     for each in check_rules(rules):
         assert str(each).isprintable()

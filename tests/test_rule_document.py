@@ -43,7 +43,7 @@ def _file(folder: Path, text: str, name: str = "r.yaml") -> Path:
     return path
 
 
-def test_a_file_means_what_it_says(tmp_path: Path) -> None:
+def test_rule_file_is_parsed_into_the_rules_it_describes(tmp_path: Path) -> None:
     path = _file(tmp_path, _GOOD)
     read = read_rules([path])
     assert read.problems == ()
@@ -58,7 +58,7 @@ def test_a_file_means_what_it_says(tmp_path: Path) -> None:
     assert read.rules.traits == {"CUSTOM_A", "CUSTOM_B", "CUSTOM_C", "HW_CPU_X86_AVX2"}
 
 
-def test_anchors_and_merges_work(tmp_path: Path) -> None:
+def test_yaml_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
     text = rules_text(
         rule("a", f"&w {_WHEN}", ["CUSTOM_A"]), rule("b", "{<<: *w, image_property: os_type}", ["CUSTOM_A"])
     )
@@ -215,7 +215,7 @@ _WRONG = [
 
 
 @pytest.mark.parametrize(("text", "problem"), _WRONG, ids=[problem[:70] for _, problem in _WRONG])
-def test_each_mistake_is_an_error_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
+def test_each_mistake_in_a_rule_file_is_an_error_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
     path = _file(tmp_path, text)
     read = read_rules([path])
     problems = [str(each) for each in read.errors]
@@ -243,7 +243,7 @@ _DOUBTFUL = [
 
 
 @pytest.mark.parametrize(("text", "problem"), _DOUBTFUL, ids=[problem[:40] for _, problem in _DOUBTFUL])
-def test_what_is_only_doubtful_is_a_warning(text: str, problem: str, tmp_path: Path) -> None:
+def test_doubtful_rule_gets_a_warning_and_is_still_used(text: str, problem: str, tmp_path: Path) -> None:
     path = _file(tmp_path, rules_text(text))
     read = read_rules([path])
     assert read.errors == []
@@ -266,11 +266,11 @@ def test_what_is_only_doubtful_is_a_warning(text: str, problem: str, tmp_path: P
         (rule("r", "{extra_spec: 'hw:sound_model', is: ich9}", ["CUSTOM_A"]),),
     ],
 )
-def test_what_is_right_is_not_complained_about(rules: tuple[str, ...], tmp_path: Path) -> None:
+def test_valid_rules_cause_no_error_and_no_warning(rules: tuple[str, ...], tmp_path: Path) -> None:
     assert _problems(_file(tmp_path, rules_text(*rules))) == []
 
 
-def test_all_mistakes_of_all_files_come_at_once_in_order(tmp_path: Path) -> None:
+def test_mistakes_of_all_files_are_reported_together_and_in_order(tmp_path: Path) -> None:
     a = _file(tmp_path, rules_text("name: 1 2", rule("a", _WHEN, ["x"]), rule("b", _WHEN, ["CUSTOM_A"])), "a.yaml")
     b = _file(tmp_path, rules_text(rule("b", _WHEN, ["CUSTOM_A"]), rule("c", _WHEN, ["y"])), "b.yml")
     _file(tmp_path, "{", "c.txt")
@@ -279,7 +279,7 @@ def test_all_mistakes_of_all_files_come_at_once_in_order(tmp_path: Path) -> None
         assert places == [f"{a}:2", f"{a}:2", f"{a}:2", f"{a}:3", f"{b}:2", f"{b}:3"]
 
 
-def test_one_name_in_two_directories_is_an_error(tmp_path: Path) -> None:
+def test_duplicate_rule_name_in_two_directories_is_an_error(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         _file(tmp_path / name, rules_text(rule("r", _WHEN, ["CUSTOM_A"])))
@@ -289,7 +289,7 @@ def test_one_name_in_two_directories_is_an_error(tmp_path: Path) -> None:
     )
 
 
-def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
+def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
     folder = tmp_path / "folder.yaml"
     folder.mkdir()
     os.mkfifo(tmp_path / "pipe.yaml")
@@ -310,13 +310,13 @@ def test_files_that_cannot_be_read_are_problems(tmp_path: Path) -> None:
     ]
 
 
-def test_more_rules_than_are_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rules_than_the_maximum_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_files, "MAX_RULES", 2)
     path = _file(tmp_path, rules_text(*(rule(f"r{number}", _WHEN, ["CUSTOM_A"]) for number in range(4))))
     assert _problems(path) == [f"{path}:4: there are more than 2 rules, the most that are read."]
 
 
-def test_hundreds_of_rules_at_odds_are_told_one_by_one(tmp_path: Path) -> None:
+def test_each_of_hundreds_of_conflicting_rules_is_one_error(tmp_path: Path) -> None:
     """And not each with each: that would be 10,000 lines."""
     when, trait = "{extra_spec: q, present: true}", ["CUSTOM_A"]
     rules = [
@@ -325,7 +325,7 @@ def test_hundreds_of_rules_at_odds_are_told_one_by_one(tmp_path: Path) -> None:
     assert len(read_rules([_file(tmp_path, rules_text(*rules))]).errors) == 100
 
 
-def test_an_alias_bomb_is_read_in_no_time() -> None:
+def test_yaml_alias_bomb_is_refused_without_being_expanded() -> None:
     """Each level names the one before ten times: as text it would have 10 to the power of 30 values."""
     levels = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 31)]
     _, problems = rules_in("\n".join(levels).encode(), "f")

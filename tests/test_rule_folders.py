@@ -72,7 +72,7 @@ _CHANGES: list[tuple[Callable[[Path], object], list[str]]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), _CHANGES)
-def test_changed_files_are_read_again(change: Callable[[Path], object], expected: list[str], folder: Path) -> None:
+def test_changed_rule_files_are_reloaded(change: Callable[[Path], object], expected: list[str], folder: Path) -> None:
     rules = RuleFolders([str(folder)])
     assert _traits(rules()) == ["CUSTOM_1"]
     change(folder)
@@ -80,7 +80,7 @@ def test_changed_files_are_read_again(change: Callable[[Path], object], expected
     assert _traits(rules()) == expected
 
 
-def test_files_that_did_not_change_are_not_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_rule_files_are_not_reloaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = RuleFolders([str(folder)])
     first = rules()
     monkeypatch.setattr(RuleFolders, "_read", None)
@@ -109,7 +109,7 @@ def settle_text(path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(("problem", "break_it"), _BROKEN, ids=[problem for problem, _ in _BROKEN])
-def test_what_cannot_be_read_leaves_the_rules_of_before_and_is_said_once(
+def test_failed_reload_keeps_the_previous_rules_and_is_logged_once(
     problem: str, break_it: Callable[[Path], object], folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -133,7 +133,9 @@ def test_what_cannot_be_read_leaves_the_rules_of_before_and_is_said_once(
     assert [each.levelname for each in caplog.records] == ["ERROR", "INFO", "INFO"]
 
 
-def test_a_directory_that_may_not_be_read_is_one_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directory_without_read_permission_keeps_the_previous_rules(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Root may read everything, so the refusal is the test's."""
     rules = RuleFolders([str(folder)])
     before = rules()
@@ -147,7 +149,7 @@ def test_a_directory_that_may_not_be_read_is_one_more(folder: Path, monkeypatch:
         RuleFolders([str(folder)])
 
 
-def test_what_somebody_may_be_writing_waits(folder: Path) -> None:
+def test_recently_modified_rule_file_is_not_reloaded_yet(folder: Path) -> None:
     """Half a file can be a whole document: rules that are not there yet would be taken for removed."""
     rules = RuleFolders([str(folder)])
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
@@ -156,20 +158,20 @@ def test_what_somebody_may_be_writing_waits(folder: Path) -> None:
     assert _traits(rules()) == ["CUSTOM_2"]
 
 
-def test_who_says_read_again_need_not_wait(folder: Path) -> None:
+def test_explicit_reload_reads_recently_modified_files(folder: Path) -> None:
     rules = RuleFolders([str(folder)])
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
     rules.read_again()
     assert _traits(rules()) == ["CUSTOM_2"]
 
 
-def test_a_clock_that_was_wrong_holds_nothing_up(folder: Path) -> None:
+def test_rule_file_with_a_future_mtime_is_reloaded(folder: Path) -> None:
     rules = RuleFolders([str(folder)])
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=-3600)
     assert _traits(rules()) == ["CUSTOM_2"]
 
 
-def test_files_that_change_while_they_are_read_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reload_is_postponed_if_files_change_while_they_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = RuleFolders([str(folder)])
     read = RuleFolders._read
 
@@ -185,7 +187,7 @@ def test_files_that_change_while_they_are_read_wait(folder: Path, monkeypatch: p
     assert _traits(rules()) == ["CUSTOM_2", "CUSTOM_3"]
 
 
-def test_what_was_read_last_outlives_a_new_worker(folder: Path) -> None:
+def test_failed_explicit_reload_keeps_rules_that_no_request_has_used_yet(folder: Path) -> None:
     """A service that reads its configuration again may fork its workers anew, of the process that never asks."""
     rules = RuleFolders([str(folder)])
     write_rules(folder / "a.yaml", _a("CUSTOM_2"))
@@ -204,7 +206,7 @@ def observed() -> Iterator[Observed]:
         yield Observed(placement)
 
 
-def test_placement_has_the_traits_before_the_rules_are_used(folder: Path, observed: Observed) -> None:
+def test_new_traits_are_created_once_in_placement_before_the_rules_apply(folder: Path, observed: Observed) -> None:
     rules = RuleFolders([str(folder)], observed.client.ensure_traits)
     assert observed.sent == []
     for _ in range(3):
@@ -232,7 +234,7 @@ def test_new_rules_wait_until_placement_has_their_traits(
     assert _traits(rules()) == ["CUSTOM_2"]
 
 
-def test_a_standard_trait_that_this_placement_is_too_old_for_is_told(
+def test_standard_trait_missing_in_placement_keeps_the_previous_rules_and_is_logged(
     folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its os-traits may be older than ours. The other traits are created, so that no other rule suffers from it."""
@@ -246,7 +248,7 @@ def test_a_standard_trait_that_this_placement_is_too_old_for_is_told(
     assert "CUSTOM_2" in observed.client.traits()
 
 
-def test_at_the_start_there_is_nothing_to_fall_back_on(
+def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
     folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A request that a rule applies to must not go to any host; Placement refuses it while it lacks the trait."""
@@ -282,7 +284,7 @@ def _required(pipeline: Pipeline) -> set[str]:
     return spec.root_required
 
 
-def test_a_service_looks_at_the_files_once_in_an_interval(folder: Path) -> None:
+def test_service_checks_the_rule_files_once_per_interval(folder: Path) -> None:
     _, pipeline = _service(folder)
     assert _required(pipeline) == {"CUSTOM_1"}
     write_rules(folder / "a.yaml", _a("CUSTOM_2"))
@@ -293,7 +295,7 @@ def test_a_service_looks_at_the_files_once_in_an_interval(folder: Path) -> None:
     assert _required(pipeline) == {"CUSTOM_3"}
 
 
-def test_a_service_that_reads_its_configuration_again_reads_the_rules_again(
+def test_config_reload_reloads_the_rules_and_survives_a_broken_file(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What oslo.service does on SIGHUP; a mistake then changes nothing, and stops nothing."""
@@ -310,7 +312,7 @@ def test_a_service_that_reads_its_configuration_again_reads_the_rules_again(
     assert caplog.text.count("were not read again") == 1
 
 
-def test_requests_under_way_keep_the_rules_that_they_began_with(folder: Path) -> None:
+def test_every_concurrent_request_sees_one_complete_rule_set_during_reloads(folder: Path) -> None:
     """Each request sees one whole set, whichever; none sees a mixture, and none waits for another one's reading."""
     names = [f"r{number}" for number in range(20)]
     versions = {
@@ -352,7 +354,7 @@ _AT_START: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("problem", "text"), _AT_START)
-def test_a_mistake_at_the_start_stops_the_service(problem: str, text: str, folder: Path) -> None:
+def test_invalid_rule_file_stops_the_service_at_start(problem: str, text: str, folder: Path) -> None:
     settle_text(folder / "a.yaml", text)
     with pytest.raises(InvalidOption) as raised:
         Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
@@ -372,13 +374,13 @@ def test_a_mistake_at_the_start_stops_the_service(problem: str, text: str, folde
         (["a\0b"], r"a\x00b"),
     ],
 )
-def test_a_directory_that_is_none_stops_the_service(dirs: list[str], problem: str) -> None:
+def test_invalid_entry_in_rules_dirs_stops_the_service(dirs: list[str], problem: str) -> None:
     with pytest.raises(InvalidOption) as raised:
         Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs))
     assert problem in str(raised.value)
 
 
-def test_warnings_are_logged_at_the_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
     Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
     assert len(caplog.records) == 11

@@ -71,7 +71,7 @@ def _matching(rules: RuleSet, properties: Mapping[str, Any], extra_specs: Mappin
         ("{image_property: hw_machine_type, is: q35}", {"hw_machine_type": "pc-q35-9.1"}, {}, False),
     ],
 )
-def test_what_a_request_must_say(
+def test_rule_matches_only_requests_that_meet_all_its_conditions(
     when: str, properties: dict[str, object], extra_specs: dict[str, Any], matches: bool
 ) -> None:
     rules = rules_of(rule("r", when, ["CUSTOM_A"]))
@@ -80,7 +80,7 @@ def test_what_a_request_must_say(
 
 @pytest.mark.parametrize("value", ["windows", "Windows", "VirtualE1000", "yes", "4", ""])
 @pytest.mark.parametrize("name", ["os_distro", "vmware_ostype", "os_admin_user", "hw_machine_type"])
-def test_novas_objects_meet_the_same_rules(name: str, value: str) -> None:
+def test_nova_and_our_request_specs_match_the_same_rules(name: str, value: str) -> None:
     rules = rules_of(
         *(
             rule(f"{kept}-{number}", f"{{image_property: {kept}, {comparison}}}", ["CUSTOM_A"])
@@ -92,7 +92,7 @@ def test_novas_objects_meet_the_same_rules(name: str, value: str) -> None:
     assert inside == _matching(rules, {name: value})
 
 
-def test_rules_come_in_the_order_of_the_files() -> None:
+def test_matching_rules_come_in_the_order_of_the_file() -> None:
     rules = rules_of(
         rule("b", "{image_property: p, present: true}", ["CUSTOM_A"]),
         rule("a", "{extra_spec: q, is: x}", ["CUSTOM_A"]),
@@ -101,12 +101,12 @@ def test_rules_come_in_the_order_of_the_files() -> None:
     assert _matching(rules, {"p": "x"}, {"q": "x"}) == ["b", "a", "c"]
 
 
-def test_a_value_that_is_a_text_and_a_boolean_meets_a_rule_once() -> None:
+def test_value_that_matches_as_text_and_as_boolean_matches_the_rule_once() -> None:
     rules = rules_of(rule("r", "{image_property: p, in: [true, 'yes', 'no']}", ["CUSTOM_A"]))
     assert _matching(rules, {"p": "yes"}) == ["r"]
 
 
-def test_a_log_line_tells_sets_apart_and_shows_where_they_are_the_same() -> None:
+def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None:
     """With the checksum, as of the files on two machines: that of the values does not hang on how Python hashes."""
     one = rules_of(*(rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"]) for n in range(7)))
     assert repr(one) == "<7 rules, 68c0a1bd: r0, r1, r2, r3, r4, and 2 more>"
@@ -131,7 +131,7 @@ class _Observed(Request):
         return super().extra_spec(name)
 
 
-def test_the_work_grows_with_what_can_match_and_not_with_all_rules() -> None:
+def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
     """Of 10,000 rules about other names or values, none costs a look at the request."""
 
     def one(name: str, *keys: tuple[str, str, str]) -> Rule:
@@ -176,14 +176,14 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
 
 @settings(deadline=None)
 @given(_rules(), _requests)
-def test_matching_is_what_a_loop_over_all_rules_finds(rules: tuple[Rule, ...], spec: Any) -> None:
+def test_indexed_matching_equals_a_loop_over_all_rules(rules: tuple[Rule, ...], spec: Any) -> None:
     request = Request(spec)
     assert RuleSet(rules).matching(request) == list(_naive(rules, request))
 
 
 @settings(deadline=None)
 @given(_rules(), _requests)
-def test_nothing_is_read_that_no_rule_names(rules: tuple[Rule, ...], spec: Any) -> None:
+def test_only_properties_and_extra_specs_that_rules_name_are_read(rules: tuple[Rule, ...], spec: Any) -> None:
     request = _Observed(spec)
     for each in RuleSet(rules).matching(request):
         each.source(request)
@@ -192,7 +192,9 @@ def test_nothing_is_read_that_no_rule_names(rules: tuple[Rule, ...], spec: Any) 
 
 @settings(deadline=None)
 @given(_rules(), _requests)
-def test_what_names_do_not_change_is_not_changed(rules: tuple[Rule, ...], spec: Any) -> None:
+def test_properties_and_extra_specs_that_no_rule_names_do_not_affect_matching(
+    rules: tuple[Rule, ...], spec: Any
+) -> None:
     """Values under names that no rule has change nothing."""
     found = RuleSet(rules).matching(Request(spec))
     more = spec_of({**spec.image.properties, "other": "a"}, {**spec.flavor.extra_specs, "other": "a"})

@@ -42,7 +42,7 @@ def _uncommented(sample: str) -> str:
     return re.sub(r"^#(?=\w+ =)", "", sample, flags=re.MULTILINE)
 
 
-def test_a_sample_has_each_option_with_its_whole_help(sample: Sample) -> None:
+def test_ini_sample_has_every_option_with_its_full_help(sample: Sample) -> None:
     """In the form of nova.conf, in which no line of the help is broken anew."""
     written = sample("ini")
     for option in OPTIONS:
@@ -52,7 +52,7 @@ def test_a_sample_has_each_option_with_its_whole_help(sample: Sample) -> None:
     assert max(len(line) for line in written.splitlines() if line.startswith("# ")) <= 70
 
 
-def test_a_sample_that_is_used_as_it_is_changes_nothing(sample: Sample, tmp_path: Path) -> None:
+def test_uncommented_ini_sample_equals_the_defaults(sample: Sample, tmp_path: Path) -> None:
     """Every option without its ``#``: the values are the defaults."""
     path = tmp_path / "nova.conf"
     path.write_text(_uncommented(sample("ini")), encoding="utf-8")
@@ -68,7 +68,7 @@ def test_a_sample_that_is_used_as_it_is_changes_nothing(sample: Sample, tmp_path
 
 
 @pytest.mark.parametrize(("form", "load"), [("yaml", yaml.safe_load), ("json", json.loads)])
-def test_a_sample_for_programs_has_defaults_help_and_choices(sample: Sample, form: str, load: type) -> None:
+def test_yaml_and_json_samples_have_defaults_help_and_choices(sample: Sample, form: str, load: type) -> None:
     found = {each["name"]: each for each in load(sample(form))["options"][GROUP]["opts"]}
     assert found.keys() == _NAMES
     for option in OPTIONS:
@@ -78,14 +78,14 @@ def test_a_sample_for_programs_has_defaults_help_and_choices(sample: Sample, for
         assert dict(each["choices"]) == dict(choices)
 
 
-def test_the_check_accepts_a_good_file(tmp_path: Path) -> None:
+def test_oslo_config_validator_accepts_a_valid_file(tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
     path.write_text("[prefilter]\nenabled_filters = image_metadata,hpet\nfacts_interval = 30\n", encoding="utf-8")
     done = _check(path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_check_names_an_option_that_does_not_exist(tmp_path: Path) -> None:
+def test_oslo_config_validator_names_an_unknown_option(tmp_path: Path) -> None:
     """A service does not notice it: oslo.config reads the options that it knows, and no others."""
     path = tmp_path / "nova.conf"
     path.write_text("[prefilter]\nenabled_filter = hpet\n", encoding="utf-8")

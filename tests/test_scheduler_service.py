@@ -45,7 +45,7 @@ def ask(url: str, body: bytes | str, path: str = "/hosts") -> requests.Response:
     return requests.post(url + path, data=body, timeout=60)
 
 
-def test_the_page_shows_what_the_service_answers(service: tuple[Program, str]) -> None:
+def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Program, str]) -> None:
     """Each ``$ curl`` of the page, with the file that the page shows, gives what the page says."""
     program, url = service
     files = files_of(PAGE)
@@ -87,7 +87,7 @@ def test_each_request_is_answered_with_hosts_or_with_the_reason(
         assert "CUSTOM_NO_SUCH_THING" in program.log
 
 
-def test_another_address_is_not_found(service: tuple[Program, str]) -> None:
+def test_unknown_path_or_method_gets_404(service: tuple[Program, str]) -> None:
     _, url = service
     assert ask(url, b"{}", "/").status_code == 404
     assert requests.get(f"{url}/hosts", timeout=60).status_code == 404
@@ -100,7 +100,9 @@ def test_another_address_is_not_found(service: tuple[Program, str]) -> None:
         ("[scheduler]\nport = http\n", "port"),
     ],
 )
-def test_a_wrong_configuration_ends_it_at_once_in_one_line(tmp_path: Path, wrong: str, told: str) -> None:
+def test_wrong_configuration_ends_the_service_with_exit_code_1_and_one_line(
+    tmp_path: Path, wrong: str, told: str
+) -> None:
     with start(tmp_path, wrong) as program:
         assert program.exit_code() == 1
         # What the pipeline says at its start may be there as well.
@@ -109,6 +111,6 @@ def test_a_wrong_configuration_ends_it_at_once_in_one_line(tmp_path: Path, wrong
         assert told in line
 
 
-def test_it_is_enabled_by_options_that_exist() -> None:
+def test_example_configuration_uses_only_existing_options() -> None:
     section = (SERVICE / "scheduler.conf").read_text(encoding="utf-8").partition("[prefilter]")[2]
     assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) <= {option.name for option in OPTIONS}

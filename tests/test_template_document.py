@@ -20,7 +20,7 @@ def _file(folder: Path, *templates: str) -> Path:
     return path
 
 
-def test_the_bundled_ones_switch_hyperthreading_on_and_off_with_the_same_settings() -> None:
+def test_bundled_templates_enable_and_disable_hyperthreading_by_the_same_settings() -> None:
     on, off = bundled_templates()
     assert (str(on), str(off)) == ("deploy-config:hyperthreading=enabled", "deploy-config:hyperthreading=disabled")
     for template in (on, off):
@@ -30,7 +30,7 @@ def test_the_bundled_ones_switch_hyperthreading_on_and_off_with_the_same_setting
     assert names[0] == names[1]
 
 
-def test_an_operators_file_replaces_and_adds(tmp_path: Path) -> None:
+def test_operators_template_file_replaces_and_adds_templates(tmp_path: Path) -> None:
     path = _file(
         tmp_path,
         "{config-type: hyperthreading, config-value: disabled}",
@@ -48,7 +48,7 @@ def test_an_operators_file_replaces_and_adds(tmp_path: Path) -> None:
     assert options_from(conf_with(config_templates=str(path))).templates == load_templates(path)
 
 
-def test_without_a_file_the_bundled_ones_count() -> None:
+def test_bundled_templates_apply_without_a_template_file() -> None:
     assert options_from(conf_with()).templates is None
     assert effective(None) is bundled_templates()
 
@@ -116,7 +116,7 @@ _MISTAKES = [
 
 
 @pytest.mark.parametrize(("template", "problem"), _MISTAKES, ids=[problem[:60] for _, problem in _MISTAKES])
-def test_each_mistake_is_named_with_its_place(template: str, problem: str, tmp_path: Path) -> None:
+def test_each_mistake_in_a_template_file_is_named_with_its_place(template: str, problem: str, tmp_path: Path) -> None:
     path = _file(tmp_path, template)
     pattern = problem.replace("[", r"\[")
     with pytest.raises(DocumentError, match=f"^{path}: .*{pattern}") as raised:
@@ -126,13 +126,13 @@ def test_each_mistake_is_named_with_its_place(template: str, problem: str, tmp_p
         options_from(conf_with(config_templates=str(path)))
 
 
-def test_two_templates_for_one_value_are_a_mistake(tmp_path: Path) -> None:
+def test_second_template_for_the_same_value_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DocumentError, match=r"templates\[1\] is the second of t=v. Keep one"):
         load_templates(_file(tmp_path, "{" + _GOOD + "}", "{" + _GOOD + "}"))
 
 
 @pytest.mark.parametrize("traits", ["[]", "[CUSTOM_EVERYWHERE]"])
-def test_a_template_for_some_nodes_needs_a_trait_that_says_which(traits: str, tmp_path: Path) -> None:
+def test_template_that_fits_only_some_nodes_needs_a_trait_of_its_own(traits: str, tmp_path: Path) -> None:
     everywhere = "{config-type: t, config-value: w, traits: [CUSTOM_EVERYWHERE], variants: [{steps: [" + _STEP + "]}]}"
     some = "{" + _GOOD + f", traits: {traits}, variants: [{{bios: {{A: x}}}}]}}"
     with pytest.raises(DocumentError, match="deploy-config:t=v: its variants fit some nodes alone"):
@@ -140,13 +140,13 @@ def test_a_template_for_some_nodes_needs_a_trait_that_says_which(traits: str, tm
 
 
 @pytest.mark.parametrize("text", ["", "[]", "templates: 1", "templates:", "a: 1", "templates: [1]", "{"])
-def test_what_is_no_such_document_is_refused(text: str, tmp_path: Path) -> None:
+def test_document_that_is_not_a_list_of_templates_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DocumentError, match="t.yaml: "):
         load_templates(path)
 
 
-def test_a_file_that_is_not_there_stops_the_service() -> None:
+def test_missing_template_file_stops_the_service() -> None:
     with pytest.raises(InvalidOption, match="no-such-file"):
         options_from(conf_with(config_templates="no-such-file"))

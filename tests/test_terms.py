@@ -7,22 +7,22 @@ from os_prefilter.vocabulary import BY_NAME
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "])
-def test_true_has_the_spellings_of_oslo(value: object) -> None:
+def test_every_oslo_spelling_of_true_is_recognized(value: object) -> None:
     assert BY_NAME["time_hpet"].canonical(value) == "true"
 
 
 @pytest.mark.parametrize("value", [False, 0, "0", "f", "false", "off", "n", "No"])
-def test_false_has_the_spellings_of_oslo(value: object) -> None:
+def test_every_oslo_spelling_of_false_is_recognized(value: object) -> None:
     assert BY_NAME["time_hpet"].canonical(value) == "false"
 
 
 @pytest.mark.parametrize("value", [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000])
-def test_what_is_no_boolean_is_unknown(value: object) -> None:
+def test_value_that_is_not_a_boolean_is_unknown(value: object) -> None:
     assert BY_NAME["time_hpet"].canonical(value) is None
 
 
 @pytest.mark.parametrize("name", [None, 1, "", "A,B", "A!", "a", "A" * 256, "A B", "Ä"])
-def test_what_placement_cannot_have_is_no_trait_name(name: object) -> None:
+def test_name_that_placement_would_refuse_is_not_a_trait_name(name: object) -> None:
     assert not is_trait_name(name)
     with pytest.raises(ValueError, match="is not the name of a trait"):
         trait_named(name)  # type: ignore[arg-type]

@@ -56,7 +56,9 @@ _EXTRA_SPECS: list[dict[str, str]] = [
 
 @pytest.mark.parametrize("extra_specs", _EXTRA_SPECS, ids=lambda each: ",".join(each) or "plain")
 @pytest.mark.parametrize("is_bfv", [False, True])
-def test_same_candidates(client: PlacementClient, extra_specs: dict[str, str], is_bfv: bool) -> None:
+def test_both_trait_scopes_give_the_same_allocation_candidates(
+    client: PlacementClient, extra_specs: dict[str, str], is_bfv: bool
+) -> None:
     """Hosts, the providers used of each, and the number of candidates; and filtering does filter."""
 
     def found(scope: str, *names: str) -> Candidates:

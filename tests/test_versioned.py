@@ -26,7 +26,9 @@ _OBJECTS = [
 
 @pytest.mark.parametrize("prefixed", [True, False], ids=["from __dict__", "by the public interface"])
 @pytest.mark.parametrize("thing", _OBJECTS, ids=lambda each: type(each).__name__)
-def test_every_field_is_what_the_object_says(thing: Any, prefixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fields_read_equal_those_of_the_objects_public_interface(
+    thing: Any, prefixed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where the shortcut does not work: should oslo.versionedobjects keep its fields elsewhere one day."""
     if not prefixed:
         monkeypatch.setattr(versioned, "keeps_fields_in_dict", lambda _kind: False)
@@ -38,7 +40,7 @@ def test_every_field_is_what_the_object_says(thing: Any, prefixed: bool, monkeyp
         assert field_of(thing, name, "default") == ("default" if expected.get(name) is None else expected[name])
 
 
-def test_properties_beside_the_fields_are_read_as_such() -> None:
+def test_properties_are_read_and_missing_attributes_give_the_default() -> None:
     assert field_of(_OBJECTS[-1], "source") == 0
     assert field_of(None, "x", 3) == 3
     assert field_of(object(), "x", 3) == 3

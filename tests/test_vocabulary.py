@@ -53,7 +53,7 @@ _NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {
 
 
 @pytest.mark.parametrize(("row", "value"), _TERMS, ids=lambda each: each.name if isinstance(each, Row) else each)
-def test_each_value_has_a_trait_or_a_reason(row: Row, value: str) -> None:
+def test_every_value_has_a_valid_trait_or_a_reason_for_having_none(row: Row, value: str) -> None:
     """Standard names exist in os-traits; CUSTOM_ ones do not exist there under their own name; none has a reason."""
     term = row.values[value]
     if term.kind == "none":
@@ -66,7 +66,7 @@ def test_each_value_has_a_trait_or_a_reason(row: Row, value: str) -> None:
         assert is_trait_name(term.trait)
 
 
-def test_every_row_says_where_it_is_asked_and_by_whom() -> None:
+def test_every_row_names_its_property_or_extra_spec_and_the_filters_that_read_it() -> None:
     assert len(BY_NAME) == len(ROWS)
     # Hosts alone say what their default is.
     for row in [row for row in ROWS if row.name != "default_machine"]:
@@ -84,14 +84,14 @@ def test_row_has_exactly_the_values_that_nova_accepts(name: str) -> None:
         assert set(BY_NAME[name].values) == set(_NOVA_VALUES[name])
 
 
-def test_image_properties_are_those_of_nova() -> None:
+def test_every_image_property_is_a_field_of_image_meta_props() -> None:
     """Each image property is a field of Nova's ImageMetaProps, except deploy-config, which Nova does not know."""
     known = set(image_meta.ImageMetaProps.fields)
     ours = {row.image_property for row in ROWS if row.image_property}
     assert ours <= known
 
 
-def test_no_enumerated_property_of_nova_with_a_standard_trait_is_missing() -> None:
+def test_every_enumerated_nova_property_has_a_row_or_is_a_known_exception() -> None:
     """Whatever enumeration of Nova's image properties has values in the names of standard traits is in the table."""
     ours = {row.image_property for row in ROWS}
     # Properties whose values have no trait that means the device: looked at one by one.
@@ -143,7 +143,7 @@ def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str
 @pytest.mark.parametrize(
     "row", [row for row in ROWS if not row.boolean and row.name != "device_profile"], ids=lambda row: row.name
 )
-def test_what_is_not_in_the_table_is_unknown(row: Row) -> None:
+def test_value_that_is_not_in_the_vocabulary_is_unknown(row: Row) -> None:
     for value in (None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"):
         assert row.canonical(value) is None, value
 
@@ -171,12 +171,12 @@ def test_a_device_profile_may_have_any_name() -> None:
         ("none", None),
     ],
 )
-def test_machine_types_by_their_names(name: str, family: str | None) -> None:
+def test_machine_type_is_mapped_to_its_family(name: str, family: str | None) -> None:
     assert BY_NAME["machine_type"].canonical(name) == family
     assert family_of(name) == (family or "other")
 
 
-def test_each_architecture_with_known_machine_types_has_its_own_traits() -> None:
+def test_every_per_architecture_trait_has_unique_qualified_custom_traits() -> None:
     for row in ROWS:
         for trait in row.traits if row.per_architecture else ():
             architectures = {architecture for known, architecture in QUALIFIED if known == trait}
@@ -186,13 +186,13 @@ def test_each_architecture_with_known_machine_types_has_its_own_traits() -> None
     assert all(is_trait_name(name) and name.startswith("CUSTOM_") for name in QUALIFIED.values())
 
 
-def test_the_table_of_machine_types_speaks_of_rows_and_values_that_exist() -> None:
+def test_machine_type_exclusions_name_existing_rows_values_and_families() -> None:
     for (row, value), families in FAMILIES_WITHOUT.items():
         assert BY_NAME[row].values[value].trait
         assert families <= {*MACHINES, "other"}
 
 
-def test_traits_that_no_driver_of_nova_reports_are_asked_for_only_if_hosts_do() -> None:
+def test_standard_opt_in_traits_are_those_that_no_nova_driver_reports() -> None:
     """All CUSTOM_, and the standard ones that Nova's source names nowhere: the day it does, this says so."""
     standard = {trait for trait in opt_in_traits() if not trait.startswith("CUSTOM_")}
     assert standard == {

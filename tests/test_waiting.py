@@ -51,7 +51,7 @@ def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:
 
 
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
-def test_a_rolling_upgrade_excludes_nobody_until_the_last_host_and_needs_no_restart(
+def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(
     scope: str, placement: EmbeddedPlacement
 ) -> None:
     """Host by host; one that joins without an answer closes the gate again."""
@@ -64,7 +64,9 @@ def test_a_rolling_upgrade_excludes_nobody_until_the_last_host_and_needs_no_rest
     assert _hosts(placement, pipeline) == set(_HOSTS)
 
 
-def test_what_waits_is_a_note_with_the_reason(placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture) -> None:
+def test_deferred_requirement_is_a_note_with_the_reason_and_no_warning(
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
     """For explain and for the log at level debug; it is no warning with each request."""
     caplog.set_level(logging.INFO, "os_prefilter")
     decision = _pipeline(Observed(placement)).apply(spec_of({"hw_time_hpet": "yes"}))
@@ -79,7 +81,7 @@ def test_what_waits_is_a_note_with_the_reason(placement: EmbeddedPlacement, capl
 
 
 @pytest.mark.parametrize("reported", [0, 3])
-def test_placement_is_asked_once_in_an_interval_whatever_the_number_of_requests(
+def test_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
     reported: int, placement: EmbeddedPlacement
 ) -> None:
     """By the first of them, also if that asks for nothing that could wait."""
@@ -97,7 +99,7 @@ def test_placement_is_asked_once_in_an_interval_whatever_the_number_of_requests(
 
 
 @pytest.mark.parametrize("answer", [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")], ids=str)
-def test_while_placement_does_not_answer_all_stays_as_it_was(
+def test_gate_keeps_its_state_while_placement_fails(
     answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the start nothing is enforced; later what was known counts."""
@@ -127,7 +129,9 @@ _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("nodes", "asked"), _NODES)
-def test_any_filter_can_wait_in_any_scope(nodes: Sequence[set[str]], asked: set[tuple[str, str]]) -> None:
+def test_requirements_of_a_third_party_filter_are_gated_in_every_scope(
+    nodes: Sequence[set[str]], asked: set[tuple[str, str]]
+) -> None:
     """What no host is asked about waits until somebody sets it somewhere."""
     coverage = coverage_of(fleet_of(nodes))
     fact = Fact("answers", lambda _context: coverage, 60)
@@ -137,7 +141,7 @@ def test_any_filter_can_wait_in_any_scope(nodes: Sequence[set[str]], asked: set[
     assert len(decision.notes) == 3 - len(asked)
 
 
-def test_a_filter_that_answers_with_something_else_fails_as_ever() -> None:
+def test_gated_filter_that_returns_none_fails() -> None:
     broken: Any = lambda _request: None  # noqa: E731
     fact = Fact("answers", lambda _context: None, 60)
     pipeline = Pipeline([LoadedFilter("mine", broken)], Options(wait_for_answers=("*",)), {"answers": fact})
@@ -150,7 +154,7 @@ def _nova_style(_context: Any, request_spec: Any) -> bool:
     return True
 
 
-def test_the_star_is_for_all_that_can_wait() -> None:
+def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
     """Not for the filter owner, which has its own gate, and not for one that changes the request itself."""
     coverage = coverage_of(fleet_of([set()]))
     filters = [
@@ -177,7 +181,7 @@ _WRONG: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("names", "message"), _WRONG)
-def test_a_wrong_name_stops_the_service(names: list[str], message: str) -> None:
+def test_wrong_name_in_wait_for_answers_stops_the_service(names: list[str], message: str) -> None:
     conf = conf_with(enabled_filters=["hpet", "owner"], owner_gate="always", wait_for_answers=names)
     with pytest.raises(InvalidOption) as raised:
         Pipeline.from_conf(conf, {"answers": lambda _context: None})
@@ -187,20 +191,20 @@ def test_a_wrong_name_stops_the_service(names: list[str], message: str) -> None:
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_filter_of_the_nova_way_cannot_wait() -> None:
+def test_nova_style_filter_cannot_be_gated() -> None:
     filters = [LoadedFilter("theirs", _nova_style, nova_style=True)]
     with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
         Pipeline(filters, Options(wait_for_answers=("theirs",)), {"answers": Fact("answers", lambda _context: None, 1)})
 
 
 @pytest.mark.parametrize("names", [["hpet"], ["*"]])
-def test_without_the_fact_the_service_does_not_start(names: list[str]) -> None:
+def test_gated_filter_without_the_answers_fact_stops_the_service(names: list[str]) -> None:
     with pytest.raises(MissingFact, match="needs the fact 'answers', which nobody provides") as raised:
         Pipeline.from_conf(conf_with(enabled_filters=["hpet"], wait_for_answers=names))
     assert isinstance(raised.value, ConfigurationError)
 
 
-def test_with_nothing_that_waits_no_fact_is_needed_and_none_is_asked() -> None:
+def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> None:
     asked: list[object] = []
     conf = conf_with(enabled_filters=["hpet"])
     Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
@@ -208,7 +212,7 @@ def test_with_nothing_that_waits_no_fact_is_needed_and_none_is_asked() -> None:
     Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
 
 
-def test_requirements_that_wait_are_not_seen_by_the_filters_after() -> None:
+def test_later_filters_do_not_see_deferred_requirements() -> None:
     """The filter owner reads what was asked before."""
     told: list[tuple[Requirement, ...]] = []
 

@@ -82,7 +82,7 @@ def _started(path: Path, lines: str) -> Pipeline:
 
 
 @pytest.mark.parametrize("wrong", _WRONG, ids=lambda wrong: wrong.lines.replace("\n", "; "))
-def test_a_wrong_value_stops_the_service(wrong: Wrong, nova_conf: Path) -> None:
+def test_wrong_value_stops_the_service_with_one_line_that_names_option_and_fix(wrong: Wrong, nova_conf: Path) -> None:
     """One error class, one line: the group, the option, the value or the file, and what to do next."""
     with pytest.raises(ConfigurationError, match=wrong.told.replace("FILE", str(nova_conf))) as raised:
         _started(nova_conf, wrong.lines)
@@ -94,7 +94,7 @@ def test_a_wrong_value_stops_the_service(wrong: Wrong, nova_conf: Path) -> None:
     assert any(advice.lower() in text.lower() for advice in _ADVICE), text
 
 
-def test_each_option_has_a_wrong_value_here() -> None:
+def test_every_option_has_a_case_with_a_wrong_value() -> None:
     assert {wrong.option for wrong in _WRONG} == {option.name for option in OPTIONS}
 
 
@@ -109,5 +109,5 @@ def test_each_option_has_a_wrong_value_here() -> None:
         "reported_traits = *",
     ],
 )
-def test_a_value_at_the_edge_is_served(lines: str, nova_conf: Path) -> None:
+def test_edge_value_of_an_option_is_accepted(lines: str, nova_conf: Path) -> None:
     assert _started(nova_conf, lines).filters == ()

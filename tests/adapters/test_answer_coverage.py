@@ -40,7 +40,7 @@ def _is_open(fleet: Fleet, answers: frozenset[str]) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(times(10)))
-def test_a_gate_is_open_if_and_only_if_each_compute_node_answers(seed: int) -> None:
+def test_gate_is_open_if_and_only_if_every_compute_node_has_reported(seed: int) -> None:
     """By Placement, by the fleet, and by looking at each host."""
     fleet = _random_fleet(seed)
     with EmbeddedPlacement(fleet) as placement:
@@ -69,7 +69,7 @@ _SENT = [
 
 
 @pytest.mark.parametrize(("nodes", "sent"), _SENT)
-def test_what_is_asked(nodes: Sequence[set[str]], sent: list[str]) -> None:
+def test_coverage_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence[set[str]], sent: list[str]) -> None:
     """Traits that nobody has are left out: Placement refuses a query with one that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
@@ -78,7 +78,7 @@ def test_what_is_asked(nodes: Sequence[set[str]], sent: list[str]) -> None:
     assert sorted(observed.sent) == sorted(sent)
 
 
-def test_at_most_one_request_for_each_row_and_two_more() -> None:
+def test_coverage_takes_at_most_one_request_per_row_plus_two() -> None:
     """However many hosts there are, and each is short enough for any web server."""
     nodes = [set(_TRAITS), set(), {REPORTED}]
     with EmbeddedPlacement(fleet_of(nodes * 5)) as placement:
@@ -100,14 +100,14 @@ def test_at_most_one_request_for_each_row_and_two_more() -> None:
     ],
     ids=str,
 )
-def test_what_placement_does_not_say_is_an_error(answer: Answer) -> None:
+def test_coverage_raises_placement_error_on_an_error_or_unusable_response(answer: Answer) -> None:
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         observed = Observed(placement, lambda _method, _url: answer)
         with pytest.raises(PlacementError):
             AnswerCoverage(observed.client)()
 
 
-def test_a_provider_without_a_name_is_no_answer_of_a_placement() -> None:
+def test_coverage_rejects_a_response_with_a_provider_without_a_name() -> None:
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         answer = {"traits": ["COMPUTE_NODE"], "resource_providers": [{"uuid": "x"}]}
         observed = Observed(placement, lambda _method, _url: (200, answer))

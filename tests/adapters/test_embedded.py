@@ -60,7 +60,7 @@ class TestOwnership:
 class TestTraits:
     """Traits must exist before anyone asks for them."""
 
-    def test_an_unknown_trait_in_a_query_is_named(self, owners: EmbeddedPlacement) -> None:
+    def test_unknown_trait_in_query_is_named_in_the_error(self, owners: EmbeddedPlacement) -> None:
         """Required, forbidden or one of several, in any group: UnknownTraits has exactly the missing names."""
         for part in ("root_required=CUSTOM_NONE", "required=!CUSTOM_NONE", "required=in:CUSTOM_NONE,OWNER_NOVA"):
             with pytest.raises(UnknownTraits) as raised:
@@ -116,7 +116,7 @@ def test_a_loaded_fleet_reads_back_through_the_api() -> None:
             assert rows[root.uuid]["parent_provider_uuid"] is None
 
 
-def test_what_was_loaded_can_be_written_through_the_api() -> None:
+def test_loaded_provider_accepts_new_traits_and_refuses_a_stale_generation() -> None:
     """Providers of a fleet are Placement's own: their generation counts, and traits can be replaced."""
     with EmbeddedPlacement(OWNERS) as placement:
         body = {"traits": ["OWNER_CYBORG"], "resource_provider_generation": 0}
@@ -127,7 +127,7 @@ def test_what_was_loaded_can_be_written_through_the_api() -> None:
             placement.client.request("PUT", url, body)
 
 
-def test_fleets_add_up_and_a_second_load_of_the_same_is_refused_whole() -> None:
+def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists() -> None:
     """Loading again adds hosts; a provider that exists already refuses the fleet, and nothing of it stays."""
     more = provider("D", ROOT, NOVA, aggregates=("rack",))
     with EmbeddedPlacement(OWNERS) as placement:
@@ -155,7 +155,7 @@ def test_a_sharing_provider_is_not_a_host() -> None:
         assert (found.hosts, found.providers) == (("h1", "h2"), {"h1": ("h1", "nfs"), "h2": ("h2", "nfs")})
 
 
-def test_several_in_a_row_know_nothing_of_each_other() -> None:
+def test_each_new_embedded_placement_starts_empty() -> None:
     """Each one starts empty, with all standard traits, also after one that ended with an exception."""
     for name in ("first", "second"):
         with pytest.raises(ZeroDivisionError), EmbeddedPlacement() as placement:
@@ -168,7 +168,7 @@ def test_several_in_a_row_know_nothing_of_each_other() -> None:
             raise ZeroDivisionError
 
 
-def test_several_at_a_time_keep_apart() -> None:
+def test_embedded_placements_open_at_once_have_separate_data() -> None:
     """Each open one has its own data, also after another was opened, failed to load its fleet, or was closed."""
     query = "resources=VCPU:1"
     with EmbeddedPlacement(Fleet((provider("x", ROOT),))) as first:
@@ -183,7 +183,7 @@ def test_several_at_a_time_keep_apart() -> None:
             closed.client.allocation_candidates(query)
 
 
-def test_threads_may_share_one() -> None:
+def test_threads_can_share_one_embedded_placement() -> None:
     """Requests of several threads are served, one after the other, from the same data."""
     with EmbeddedPlacement(OWNERS) as placement, ThreadPoolExecutor(4) as threads:
         queries = ["resources=VCPU:1", "resources=VCPU:1&root_required=OWNER_NOVA"] * 8
@@ -191,7 +191,9 @@ def test_threads_may_share_one() -> None:
     assert hosts == [("A", "B", "C"), ("A", "B")] * 8
 
 
-def test_neither_files_nor_environment_nor_global_state_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedded_placement_ignores_config_files_and_environment_and_keeps_globals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No configuration file, policy file, variable or proxy of the machine is used; CONF and logging stay alone."""
     directory = tmp_path / ".placement"
     directory.mkdir()
@@ -223,7 +225,7 @@ def test_neither_files_nor_environment_nor_global_state_matter(tmp_path: Path, m
         ("sys.modules['yaml'] = None", "", "pip install 'os-prefilter[embedded]'"),
     ],
 )
-def test_a_fresh_process_prints_nothing_and_a_missing_package_says_what_to_install(
+def test_fresh_process_keeps_stderr_empty_and_a_missing_package_error_names_the_extra(
     before: str, out: str, err: str
 ) -> None:
     """Standard error stays empty, also when Placement refuses; without the extra the error names it."""
@@ -245,7 +247,7 @@ with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Invent
     assert err in run.stderr if err else run.stderr == ""
 
 
-def test_closing_waits_for_a_request_under_way() -> None:
+def test_closing_during_requests_raises_placement_unavailable_in_each_thread() -> None:
     """Else SQLite loses its connection while another thread uses it, and the process ends."""
 
     def ask(client: PlacementClient, errors: list[Exception]) -> None:
@@ -271,7 +273,7 @@ def test_closing_waits_for_a_request_under_way() -> None:
 class TestUsage:
     """What is in use of a fleet is in use in Placement."""
 
-    def test_usage_counts(self) -> None:
+    def test_usage_in_the_fleet_limits_candidates_and_shows_as_allocations(self) -> None:
         """Candidates are those with enough left; usages and allocations say the same as the fleet."""
         busy = {"VCPU": Inventory(8, allocation_ratio=2.0, used=15), "MEMORY_MB": Inventory(8192, used=1024)}
         child = provider("busy_gpu", {"VGPU": Inventory(4, used=4)})
@@ -291,14 +293,14 @@ class TestUsage:
         assert consumer[1]["resources"] == usages
         assert (written["project_id"], written["user_id"]) == ("os-prefilter", "os-prefilter")
 
-    def test_fleets_with_usage_add_up(self) -> None:
+    def test_second_fleet_with_usage_can_be_loaded(self) -> None:
         """A second one finds the project and the user of the first."""
         busy = {"VCPU": Inventory(8, used=8)}
         with EmbeddedPlacement(Fleet((provider("a", busy),))) as placement:
             placement.load(Fleet((provider("b", busy), provider("c", ROOT))))
             assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("c",)
 
-    def test_what_is_in_use_can_be_freed(self) -> None:
+    def test_deleting_the_allocations_frees_the_capacity(self) -> None:
         """The consumer is an ordinary one: whoever deletes its allocations gets the room."""
         with EmbeddedPlacement(Fleet((provider("a", {"VCPU": Inventory(8, used=8)}),))) as placement:
             url = f"/resource_providers/{provider_uuid('a')}/allocations"
@@ -316,7 +318,7 @@ def test_a_fleet_without_inventories_is_refused() -> None:
         pass
 
 
-def test_all_resource_classes_that_are_missing_are_named() -> None:
+def test_all_unknown_resource_classes_are_named_and_nothing_is_loaded() -> None:
     """Once, with what to do, and nothing is loaded."""
     fleet = Fleet((provider("a", {"NEW_ONE": Inventory(1), "CUSTOM_A": Inventory(1), "NEW_TWO": Inventory(1)}),))
     with EmbeddedPlacement() as placement:

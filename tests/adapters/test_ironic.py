@@ -13,7 +13,7 @@ from tests.services.ironic.ironics import connect
 NODE = "6d85703a-565d-469a-96ce-30b6de53079d"
 
 
-def test_nobody_listens() -> None:
+def test_refused_connection_raises_ironic_unavailable() -> None:
     """A port that was open a moment ago; nothing is taken for an answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -24,7 +24,7 @@ def test_nobody_listens() -> None:
     assert str(raised.value).isprintable()
 
 
-def test_somebody_listens_and_never_answers() -> None:
+def test_silent_server_raises_ironic_unavailable_after_the_timeout() -> None:
     """A connection that is accepted by the kernel and then silent: it ends with the connection's timeout."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -33,7 +33,7 @@ def test_somebody_listens_and_never_answers() -> None:
         IronicNode.of(connect(f"http://127.0.0.1:{server.getsockname()[1]}", timeout=0.2), NODE)
 
 
-def test_every_trait_of_ours_is_noted_at_each_moment() -> None:
+def test_trait_plan_records_a_trait_before_adding_it_and_removes_only_recorded_ones() -> None:
     """All cases of one trait: on the node or not, noted or not, reported True, False or not at all."""
     for present in (frozenset[str](), frozenset(("CUSTOM_A",))):
         for noted in (frozenset[str](), frozenset(("CUSTOM_A",))):

@@ -46,7 +46,7 @@ def test_a_probe_gives_all_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(libvirt.calls) == CALLS_OF_A_PROBE
 
 
-def test_each_family_of_machine_types_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_queries_domain_capabilities_once_per_machine_type_family(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call can take seconds. Nothing is asked of i686, of what has no known name, and of foreign domain types."""
     libvirt = FakeLibvirt()
     host_of(monkeypatch, libvirt).facts()
@@ -59,7 +59,7 @@ def test_each_family_of_machine_types_is_asked_for_once(monkeypatch: pytest.Monk
     ]
 
 
-def test_a_default_machine_type_that_is_no_family_leaves_all_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_queries_every_family_if_the_default_machine_type_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = FakeLibvirt()
     usual: Any = libvirt.answers["getDomainCapabilities"]
 
@@ -81,7 +81,7 @@ def test_a_default_machine_type_that_is_no_family_leaves_all_to_ask(monkeypatch:
 
 
 @pytest.mark.parametrize("virt_type", ["lxc", "parallels"])
-def test_lxc_and_parallels_are_not_asked_for_domain_capabilities(
+def test_probe_of_lxc_or_parallels_queries_no_domain_capabilities(
     monkeypatch: pytest.MonkeyPatch, virt_type: str
 ) -> None:
     libvirt = FakeLibvirt({"getCapabilities": capabilities(guests={"x86_64": virt_type}).decode()})
@@ -90,7 +90,9 @@ def test_lxc_and_parallels_are_not_asked_for_domain_capabilities(
 
 
 @pytest.mark.parametrize("lives", range(CALLS_OF_A_PROBE - 1))
-def test_a_libvirt_that_dies_is_an_error_wherever_it_dies(monkeypatch: pytest.MonkeyPatch, lives: int) -> None:
+def test_connection_lost_at_any_call_raises_probe_failed_and_the_next_probe_works(
+    monkeypatch: pytest.MonkeyPatch, lives: int
+) -> None:
     """No facts with holes; the connection is let go; the next probe opens another and gives the same facts."""
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
@@ -108,7 +110,7 @@ def test_a_libvirt_that_dies_is_an_error_wherever_it_dies(monkeypatch: pytest.Mo
     assert host.facts() == expected
 
 
-def test_a_connection_that_cannot_be_closed_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probe_succeeds_even_if_closing_the_connection_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """All answers were there."""
     libvirt = FakeLibvirt(lives=CALLS_OF_A_PROBE - 1)
     assert host_of(monkeypatch, libvirt).facts().guests
@@ -116,7 +118,7 @@ def test_a_connection_that_cannot_be_closed_does_not_matter(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("code", [FakeLibvirt.VIR_ERR_OPERATION_DENIED, FakeLibvirt.VIR_ERR_ACCESS_DENIED])
-def test_a_read_only_connection_is_called_one(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     denied = FakeError("operation forbidden: read only access prevents virConnectGetDomainCapabilities", code)
     message = str(failure_of(monkeypatch, {"getDomainCapabilities": denied}))
     assert "getDomainCapabilities(None, 'aarch64', None, 'qemu') of qemu:///system: operation forbidden" in message
@@ -152,13 +154,13 @@ def test_a_read_only_connection_is_called_one(monkeypatch: pytest.MonkeyPatch, c
         ({"getLibVersion": 0}, "getLibVersion() of qemu:///system: the answer 0 is no version"),
     ],
 )
-def test_what_cannot_be_used_is_an_error_with_the_call(
+def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, object], says: str
 ) -> None:
     assert says in str(failure_of(monkeypatch, answers))
 
 
-def test_the_identity_changes_with_an_upgrade_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_changes_only_with_an_upgrade_or_new_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     first = host.identity()
@@ -176,7 +178,7 @@ def test_the_identity_changes_with_an_upgrade_alone(monkeypatch: pytest.MonkeyPa
         assert changed.isprintable()
 
 
-def test_the_identity_of_a_dead_libvirt_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_raises_probe_failed_if_the_connection_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     for lives in range(4):
         libvirt = FakeLibvirt(lives=lives)
         with pytest.raises(ProbeFailed, match="Broken pipe"):
@@ -184,7 +186,7 @@ def test_the_identity_of_a_dead_libvirt_is_an_error(monkeypatch: pytest.MonkeyPa
         assert libvirt.opened == 0
 
 
-def test_errors_are_not_printed_by_the_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libvirt_binding_does_not_print_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = FakeLibvirt()
     host_of(monkeypatch, libvirt)
     (handler,) = libvirt.handlers
@@ -202,16 +204,16 @@ def test_errors_are_not_printed_by_the_binding(monkeypatch: pytest.MonkeyPatch) 
         ({"virt_type": "lxc", "connection_uri": "lxc://host/"}, "lxc://host/"),
     ],
 )
-def test_the_uri_is_that_which_nova_would_use(settings: dict[str, Any], uri: str) -> None:
+def test_default_uri_is_the_one_nova_would_use(settings: dict[str, Any], uri: str) -> None:
     assert default_uri(LibvirtSettings(**settings)) == uri
 
 
-def test_a_uri_that_is_given_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_given_uri_overrides_connection_uri_of_nova_conf(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = LibvirtSettings(virt_type="kvm", connection_uri="qemu://other/system")
     assert host_of(monkeypatch, FakeLibvirt(), settings, "qemu:///session").uri == "qemu:///session"
 
 
-def test_without_the_binding_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_libvirt_binding_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "libvirt", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'os-prefilter\[libvirt\]'"):
         LibvirtHost("", KVM)

@@ -44,7 +44,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("data", "says"), [each[1:] for each in HOSTILE], ids=[each[0] for each in HOSTILE])
-def test_a_document_that_is_no_capabilities_is_refused(data: bytes, says: str) -> None:
+def test_invalid_capabilities_document_is_refused_with_a_one_line_reason(data: bytes, says: str) -> None:
     """Whatever it holds, the message is one line that begins with where it is from."""
     with pytest.raises(DocumentError) as raised:
         capabilities_from("caps.xml", data)
@@ -69,7 +69,7 @@ def test_a_document_that_is_no_capabilities_is_refused(data: bytes, says: str) -
         (domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"), "is no number of guests"),
     ],
 )
-def test_a_document_that_is_no_domain_capabilities_is_refused(data: bytes, says: str) -> None:
+def test_invalid_domain_capabilities_document_is_refused_with_a_one_line_reason(data: bytes, says: str) -> None:
     with pytest.raises(DocumentError) as raised:
         domain_capabilities_from("domain.xml", data)
     message = str(raised.value)
@@ -110,7 +110,7 @@ def _same_as_nova(data: bytes) -> None:
         domain_capabilities("aarch64", "qemu", "virt", tpm={"model": "tpm-tis", "backendModel": "x"}, secure="yes"),
     ],
 )
-def test_nova_reads_the_same_in_domain_capabilities(data: bytes) -> None:
+def test_domain_capabilities_are_read_as_nova_reads_them(data: bytes) -> None:
     _same_as_nova(data)
 
 

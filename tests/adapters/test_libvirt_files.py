@@ -44,7 +44,7 @@ class TestVersions:
             "9" * 5_000,
         ],
     )
-    def test_a_version_that_does_not_parse_is_shown(self, text: str) -> None:
+    def test_malformed_version_error_names_the_option_and_the_expected_format(self, text: str) -> None:
         with pytest.raises(DocumentError, match="is not a version. Write it as X.Y.Z") as raised:
             parse_version("--libvirt-version", text)
         assert str(raised.value).startswith("--libvirt-version: ")
@@ -60,20 +60,20 @@ class TestVersions:
             ({"pc-q35-rhel9.2.0": "", "pc-i440fx-6.0": "", "pc-i440fx-jammy": ""}, "pc-i440fx-5.2", (6, 0, 0)),
         ],
     )
-    def test_the_newest_machine_type_is_named_after_the_oldest_qemu_that_has_it(
+    def test_qemu_version_is_taken_from_the_newest_versioned_machine_type(
         self, machines: Mapping[str, str], machine: str, version: tuple[int, int, int]
     ) -> None:
         offered = capabilities(machines={"x86_64": machines})
         found = facts(offered, domain_capabilities(machine=machine), qemu_version=None)
         assert found.hypervisor_version == version
 
-    def test_another_qemu_for_another_architecture_does_not_count(self) -> None:
+    def test_machine_types_of_other_architectures_do_not_raise_the_qemu_version(self) -> None:
         offered = capabilities(guests=QEMU_EVERYWHERE, machines={"aarch64": {"virt-9.1": ""}})
         arm = domain_capabilities("aarch64", "qemu", "virt-9.1")
         assert facts(offered, domain_capabilities(), arm, qemu_version=None).hypervisor_version == (7, 2, 0)
 
     @pytest.mark.parametrize("machine", ["", "pc", "pc-q35-rhel9.2.0", "my-machine-type"])
-    def test_without_a_versioned_machine_type_the_version_must_be_given(self, machine: str) -> None:
+    def test_qemu_version_is_required_without_a_versioned_machine_type(self, machine: str) -> None:
         with pytest.raises(DocumentError, match="Give --qemu-version X.Y.Z"):
             facts(None, domain_capabilities(machine=machine), qemu_version=None)
 
@@ -140,7 +140,7 @@ if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
         assert bool(own.buses | own.video_models) == (path.stem != "empty")
 
     @pytest.mark.parametrize("path", _HOSTS, ids=lambda path: path.stem)
-    def test_a_host_of_the_corpus_takes_all_that_is_of_its_architecture_and_type(path: Path) -> None:
+    def test_corpus_host_uses_every_document_of_its_architecture_and_virt_type(path: Path) -> None:
         offered = capabilities_from(path.name, path.read_bytes())
         answers = [(each, domain_capabilities_from(each.name, each.read_bytes())) for each in _DOMAINS]
         for virt_type in ("kvm", "qemu"):

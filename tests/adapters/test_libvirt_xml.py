@@ -31,7 +31,7 @@ def guests_of(*domains: bytes, offered: bytes | None = None, **settings: Any) ->
 class TestFacts:
     """What a host is."""
 
-    def test_settings_and_versions_are_taken_over(self) -> None:
+    def test_facts_include_the_nova_conf_settings_and_the_given_versions(self) -> None:
         settings = LibvirtSettings(
             virt_type="qemu",
             swtpm_enabled=True,
@@ -59,7 +59,7 @@ class TestFacts:
             (("0-3,8-11",), True),
         ],
     )
-    def test_smt_is_more_than_one_processor_on_a_core(self, siblings: tuple[str, ...], smt: bool) -> None:
+    def test_smt_is_on_if_any_core_has_more_than_one_sibling(self, siblings: tuple[str, ...], smt: bool) -> None:
         assert facts(capabilities(siblings=siblings)).smt is smt
 
     @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ class TestFacts:
             ("qemu", "kvm", "kvm"),
         ],
     )
-    def test_without_a_virt_type_kvm_is_used_where_the_host_has_it(
+    def test_virt_type_defaults_to_kvm_where_the_host_supports_it(
         self, offers: str, configured: str | None, virt_type: str
     ) -> None:
         offered = capabilities(guests={"x86_64": offers, "aarch64": "qemu kvm"})
@@ -91,7 +91,7 @@ class TestFacts:
         )
         assert (found.virt_type, dict(found.guests), found.hypervisor_version) == (virt_type, {}, (0, 0, 0))
 
-    def test_libvirts_names_of_architectures_become_novas(self) -> None:
+    def test_libvirt_architecture_names_are_mapped_to_those_of_nova(self) -> None:
         for name in Architecture.ALL:
             assert is_architecture(name)
             assert nova_architecture(name) == name
@@ -122,7 +122,7 @@ class TestGuests:
             assert found.secure_boot
             assert found.machines == {"pc-i440fx-7.2", "pc-q35-7.2"}
 
-    def test_what_is_not_supported_has_nothing(self) -> None:
+    def test_guest_facts_are_empty_where_libvirt_supports_no_device(self) -> None:
         found = guests_of(domain_capabilities(buses=None, video=None, firmware="", secure="no"))["x86_64"]
         assert found == GuestFacts(
             default_machine="pc", machines=frozenset(("pc-i440fx-7.2",)), tpm_versions=frozenset()
@@ -144,14 +144,14 @@ class TestGuests:
             ({"model": "tpm-tis tpm-crb", "backendModel": "passthrough"}, set(), set()),
         ],
     )
-    def test_a_tpm_counts_if_it_is_emulated(
+    def test_tpm_models_count_only_with_the_emulator_backend(
         self, tpm: Mapping[str, str] | None, models: set[str], versions: set[str] | None
     ) -> None:
         found = guests_of(domain_capabilities(tpm=tpm))["x86_64"]
         assert found.tpm_models == models
         assert found.tpm_versions == versions
 
-    def test_versions_of_tpm_stay_unknown_where_one_machine_type_does_not_say_them(self) -> None:
+    def test_tpm_versions_are_unknown_if_one_machine_type_does_not_report_them(self) -> None:
         silent = {"model": "tpm-tis", "backendModel": "emulator"}
         found = guests_of(domain_capabilities(tpm=silent), domain_capabilities(machine="isapc"))["x86_64"]
         assert found.tpm_versions is None
@@ -171,17 +171,19 @@ class TestGuests:
             (None, "<tdx supported='no'/>", set()),
         ],
     )
-    def test_models_of_memory_encryption(self, sev: str | None, more: str, models: set[str]) -> None:
+    def test_memory_encryption_models_are_read_from_sev_launch_security_and_tdx(
+        self, sev: str | None, more: str, models: set[str]
+    ) -> None:
         found = guests_of(domain_capabilities(sev=sev, more_features=more))["x86_64"]
         assert set(found.mem_encryption) == models
 
-    def test_a_loader_that_is_not_supported_boots_nothing_securely(self) -> None:
+    def test_unsupported_loader_means_no_secure_boot(self) -> None:
         document = domain_capabilities(firmware="efi", secure="yes")
         assert guests_of(document)["x86_64"].secure_boot
         unsupported = document.replace(b"<loader supported='yes'>", b"<loader supported='no'>")
         assert not guests_of(unsupported)["x86_64"].secure_boot
 
-    def test_machines_are_complete_where_the_capabilities_list_them(self) -> None:
+    def test_machine_types_are_complete_only_if_the_capabilities_list_them(self) -> None:
         document = domain_capabilities(machine="pc-i440fx-9.9")
         found = guests_of(document, offered=capabilities(machines=ALL_MACHINES))["x86_64"]
         assert found.machines == {*X86_MACHINES, "pc-i440fx-9.9"}
@@ -190,7 +192,7 @@ class TestGuests:
         assert alone.machines == {"pc-i440fx-9.9"}
         assert not alone.machines_are_complete
 
-    def test_machines_of_a_domain_type_and_canonical_names_count(self) -> None:
+    def test_machine_types_include_those_of_the_domain_type_and_canonical_names(self) -> None:
         offered = (
             b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest><arch name='x86_64'>"
             b"<machine>isapc</machine><domain type='qemu'><machine>microvm</machine></domain>"
@@ -200,7 +202,7 @@ class TestGuests:
         assert guests_of(kvm, offered=offered)["x86_64"].machines == {"isapc", "pc", "pc-i440fx-7.2"}
         assert guests_of(qemu, offered=offered, virt_type="qemu")["x86_64"].machines == {"isapc", "microvm"}
 
-    def test_emulated_architectures_are_of_type_qemu_on_a_kvm_host(self) -> None:
+    def test_kvm_host_takes_emulated_architectures_from_qemu_domain_capabilities(self) -> None:
         arm = domain_capabilities("aarch64", "qemu", "virt-7.2", buses="virtio usb")
         found = guests_of(
             domain_capabilities(), arm, offered=capabilities(guests=QEMU_EVERYWHERE, machines=ALL_MACHINES)
@@ -213,7 +215,7 @@ class TestGuests:
     def test_an_architecture_without_domain_capabilities_has_no_facts(self) -> None:
         assert set(guests_of(domain_capabilities(), offered=capabilities(guests=QEMU_EVERYWHERE))) == {"x86_64"}
 
-    def test_i686_promises_nothing_for_x86_64(self) -> None:
+    def test_i686_domain_capabilities_do_not_count_for_x86_64(self) -> None:
         """Its firmware is another one; guests of i686 run on what x86_64 has."""
         i686 = domain_capabilities("i686", buses="ide sata", firmware="efi", secure="yes")
         offered = capabilities(guests=QEMU_EVERYWHERE)
@@ -223,13 +225,13 @@ class TestGuests:
         with pytest.raises(DocumentError, match="no domain capabilities of x86_64"):
             guests_of(i686, offered=offered)
 
-    def test_i686_is_one_of_its_own_where_there_is_no_x86_64(self) -> None:
+    def test_i686_is_a_separate_architecture_on_a_host_without_x86_64(self) -> None:
         offered = capabilities("aarch64", {"aarch64": "qemu kvm", "i686": "qemu"})
         arm, i686 = domain_capabilities("aarch64", machine="virt-7.2"), domain_capabilities("i686", "qemu")
         assert set(guests_of(arm, i686, offered=offered)) == {"aarch64", "i686"}
 
     @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
-    def test_the_default_machine_type_is_novas_then_libvirts(self, architecture: str) -> None:
+    def test_default_machine_type_comes_from_nova_and_otherwise_from_libvirt(self, architecture: str) -> None:
         document = domain_capabilities(architecture, machine="libvirts-own")
         found = guests_of(document, offered=capabilities(architecture))[architecture].default_machine
         # libvirt prefers pseries on ppc64, whatever file came first.
@@ -237,12 +239,12 @@ class TestGuests:
             get_default_machine_type(architecture) or {"ppc64": "pseries"}.get(architecture, "libvirts-own")
         )
 
-    def test_nova_conf_says_the_default_machine_type_first(self) -> None:
+    def test_hw_machine_type_of_nova_conf_overrides_the_default_machine_type(self) -> None:
         machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
         assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"
 
 
-def test_a_configured_machine_type_that_qemu_does_not_have_is_an_error() -> None:
+def test_hw_machine_type_that_qemu_lacks_raises_configuration_error() -> None:
     offered = capabilities(machines={"x86_64": {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}})
     right = LibvirtSettings(hw_machine_type={"x86_64": "pc-q35-7.2"})
     assert facts(offered, domain_capabilities(), settings=right).own_guests.default_machine == "pc-q35-7.2"

@@ -16,7 +16,7 @@ def settings_of(tmp_path: Path, text: str | bytes) -> LibvirtSettings:
     return libvirt_settings(path)
 
 
-def test_the_defaults_are_those_of_nova() -> None:
+def test_libvirt_option_defaults_match_nova_except_virt_type() -> None:
     nova = cfg.ConfigOpts()
     nova_conf.libvirt.register_opts(nova)
     nova_conf.compute.register_opts(nova)
@@ -34,14 +34,14 @@ def test_the_defaults_are_those_of_nova() -> None:
     assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
 
 
-def test_the_choices_are_those_of_nova(tmp_path: Path) -> None:
+def test_virt_type_and_images_type_accept_the_choices_of_nova(tmp_path: Path) -> None:
     options = {option.name: option for option in nova_conf.libvirt.list_opts()[nova_conf.libvirt.libvirt_group]}
     assert set(VIRT_TYPES) == {value for value, _ in options["virt_type"].type.choices.items()}
     for value in options["images_type"].type.choices:
         assert settings_of(tmp_path, f"[libvirt]\nimages_type = {value}\n").images_type == value
 
 
-def test_values_are_read(tmp_path: Path) -> None:
+def test_libvirt_options_are_read_from_nova_conf(tmp_path: Path) -> None:
     text = """
 [DEFAULT]
 force_raw_images = no
@@ -69,7 +69,7 @@ cpu_mode = host-passthrough
     )
 
 
-def test_nothing_but_the_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment nor the folder beside the file, which nova-compute would not read for it either."""
     monkeypatch.setenv("OS_LIBVIRT__VIRT_TYPE", "lxc")
     (tmp_path / "nova.conf.d").mkdir()
@@ -97,7 +97,9 @@ def test_nothing_but_the_file_is_read(tmp_path: Path, monkeypatch: pytest.Monkey
         (b"\xff\xfe\n", "it cannot be read as a nova.conf"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str | bytes, says: str) -> None:
+def test_invalid_nova_conf_error_is_one_line_with_the_file_and_the_problem(
+    tmp_path: Path, text: str | bytes, says: str
+) -> None:
     """The message is one line with the file, the option and the value."""
     with pytest.raises(ConfigurationError) as raised:
         settings_of(tmp_path, text)
@@ -117,7 +119,7 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path, nam
     "line",
     ["  secret: it's secret", ": secret: secret", "[secret: secret", "  'secret': \"secret", "[secret" + "9" * 9_000],
 )
-def test_the_line_that_is_broken_is_never_shown(tmp_path: Path, line: str) -> None:
+def test_parse_error_never_shows_the_broken_line(tmp_path: Path, line: str) -> None:
     """It may hold a password, also one with colons and quotes in it; a long one fills no screen."""
     path = tmp_path / "nova.conf"
     path.write_text(line)
@@ -129,7 +131,7 @@ def test_the_line_that_is_broken_is_never_shown(tmp_path: Path, line: str) -> No
 
 
 @pytest.mark.parametrize("text", ["cpu_mode = $cpu_mode", "images_type = x$virt_type\nvirt_type = ${images_type}"])
-def test_a_value_that_refers_to_itself_is_named(tmp_path: Path, text: str) -> None:
+def test_self_referencing_option_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nova.conf"
     path.write_text(f"[libvirt]\n{text}\n")
     with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: it refers to itself"):

@@ -77,7 +77,7 @@ UNAVAILABLE: list[tuple[Answer, str]] = [
 
 
 @pytest.mark.parametrize(("answer", "says"), UNAVAILABLE)
-def test_no_usable_answer_is_placement_unavailable(answer: Answer, says: str) -> None:
+def test_transport_failure_or_unusable_response_raises_placement_unavailable(answer: Answer, says: str) -> None:
     """Transport failures, timeouts, server errors and answers of something else are PlacementUnavailable."""
     client, _ = client_of(answer)
     with pytest.raises(PlacementUnavailable) as raised:
@@ -94,7 +94,7 @@ def test_no_usable_answer_is_placement_unavailable(answer: Answer, says: str) ->
         ("No such trait HW_X", ["HW_X"]),
     ],
 )
-def test_a_400_about_traits_is_unknown_traits(detail: str, names: list[str]) -> None:
+def test_status_400_for_missing_traits_raises_unknown_traits_with_their_names(detail: str, names: list[str]) -> None:
     """A client error that says which traits do not exist becomes UnknownTraits with their names."""
     client, _ = client_of((400, errors(detail)))
     with pytest.raises(UnknownTraits) as raised:
@@ -144,7 +144,7 @@ def test_ensure_traits_creates_only_what_is_missing_with_short_urls() -> None:
     assert client_of((500, b""))[0].ensure_traits([]) == ()
 
 
-def test_names_cost_one_request_until_a_provider_is_new() -> None:
+def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
     """Provider names are read once for the whole fleet; an unknown provider causes one more read."""
     roots = ["a"]
     listed = ["a", "b"]
@@ -174,7 +174,7 @@ def _real_client(port: int, **options: Any) -> PlacementClient:
     return PlacementClient(Adapter(session, service_type="placement"), **options)
 
 
-def test_nobody_listens() -> None:
+def test_refused_connection_raises_placement_unavailable() -> None:
     """A real connection to a port that was open a moment ago."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -182,7 +182,7 @@ def test_nobody_listens() -> None:
         _real_client(port).allocation_candidates("resources=VCPU:1")
 
 
-def test_somebody_listens_and_never_answers() -> None:
+def test_silent_server_raises_placement_unavailable_after_the_timeout() -> None:
     """A real connection that is accepted by the kernel and then silent: it ends with the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PlacementUnavailable, match="did not answer"):
         _real_client(server.getsockname()[1], timeout=0.2).traits()

@@ -28,7 +28,9 @@ def conf(tmp_path: Path) -> Path:
     return tmp_path / "nova.conf"
 
 
-def test_a_token_reaches_a_placement_that_listens(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_admin_token_is_accepted_by_placement_and_auth_type_none_is_not(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A real socket, and the real service behind it."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with EmbeddedPlacement(lone_host()) as placement, served(placement) as server:
@@ -40,7 +42,7 @@ def test_a_token_reaches_a_placement_that_listens(conf: Path, monkeypatch: pytes
         assert server.sent == ["GET /traits"] * 2
 
 
-def test_a_password_is_given_to_keystone(conf: Path) -> None:
+def test_password_auth_and_adapter_options_are_read_from_nova_conf(conf: Path) -> None:
     text = f"[placement]\n{KEYSTONE}user_domain_name = Default\nproject_name = service\nproject_domain_name = Default\n"
     client = client_of(text + "region_name = RegionOne\nvalid_interfaces = internal\nconnect_retries = 2\n", conf)
     adapter: Any = client._adapter
@@ -50,7 +52,9 @@ def test_a_password_is_given_to_keystone(conf: Path) -> None:
     assert (adapter.auth._username, adapter.auth._password) == ("nova", "s3cr3t")
 
 
-def test_keystone_that_does_not_answer_is_no_answer_of_placement(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_keystone_raises_placement_unavailable_without_the_password(
+    conf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     text = KEYSTONE.replace("keystone.invalid", "127.0.0.1:1")
     with pytest.raises(PlacementUnavailable) as raised:
@@ -58,7 +62,7 @@ def test_keystone_that_does_not_answer_is_no_answer_of_placement(conf: Path, mon
     assert "s3cr3t" not in str(raised.value)
 
 
-def test_options_and_defaults_are_those_of_nova(conf: Path) -> None:
+def test_placement_options_and_defaults_match_nova(conf: Path) -> None:
     conf.write_text(f"[placement]\n{STATIC}version = 1\nmin_version = 2\n")
     ours = load_conf(conf)
     client_from(ours, conf)
@@ -67,14 +71,14 @@ def test_options_and_defaults_are_those_of_nova(conf: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "expected"), [("", TIMEOUT), ("timeout = 7\n", 7.0), ("timeout = 0\n", TIMEOUT)])
-def test_no_answer_is_waited_for_without_end(conf: Path, line: str, expected: float) -> None:
+def test_client_and_session_always_have_a_timeout(conf: Path, line: str, expected: float) -> None:
     """Not even Keystone's; a service must go on."""
     client = client_of(f"[placement]\n{STATIC}{line}", conf)
     adapter: Any = client._adapter
     assert client._timeout == adapter.session.timeout == expected
 
 
-def test_another_section_may_have_the_credentials(conf: Path) -> None:
+def test_auth_section_supplies_the_credentials(conf: Path) -> None:
     text = f"[placement]\nauth_section = service_user\nregion_name = R\n[service_user]\n{KEYSTONE}"
     adapter: Any = client_of(text, conf)._adapter
     assert (adapter.auth._username, adapter.region_name) == ("nova", "R")
@@ -117,7 +121,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "says"), WRONG)
-def test_what_is_wrong_or_missing_is_named_and_no_password_shown(conf: Path, text: str, says: str) -> None:
+def test_invalid_placement_section_error_names_the_problem_and_no_password(conf: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         client_of(text, conf)
     message = str(raised.value)
@@ -128,13 +132,13 @@ def test_what_is_wrong_or_missing_is_named_and_no_password_shown(conf: Path, tex
 
 
 @pytest.mark.parametrize(("name", "says"), [("none", "Failed to find"), ("", "directory"), ("binary", "utf-8")])
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, says: str) -> None:
+def test_unreadable_nova_conf_raises_configuration_error(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe[")
     with pytest.raises(ConfigurationError, match=says):
         load_conf(tmp_path / name)
 
 
-def test_a_certificate_authority_that_vanishes_later_is_no_answer(conf: Path, tmp_path: Path) -> None:
+def test_cafile_deleted_later_raises_placement_unavailable(conf: Path, tmp_path: Path) -> None:
     """A service must survive the hour in which its certificates are exchanged."""
     authority = tmp_path / "ca.pem"
     authority.write_text("")
@@ -144,7 +148,7 @@ def test_a_certificate_authority_that_vanishes_later_is_no_answer(conf: Path, tm
         client.traits()
 
 
-def test_the_owner_is_configured_where_the_filter_is(conf: Path) -> None:
+def test_owner_options_are_read_from_the_prefilter_section(conf: Path) -> None:
     conf.write_text("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\nowned_resource_classes = VGPU, CUSTOM_PCI_*, FPGA\n")
     options = prefilter_options(load_conf(conf))
     assert options.owner_trait == "CUSTOM_OWNER_ZUN"
@@ -155,7 +159,7 @@ def test_the_owner_is_configured_where_the_filter_is(conf: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["owner_trait = a b", "unknown_values = perhaps", "facts_interval = nan"])
-def test_a_wrong_option_of_ours_is_named(conf: Path, line: str) -> None:
+def test_invalid_prefilter_option_is_named_in_the_error(conf: Path, line: str) -> None:
     conf.write_text(f"[prefilter]\n{line}\n")
     with pytest.raises(ConfigurationError, match=rf"\[prefilter\].*{line.partition(' ')[0]}"):
         prefilter_options(load_conf(conf))

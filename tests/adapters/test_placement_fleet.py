@@ -45,7 +45,7 @@ def fleet_of(hosts: int) -> Fleet:
 
 @settings(max_examples=times(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleets())
-def test_what_is_read_is_what_is_there(fleet: Fleet) -> None:
+def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet) -> None:
     """``read_fleet`` of a Placement that holds a fleet is that fleet; without inventories, all but these."""
     with EmbeddedPlacement(fleet) as placement:
         read = read_fleet(placement.client, fleet.aggregates.values())
@@ -60,7 +60,7 @@ def test_what_is_read_is_what_is_there(fleet: Fleet) -> None:
     assert traits_only == like(traits_only, expected)
 
 
-def test_what_is_read_says_when() -> None:
+def test_read_fleet_records_the_time_of_the_read() -> None:
     """In UTC, and a snapshot of it is one of a live Placement."""
     before = datetime.now(UTC).replace(microsecond=0)
     with EmbeddedPlacement(fleet_of(1)) as placement:
@@ -78,7 +78,7 @@ def test_an_empty_placement_is_an_empty_fleet() -> None:
 
 
 @pytest.mark.parametrize("hosts", [3, 300])
-def test_traits_are_read_with_as_many_requests_as_there_are_traits(hosts: int) -> None:
+def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(hosts: int) -> None:
     """Two lists of all providers, the list of traits, one request a trait and a known aggregate, however many hosts."""
     with EmbeddedPlacement(fleet_of(hosts)) as placement:
         observed = Observed(placement)
@@ -93,7 +93,7 @@ def test_traits_are_read_with_as_many_requests_as_there_are_traits(hosts: int) -
     )
 
 
-def test_equal_sets_of_traits_are_kept_once() -> None:
+def test_hosts_with_equal_traits_share_one_set() -> None:
     """Ten thousand hosts have a few sets of traits between them."""
     with EmbeddedPlacement(fleet_of(20)) as placement:
         read = read_fleet(placement.client)
@@ -101,7 +101,7 @@ def test_equal_sets_of_traits_are_kept_once() -> None:
 
 
 @pytest.mark.parametrize(("inventories", "total"), [(True, 4 + 20), (False, 4 + 1)])
-def test_progress_is_told(inventories: bool, total: int) -> None:
+def test_progress_is_reported_after_each_response(inventories: bool, total: int) -> None:
     """After each answer how many are there, and how many there will be."""
     told: list[tuple[int, int]] = []
     with EmbeddedPlacement(fleet_of(20)) as placement:
@@ -146,7 +146,9 @@ WHEN += [(False, "associated=true"), (False, "required=HW_ARCH_X86_64"), (False,
 
 @pytest.mark.parametrize(("inventories", "at"), WHEN)
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_fleet_that_changes_meanwhile_is_whole_and_says_so(change: Change, at: str, inventories: bool) -> None:
+def test_fleet_changed_during_the_read_is_consistent_and_counts_the_changes(
+    change: Change, at: str, inventories: bool
+) -> None:
     """Who went is left out, who came is not looked at, who changed is counted: wherever in the reading it happens."""
     child = Provider("child", provider_uuid("child"), {}, frozenset({"COMPUTE_NODE"}))
     idle = Provider("idle", provider_uuid("idle"), {}, frozenset({"COMPUTE_NODE"}))
@@ -172,7 +174,7 @@ def test_a_fleet_that_changes_meanwhile_is_whole_and_says_so(change: Change, at:
         assert names["host-0001"] == host(1)
 
 
-def test_a_trait_that_is_deleted_meanwhile_is_nobodys() -> None:
+def test_trait_deleted_during_the_read_is_on_no_host() -> None:
     """Placement then refuses to be asked for it; that is no error."""
     with EmbeddedPlacement(fleet_of(2)) as placement:
 
@@ -210,7 +212,7 @@ def test_names_of_aggregates_that_cannot_be_printed_are_escaped() -> None:
     assert parse_fleet(snapshot(read).encode(), "x") == read
 
 
-def test_a_fleet_is_read_over_http_by_several_threads() -> None:
+def test_fleet_read_over_http_by_threads_is_the_fleet_that_placement_holds() -> None:
     """As from a live Placement: a session of keystoneauth is shared by the threads, whatever order answers come in."""
     fleet = fleet_of(60)
     with EmbeddedPlacement(fleet) as placement, served(placement) as server:
@@ -234,7 +236,7 @@ ODD: list[tuple[str, object]] = [
 
 
 @pytest.mark.parametrize(("at", "answer"), ODD)
-def test_an_answer_of_something_else_is_an_error(at: str, answer: object) -> None:
+def test_malformed_response_raises_placement_unavailable(at: str, answer: object) -> None:
     """Whatever is not the answer of a Placement is PlacementUnavailable, on one line."""
     with EmbeddedPlacement(fleet_of(2)) as placement, pytest.raises(PlacementUnavailable) as raised:
         read_fleet(Observed(placement, lambda _method, url: (200, answer) if url.endswith(at) else None).client)
@@ -242,7 +244,7 @@ def test_an_answer_of_something_else_is_an_error(at: str, answer: object) -> Non
 
 
 @pytest.mark.parametrize(("status", "error"), [(503, PlacementUnavailable), (403, PlacementRefused)])
-def test_an_error_ends_the_reading(status: int, error: type[Exception]) -> None:
+def test_error_response_stops_the_read_and_nothing_is_retried(status: int, error: type[Exception]) -> None:
     """At once: what was not yet sent is not sent, and nothing is asked again."""
 
     def hook(_method: str, url: str) -> Answer | None:

@@ -40,7 +40,7 @@ def test_nova_reads_the_custom_traits_that_the_host_has(path: Path) -> None:
     assert read_by_nova(path.parent) == {"$COMPUTE_NODE": [HPET]}
 
 
-def test_nova_reads_what_every_kind_of_host_gets(path: Path) -> None:
+def test_nova_reads_the_custom_traits_of_every_kind_of_libvirt_host(path: Path) -> None:
     for facts in few_libvirt_hosts():
         traits = capability_traits(facts)
         write_document(path, traits)
@@ -49,14 +49,14 @@ def test_nova_reads_what_every_kind_of_host_gets(path: Path) -> None:
         assert read_by_nova(path.parent) == {"$COMPUTE_NODE": expected}
 
 
-def test_a_host_without_custom_traits_leaves_nova_nothing_to_do(path: Path) -> None:
+def test_nova_reads_no_provider_for_a_host_without_custom_traits(path: Path) -> None:
     write_document(path, {HPET: False})
     assert read_by_nova(path.parent) == {}
 
 
 @settings(max_examples=50)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
-def test_any_name_of_a_provider_is_the_same_for_nova(name: str) -> None:
+def test_any_provider_name_survives_in_the_yaml_document(name: str) -> None:
     (provider,) = yaml.safe_load(document(TRAITS, name))["providers"]
     kind = "uuid" if name == COMPUTE_NODE else "name"
     assert provider["identification"] == {kind: name}
@@ -75,7 +75,7 @@ def test_the_same_content_is_not_written_again(path: Path) -> None:
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
-def test_what_changed_is_told(path: Path) -> None:
+def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
     write_document(path, TRAITS)
     assert write_document(path, {HPET: False, XEN: True}) == [
         Change(COMPUTE_NODE, XEN, "add"),
@@ -84,13 +84,13 @@ def test_what_changed_is_told(path: Path) -> None:
     assert write_document(path, {XEN: True}, "kvm-1") == [Change("kvm-1", XEN, "add")]
 
 
-def test_a_dry_run_tells_the_same_and_writes_nothing(path: Path) -> None:
+def test_dry_run_returns_the_changes_and_writes_nothing(path: Path) -> None:
     assert write_document(path, TRAITS, dry_run=True) == [Change(COMPUTE_NODE, HPET, "add")]
     assert list(path.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_everybody_may_read_it_and_only_the_owner_write(path: Path, umask: int) -> None:
+def test_file_has_mode_0644_whatever_the_umask(path: Path, umask: int) -> None:
     """nova-compute runs as another user than who writes it."""
     before = os.umask(umask)
     try:
@@ -101,7 +101,7 @@ def test_everybody_may_read_it_and_only_the_owner_write(path: Path, umask: int) 
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_link_stays_one(path: Path, tmp_path: Path) -> None:
+def test_symlink_is_kept_and_its_target_is_written(path: Path, tmp_path: Path) -> None:
     target = tmp_path / "elsewhere.yaml"
     path.symlink_to(target)
     write_document(path, TRAITS)
@@ -110,7 +110,7 @@ def test_a_link_stays_one(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["meta: {schema_version: '1.0'}\n", "\n", "\xff"])
-def test_a_file_of_somebody_elses_is_not_replaced(path: Path, text: str) -> None:
+def test_file_not_written_by_os_prefilter_is_not_replaced(path: Path, text: str) -> None:
     path.write_text(text, encoding="latin-1")
     with pytest.raises(DocumentError, match="was not written by os-prefilter"):
         write_document(path, TRAITS)
@@ -123,7 +123,7 @@ def test_an_empty_file_is_filled(path: Path) -> None:
     assert path.read_text() == document(TRAITS)
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_file_and_no_temporary_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full, at each step of the write."""
     write_document(path, TRAITS)
     old = path.read_text()
@@ -149,7 +149,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(path: Path, mon
         ("x" * 300, "File name too long"),
     ],
 )
-def test_a_path_that_cannot_be_written_is_said(tmp_path: Path, name: str, says: str) -> None:
+def test_unwritable_path_is_an_error_with_the_reason(tmp_path: Path, name: str, says: str) -> None:
     (tmp_path / "file").touch()
     os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
@@ -164,7 +164,7 @@ def test_a_device_is_not_replaced() -> None:
         write_document("/dev/null", TRAITS)
 
 
-def test_what_is_no_trait_is_not_written(path: Path) -> None:
+def test_invalid_trait_name_is_refused_and_no_file_is_written(path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not the name of a trait"):
         write_document(path, {"CUSTOM_A\nB": True})
     assert not path.exists()

@@ -62,8 +62,8 @@ def host(seen: Observed, name: str = UUID) -> HostTraits:
     return HostTraits(seen.client, name, sleep=no_wait)
 
 
-class TestWhatIsWritten:
-    def test_only_what_the_reporter_owns_changes(self, placement: EmbeddedPlacement) -> None:
+class TestWrittenTraits:
+    def test_sync_changes_owned_traits_and_keeps_those_of_an_operator(self, placement: EmbeddedPlacement) -> None:
         """Operators' traits survive; what the host cannot do goes, what it can do comes, and the owner's trait."""
         changes = host(Observed(placement)).sync(GOAL)
         assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", HPET, "OWNER_NOVA"}
@@ -73,7 +73,7 @@ class TestWhatIsWritten:
             Change(HOST, XEN, "remove"),
         ]
 
-    def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
+    def test_dry_run_returns_the_changes_of_a_real_run_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
         before = everything(placement)
         seen = Observed(placement)
         told = host(seen).sync(GOAL, dry_run=True)
@@ -83,7 +83,7 @@ class TestWhatIsWritten:
         assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == told
         assert keeper.sync(GOAL, dry_run=True) == []
 
-    def test_removing_leaves_what_others_set_and_the_owner(self, placement: EmbeddedPlacement) -> None:
+    def test_removing_keeps_traits_set_by_others_and_the_owner_trait(self, placement: EmbeddedPlacement) -> None:
         keeper = host(Observed(placement))
         keeper.sync(GOAL)
         seen = Observed(placement)
@@ -93,7 +93,7 @@ class TestWhatIsWritten:
 
 
 class TestOwnership:
-    def test_every_provider_of_novas_gets_the_trait_and_no_other(self) -> None:
+    def test_owner_trait_is_set_on_every_nova_provider_and_on_no_other(self) -> None:
         """Nova's GPU, PCI and SEV providers do; Cyborg's, Neutron's, unknown ones, and all below those do not."""
         vf = provider("pci_vf", "CUSTOM_PCI_8086_1572")
         nova = (
@@ -126,7 +126,7 @@ class TestOwnership:
             assert not any(HPET in traits_of(placement, each.name) for each in fleet.walk() if each.name != HOST)
             assert host(Observed(placement)).sync(GOAL) == []
 
-    def test_below_a_foreign_root_nothing_is_novas(self) -> None:
+    def test_owner_trait_is_not_set_on_or_below_a_root_of_another_owner(self) -> None:
         """What the host can do is still said of it: somebody named it."""
         root = provider(HOST, traits="OWNER_CYBORG", children=(provider("gpu", "VGPU"),))
         with EmbeddedPlacement(Fleet((root,))) as placement:
@@ -134,7 +134,7 @@ class TestOwnership:
             assert traits_of(placement) == {"OWNER_CYBORG", HPET}
             assert traits_of(placement, "gpu") == set()
 
-    def test_a_new_nested_provider_is_found_in_the_next_round(self, placement: EmbeddedPlacement) -> None:
+    def test_new_nested_provider_gets_the_owner_trait_on_the_next_sync(self, placement: EmbeddedPlacement) -> None:
         keeper = host(Observed(placement))
         keeper.sync(GOAL)
         body = {"name": "gpu", "uuid": provider_uuid("gpu"), "parent_provider_uuid": UUID}
@@ -145,15 +145,17 @@ class TestOwnership:
         assert keeper.sync(GOAL) == [Change("gpu", "OWNER_NOVA", "add")]
 
 
-class TestRequests:
+class TestRequestCount:
     """What it costs. An unchanged host is asked about all day long."""
 
-    def test_a_first_report_takes_four(self, aware: EmbeddedPlacement) -> None:
+    def test_first_sync_takes_four_requests(self, aware: EmbeddedPlacement) -> None:
         seen = Observed(aware)
         host(seen).sync(GOAL)
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
 
-    def test_every_later_round_takes_one_and_writes_nothing(self, aware: EmbeddedPlacement) -> None:
+    def test_later_sync_of_an_unchanged_host_takes_one_request_and_writes_nothing(
+        self, aware: EmbeddedPlacement
+    ) -> None:
         seen = Observed(aware)
         keeper = host(seen)
         keeper.sync(GOAL)
@@ -162,7 +164,7 @@ class TestRequests:
             assert keeper.sync(Goal(dict(GOAL.traits), Options(), frozenset(KNOWN))) == []
         assert seen.sent == [TREE] * 3
 
-    def test_a_name_takes_one_more_once(self, aware: EmbeddedPlacement) -> None:
+    def test_provider_given_by_name_takes_one_extra_request_once(self, aware: EmbeddedPlacement) -> None:
         seen = Observed(aware)
         keeper = host(seen, HOST)
         keeper.sync(GOAL)
@@ -174,13 +176,15 @@ class TestRequests:
         keeper.sync(GOAL)
         assert seen.sent == [TREE]
 
-    def test_a_first_look_at_an_unchanged_host_takes_three_and_writes_nothing(self, aware: EmbeddedPlacement) -> None:
+    def test_first_sync_of_an_up_to_date_host_takes_three_requests_and_writes_nothing(
+        self, aware: EmbeddedPlacement
+    ) -> None:
         host(Observed(aware)).sync(GOAL)
         seen = Observed(aware)
         assert host(seen).sync(GOAL) == []
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM]
 
-    def test_an_unchanged_tree_with_nested_providers_takes_one(self) -> None:
+    def test_later_sync_of_an_unchanged_tree_with_nested_providers_takes_one_request(self) -> None:
         children = tuple(provider(f"gpu-{number}", "VGPU") for number in range(8))
         others = tuple(provider(f"fpga-{number}", "FPGA", "OWNER_CYBORG") for number in range(4))
         with EmbeddedPlacement(Fleet((provider(HOST, children=(*children, *others)),))) as placement:
@@ -210,7 +214,7 @@ class TestRequests:
             assert keeper.sync(GOAL) == []
             assert seen.sent == [TREE]
 
-    def test_a_goal_that_changed_is_followed(self, aware: EmbeddedPlacement) -> None:
+    def test_changed_goal_is_written_on_the_next_sync(self, aware: EmbeddedPlacement) -> None:
         seen = Observed(aware)
         keeper = host(seen)
         keeper.sync(GOAL)
@@ -221,7 +225,9 @@ class TestRequests:
         ]
         assert seen.sent == [TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
 
-    def test_what_somebody_takes_away_comes_back_and_what_he_adds_stays(self, aware: EmbeddedPlacement) -> None:
+    def test_trait_removed_by_others_is_restored_and_a_trait_added_by_others_is_kept(
+        self, aware: EmbeddedPlacement
+    ) -> None:
         keeper = host(Observed(aware))
         keeper.sync(GOAL)
         put_traits(aware, lambda traits: traits.symmetric_difference_update({HPET, "HW_CPU_X86_AVX2"}))
@@ -241,8 +247,8 @@ def once(matches: str, do: Callable[[], object]) -> Callable[[str, str], Answer 
     return hook
 
 
-class TestOthersWriteToo:
-    def test_a_conflict_is_tried_again_from_a_fresh_read(self, aware: EmbeddedPlacement) -> None:
+class TestConcurrentWriters:
+    def test_generation_conflict_is_retried_from_a_fresh_read(self, aware: EmbeddedPlacement) -> None:
         """What the other writer wrote in between survives, and is not written from an old read."""
         hook = once(f"PUT {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX2")))
         seen = Observed(aware, hook)
@@ -251,7 +257,7 @@ class TestOthersWriteToo:
         assert changes == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add"), Change(HOST, XEN, "remove")]
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}", TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
 
-    def test_a_change_before_the_traits_are_read_is_no_conflict(self, aware: EmbeddedPlacement) -> None:
+    def test_change_before_the_traits_are_read_causes_no_generation_conflict(self, aware: EmbeddedPlacement) -> None:
         """The write has the generation of the traits, not that of the listing before; so does what is remembered."""
         hook = once(f"GET {TRAITS}", lambda: put_traits(aware, lambda traits: traits.add("HW_CPU_X86_AVX2")))
         seen = Observed(aware, hook)
@@ -265,13 +271,15 @@ class TestOthersWriteToo:
         assert keeper.sync(GOAL) == []
         assert seen.sent == [TREE]
 
-    def test_a_trait_that_somebody_else_has_created_is_not_created_again(self, aware: EmbeddedPlacement) -> None:
+    def test_trait_created_by_another_writer_is_not_created_again(self, aware: EmbeddedPlacement) -> None:
         keeper = host(Observed(aware))
         keeper.sync(GOAL)
         aware.client.create_trait("CUSTOM_OF_SOMEBODY")
         assert keeper.sync(Goal({"CUSTOM_OF_SOMEBODY": True})) == [Change(HOST, "CUSTOM_OF_SOMEBODY", "add")]
 
-    def test_a_conflict_for_ever_ends_with_what_to_do(self, aware: EmbeddedPlacement) -> None:
+    def test_permanent_generation_conflict_fails_after_bounded_retries_with_advice(
+        self, aware: EmbeddedPlacement
+    ) -> None:
         """After a bounded number of attempts, with waits that are random and bounded."""
         before = everything(aware)
         waits: list[float] = []
@@ -283,13 +291,13 @@ class TestOthersWriteToo:
         assert len(set(waits)) > 1
         assert everything(aware) == before
 
-    def test_a_provider_that_was_deleted_after_it_was_read(self, aware: EmbeddedPlacement) -> None:
+    def test_provider_deleted_before_the_write_raises_unknown_provider(self, aware: EmbeddedPlacement) -> None:
         delete = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/resource_providers/{UUID}"))
         with pytest.raises(UnknownProvider, match=f"has no resource provider '{UUID}'. nova-compute creates it"):
             host(Observed(aware, delete)).sync(GOAL)
 
     @pytest.mark.parametrize("at", ["traits", "inventories"])
-    def test_a_nested_provider_that_was_deleted_after_it_was_listed(self, at: str) -> None:
+    def test_nested_provider_deleted_during_sync_does_not_affect_the_others(self, at: str) -> None:
         """The others get what they should have."""
         gone = f"/resource_providers/{provider_uuid('gpu-1')}"
         children = (provider("gpu-1", "VGPU"), provider("gpu-2", "VGPU"))
@@ -301,7 +309,7 @@ class TestOthersWriteToo:
 
     @pytest.mark.parametrize("at", ["GET", "PUT"])
     @pytest.mark.parametrize("change", ["traits", "inventory"])
-    def test_a_provider_that_turns_into_somebody_elses_does_not_get_the_trait(self, change: str, at: str) -> None:
+    def test_provider_that_changes_owner_during_sync_gets_no_owner_trait(self, change: str, at: str) -> None:
         """Between the first and the second look at it, or before the write."""
         url = f"/resource_providers/{provider_uuid('gpu')}"
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
@@ -323,7 +331,9 @@ class TestOthersWriteToo:
         assert Change("", HPET, "create") in changes
         assert HPET in traits_of(aware)
 
-    def test_a_trait_that_is_deleted_each_time_ends_with_its_name(self, aware: EmbeddedPlacement) -> None:
+    def test_trait_deleted_before_every_write_raises_unknown_traits_with_its_name(
+        self, aware: EmbeddedPlacement
+    ) -> None:
         def hook(method: str, url: str) -> Answer | None:
             if (method, url) == ("PUT", TRAITS):
                 aware.client.request("DELETE", f"/traits/{HPET}")
@@ -332,7 +342,7 @@ class TestOthersWriteToo:
         with pytest.raises(UnknownTraits, match=HPET):
             host(Observed(aware, hook)).sync(GOAL)
 
-    def test_a_standard_trait_that_placement_lacks_is_named_at_once(self, aware: EmbeddedPlacement) -> None:
+    def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:
         before = traits_of(aware)
         seen = Observed(aware)
         with pytest.raises(UnknownTraits, match="COMPUTE_OF_TOMORROW. A standard trait needs a newer os-traits"):
@@ -350,9 +360,11 @@ class TestOthersWriteToo:
         assert {change.trait for change in keeper.sync(GOAL)} == {HPET, "OWNER_NOVA"}
 
 
-class TestWrongNames:
+class TestProviderAndTraitNames:
     @pytest.mark.parametrize("name", ["nosuch", "kvm-1&name=kvm-1", "kvm 1?#/%", provider_uuid("nosuch"), "a\nb\x1b["])
-    def test_a_provider_that_does_not_exist(self, placement: EmbeddedPlacement, name: str) -> None:
+    def test_unknown_provider_name_raises_unknown_provider_and_writes_nothing(
+        self, placement: EmbeddedPlacement, name: str
+    ) -> None:
         before = everything(placement)
         with pytest.raises(UnknownProvider, match="nova-compute creates it when it starts") as raised:
             host(Observed(placement), name).sync(GOAL)
@@ -367,14 +379,14 @@ class TestWrongNames:
     def test_a_uuid_may_be_in_capitals(self, placement: EmbeddedPlacement) -> None:
         assert host(Observed(placement), UUID.upper()).sync(Goal({HPET: True}))
 
-    def test_a_nested_provider_is_not_a_host(self) -> None:
+    def test_nested_provider_is_refused_as_the_host(self) -> None:
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:
             with pytest.raises(ConfigurationError, match="Name the root provider of the host"):
                 host(Observed(placement), "gpu").sync(GOAL)
             assert traits_of(placement, "gpu") == set()
 
     @pytest.mark.parametrize("name", ["custom_x", "CUSTOM_A/../../x?y", "CUSTOM_" + "X" * 300, ""])
-    def test_what_is_no_trait_never_reaches_a_url(self, placement: EmbeddedPlacement, name: str) -> None:
+    def test_invalid_trait_name_is_refused_before_any_request(self, placement: EmbeddedPlacement, name: str) -> None:
         seen = Observed(placement)
         for goal in (Goal({name: True}), Goal({name: False}), Goal({}, None, frozenset([name]))):
             with pytest.raises(ConfigurationError, match="is not the name of a trait"):
@@ -407,7 +419,9 @@ WRONG: list[tuple[str, Answer]] = [
 
 
 @pytest.mark.parametrize(("at", "answer"), WRONG)
-def test_after_an_answer_that_is_none_nothing_is_written(placement: EmbeddedPlacement, at: str, answer: Answer) -> None:
+def test_malformed_or_error_response_raises_and_nothing_is_written(
+    placement: EmbeddedPlacement, at: str, answer: Answer
+) -> None:
     """Above all, traits that were not read must not be taken for traits that are not there."""
     before = everything(placement)
     seen = Observed(placement, lambda _method, url: answer if at in url else None)
@@ -419,7 +433,7 @@ def test_after_an_answer_that_is_none_nothing_is_written(placement: EmbeddedPlac
 
 
 @pytest.mark.parametrize("answer", [(500, b""), (200, b"garbage"), (200, {}), (403, {"errors": [{"detail": "no"}]})])
-def test_a_write_that_was_not_confirmed_is_looked_at_again(aware: EmbeddedPlacement, answer: Answer) -> None:
+def test_unconfirmed_write_is_made_again_on_the_next_sync(aware: EmbeddedPlacement, answer: Answer) -> None:
     """It may have been done or not: nothing is remembered of it."""
     seen = Observed(aware, lambda method, _url: answer if method == "PUT" else None)
     keeper = host(seen)
@@ -429,7 +443,7 @@ def test_a_write_that_was_not_confirmed_is_looked_at_again(aware: EmbeddedPlacem
     assert {change.trait for change in keeper.sync(GOAL)} == {HPET, XEN, "OWNER_NOVA"}
 
 
-def test_providers_of_other_hosts_in_an_answer_are_left_alone() -> None:
+def test_providers_of_other_hosts_in_a_response_are_not_changed() -> None:
     """A Placement, or a proxy, that ignores the query does not get the wrong host written."""
     with EmbeddedPlacement(Fleet((provider("aaa"), provider(HOST), provider("zzz")))) as placement:
         every = placement.client.request("GET", "/resource_providers")

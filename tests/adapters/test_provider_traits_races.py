@@ -104,7 +104,7 @@ class NovaCompute(threading.Thread):
         assert self.error is None
 
 
-def test_two_writers_lose_nothing_and_touch_nothing_of_each_other() -> None:
+def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -> None:
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
@@ -184,7 +184,9 @@ def start(url: str, directory: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def test_a_reporter_that_is_not_killed_takes_so_many_requests(placement: EmbeddedPlacement, tmp_path: Path) -> None:
+def test_reporter_that_is_not_killed_sends_the_expected_number_of_requests(
+    placement: EmbeddedPlacement, tmp_path: Path
+) -> None:
     """Else the numbers below would mean nothing."""
     with served(placement) as server:
         reporter = start(server.url, tmp_path)
@@ -198,7 +200,7 @@ def test_a_reporter_that_is_not_killed_takes_so_many_requests(placement: Embedde
 @pytest.mark.parametrize(
     ("number", "arrives"), [*((number, False) for number in range(1, REQUESTS + 1)), (REQUESTS, True)], ids=str
 )
-def test_killed_at_any_request_it_leaves_the_old_or_the_new_set(
+def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(
     placement: EmbeddedPlacement, tmp_path: Path, number: int, arrives: bool
 ) -> None:
     """Whether the request under way still reaches Placement or not; the next report ends what was begun."""

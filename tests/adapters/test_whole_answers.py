@@ -62,7 +62,7 @@ BODIES = ["no length", "length", "chunks"]
 @pytest.mark.parametrize(
     ("start", "piece"), [*TRICKLES, (b"HTTP/1.1 200 OK\r\nX-Header: ", b"a")], ids=[*BODIES, "header"]
 )
-def test_what_trickles_ends(start: bytes, piece: bytes) -> None:
+def test_trickling_response_times_out_as_a_whole(start: bytes, piece: bytes) -> None:
     """Each part comes in time; the whole does not."""
     with (
         trickling(start, piece) as url,
@@ -72,7 +72,7 @@ def test_what_trickles_ends(start: bytes, piece: bytes) -> None:
 
 
 @pytest.mark.parametrize(("start", "piece"), TRICKLES, ids=BODIES)
-def test_nothing_reads_on_when_nobody_waits_any_more(start: bytes, piece: bytes) -> None:
+def test_reader_thread_ends_after_the_response_timed_out(start: bytes, piece: bytes) -> None:
     """The thread ends while the other side still sends: a service that asks each minute piles up none."""
     with trickling(start, piece) as url:
         with pytest.raises(requests.ReadTimeout, match="has not ended"):
@@ -82,7 +82,7 @@ def test_nothing_reads_on_when_nobody_waits_any_more(start: bytes, piece: bytes)
             assert not reading.is_alive()
 
 
-def test_what_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_response_above_the_size_limit_raises_connection_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole_answers, "MOST_BYTES", 5000)
     bodies = iter((b"x" * 5000, b"x" * 5001))
     with serving(lambda _call: Reply(200, next(bodies), {})) as url:
@@ -92,7 +92,7 @@ def test_what_is_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
             http.get(url, timeout=60)
 
 
-def test_other_answers_are_as_they_were() -> None:
+def test_complete_responses_and_streams_pass_through_unchanged() -> None:
     """Status, headers, compressed and empty bodies; errors of the connection; what is read as a stream."""
 
     def answer(call: Call) -> Reply | None:
@@ -113,7 +113,7 @@ def test_other_answers_are_as_they_were() -> None:
             http.get(f"{url}/lost", timeout=60)
 
 
-def test_a_file_takes_the_time_that_it_takes() -> None:
+def test_file_upload_has_no_deadline() -> None:
     """The session may be that of a client which uploads images."""
     transport = mock.Mock(spec=HTTPAdapter)
     request = requests.Request("PUT", "http://127.0.0.1:1/", data=io.BytesIO(b"an image")).prepare()
@@ -121,7 +121,7 @@ def test_a_file_takes_the_time_that_it_takes() -> None:
     transport.send.assert_called_once_with(request, timeout=1)
 
 
-def test_an_answer_without_a_body_to_read_is_returned_as_it_is() -> None:
+def test_response_without_a_readable_body_is_returned_unchanged() -> None:
     """Transports of other libraries may answer so."""
     response = requests.Response()
     transport = mock.Mock(spec=HTTPAdapter, send=mock.Mock(return_value=response))
@@ -129,7 +129,7 @@ def test_an_answer_without_a_body_to_read_is_returned_as_it_is() -> None:
     assert WholeAnswers(transport).send(request, timeout=60) is response
 
 
-def test_a_session_is_limited_once() -> None:
+def test_limiting_a_session_twice_wraps_its_adapter_once() -> None:
     session = Session()
     limit(session)
     first = session.session.get_adapter("https://")

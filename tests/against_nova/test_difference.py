@@ -35,14 +35,14 @@ def _pipeline(name: str, *reported: str) -> Pipeline:
 
 @settings(_GENERATED, max_examples=times(150))
 @given(request_specs())
-def test_the_query_is_novas_but_for_the_differences(spec: Any) -> None:
+def test_query_equals_that_of_nova_except_for_the_listed_differences(spec: Any) -> None:
     """Where Nova refuses a request, so do we."""
     assert our_query(spec) == expected(QUERY, spec)
 
 
 @settings(_GENERATED, max_examples=times(60))
 @given(request_specs())
-def test_each_filter_asks_what_novas_does_but_for_the_differences(spec: Any) -> None:
+def test_each_filter_requires_what_nova_does_except_for_the_listed_differences(spec: Any) -> None:
     # What Nova's query refuses gets nowhere, whatever the filters say.
     assume(NovaCode(QUERY)(spec) != REFUSED)
     ours = {name: our_filter(_pipeline(name), spec) for name in FILTERS}
@@ -65,7 +65,7 @@ def test_reported_traits_add_opt_in_traits_and_nothing_else(spec: Any) -> None:
 
 
 @pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.title)
-def test_each_difference_is_real(difference: Difference) -> None:
+def test_each_listed_difference_is_shown_by_its_example(difference: Difference) -> None:
     """Its own example shows it in every filter that it names: an entry that no longer holds must go."""
     spec = _example(difference)
     for name in (each for each in difference.of if each in (QUERY, *FILTERS)):

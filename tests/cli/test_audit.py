@@ -34,7 +34,9 @@ def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
     return str(path)
 
 
-def test_a_line_has_names_counts_verdict_and_losses(capsys: Capture, tmp_path: Path) -> None:
+def test_audit_row_has_image_names_counts_verdict_and_lost_hosts_per_requirement(
+    capsys: Capture, tmp_path: Path
+) -> None:
     path = images(tmp_path, image("b", hw_vif_model="igb"), image("c", hw_vif_model="igb"))
     (row,) = rows(capsys, "--images", path, "--enable", "image_metadata,compute_status")
     assert row == {
@@ -84,7 +86,7 @@ def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(
 
 
 @pytest.mark.parametrize("only", ["changed", "unschedulable"])
-def test_only_what_matters_is_listed_and_all_of_it_counts(only: str, capsys: Capture, tmp_path: Path) -> None:
+def test_only_option_lists_changed_or_unschedulable_images_alone(only: str, capsys: Capture, tmp_path: Path) -> None:
     path = images(tmp_path, image("lost", "ploop"), image("less", hw_vif_model="igb"), image("same", "raw"))
     found = rows(capsys, "--images", path, "--only", only, "--enable", "image_metadata,image_type", code=2)
     wanted = {"changed": [["lost"], ["less"], ["same"]], "unschedulable": [["lost"]]}[only]
@@ -92,7 +94,7 @@ def test_only_what_matters_is_listed_and_all_of_it_counts(only: str, capsys: Cap
     assert [row["Images"] for row in found] == wanted
 
 
-def test_the_filters_of_a_configuration_file_are_enabled_already(capsys: Capture, tmp_path: Path) -> None:
+def test_filters_of_the_config_file_count_as_enabled_before(capsys: Capture, tmp_path: Path) -> None:
     config = tmp_path / "nova.conf"
     config.write_text("[prefilter]\nenabled_filters = compute_status, image_type\nowner_gate = always\n")
     path = images(tmp_path, image("a", hw_vif_model="igb"))
@@ -103,7 +105,7 @@ def test_the_filters_of_a_configuration_file_are_enabled_already(capsys: Capture
     assert (row["Before"], row["After"]) == (11, 10)
 
 
-def test_a_configuration_file_without_filters_is_one_without_filters_before(capsys: Capture, tmp_path: Path) -> None:
+def test_config_file_without_filters_means_no_filters_before(capsys: Capture, tmp_path: Path) -> None:
     config = tmp_path / "nova.conf"
     config.write_text("[prefilter]\nunknown_values = reject\n")
     path = images(tmp_path, image("a", hw_vif_model="nosuch"))
@@ -120,7 +122,9 @@ def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) 
     assert (loss["trait"], loss["on"], loss["hosts_lacking_only_this"]) == ("OWNER_NOVA", "_owned_VGPU", 1)
 
 
-def test_the_summary_says_what_the_table_does_not(capsys: Capture, tmp_path: Path) -> None:
+def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_entries(
+    capsys: Capture, tmp_path: Path
+) -> None:
     path = images(
         tmp_path,
         image("a", hw_vif_model="nosuch"),
@@ -136,7 +140,7 @@ def test_the_summary_says_what_the_table_does_not(capsys: Capture, tmp_path: Pat
     assert "Left out: 1: images[2]: found an object that is no image" in err
 
 
-def test_no_image_at_all_is_an_empty_listing(capsys: Capture, tmp_path: Path) -> None:
+def test_empty_image_list_gives_an_empty_listing(capsys: Capture, tmp_path: Path) -> None:
     assert rows(capsys, "--images", images(tmp_path)) == []
     assert main(["audit", "--images", images(tmp_path)]) == 0
     assert "0 images, in 0 groups, on 11 hosts.\n" in capsys.readouterr().err
@@ -167,7 +171,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_wrong_input_is_one_sentence_and_exit_code_1(
+def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     arguments: str, message: str, capsys: Capture, tmp_path: Path
 ) -> None:
     (tmp_path / "broken").write_text("{x")
@@ -180,7 +184,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
     assert len(err.splitlines()) == 1
 
 
-def test_the_page_is_written_as_a_whole(capsys: Capture, tmp_path: Path) -> None:
+def test_html_page_is_complete_and_replaces_an_older_one(capsys: Capture, tmp_path: Path) -> None:
     """It replaces an older one, and leaves nothing else behind."""
     path = tmp_path / "page.html"
     path.write_text("old")
@@ -195,7 +199,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_progress_is_shown_on_a_terminal_alone() -> None:
+def test_progress_is_shown_only_on_a_terminal() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
         with progress_on(stream) as progress:
@@ -206,7 +210,7 @@ def test_the_progress_is_shown_on_a_terminal_alone() -> None:
     assert file.getvalue() == ""
 
 
-def test_a_list_without_an_image_is_no_audit(capsys: Capture, tmp_path: Path) -> None:
+def test_list_without_any_image_is_refused(capsys: Capture, tmp_path: Path) -> None:
     """What ``openstack image list`` prints would pass for a cloud where all is well."""
     file = tmp_path / "list.json"
     file.write_text('[{"ID": "1", "Name": "a", "Status": "active"}]')

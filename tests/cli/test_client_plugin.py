@@ -12,20 +12,20 @@ def _ours(group: str) -> dict[str, EntryPoint]:
     return {each.name: each for each in entry_points(group=group) if each.value.startswith("os_prefilter.")}
 
 
-def test_both_have_the_same_commands() -> None:
+def test_openstack_plugin_has_the_same_commands_as_os_prefilter() -> None:
     """Whoever adds a command adds it to both lists in pyproject.toml."""
     commands = {f"prefilter_{name}": each.value for name, each in _ours("os_prefilter.cli").items()}
     assert {name: each.value for name, each in _ours("openstack.prefilter.v1").items()} == commands
     assert commands
 
 
-def test_each_command_can_be_asked_for_a_cloud() -> None:
+def test_every_command_can_run_against_a_cloud() -> None:
     """By the class that gives it the connection of the client."""
     for each in _ours("os_prefilter.cli").values():
         assert issubclass(each.load(), CloudCommand), each
 
 
-def test_the_client_finds_the_plugin() -> None:
+def test_plugin_entry_point_matches_its_api_name_and_version() -> None:
     (plugin,) = (each for each in _ours("openstack.cli.extension").values())
     module = plugin.load()
     assert isinstance(module, ModuleType)

@@ -17,7 +17,7 @@ def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_explain_says_who_and_why(capsys: Capture) -> None:
+def test_explain_names_the_filter_and_the_source_of_each_requirement(capsys: Capture) -> None:
     lines = _json(capsys, "explain", "--example", "telco-hpet", "--filter", "hpet", "--filter", "image_type")
     columns = ("Trait", "Rule", "On", "By", "Because of")
     hpet = ("CUSTOM_COMPUTE_TIME_HPET", "required", "root", "hpet", "image property hw_time_hpet=true")
@@ -25,7 +25,7 @@ def test_explain_says_who_and_why(capsys: Capture) -> None:
     assert lines == [dict(zip(columns, each, strict=True)) for each in (hpet, image)]
 
 
-def test_explain_says_what_the_request_states_itself(capsys: Capture) -> None:
+def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) -> None:
     asked = ["--property", "trait:HW_CPU_X86_AVX2=required", "--extra-spec", "hw:tpm_version=2.0"]
     lines = _json(capsys, "explain", *asked, "--filter", "noop")
     assert [(line["Trait"], line["By"]) for line in lines] == [
@@ -35,14 +35,14 @@ def test_explain_says_what_the_request_states_itself(capsys: Capture) -> None:
     ]
 
 
-def test_explain_says_what_was_not_asked(capsys: Capture) -> None:
+def test_explain_lists_values_that_were_ignored(capsys: Capture) -> None:
     lines = _json(capsys, "explain", "--property", "hw_vif_model=a\nb", "--filter", "image_metadata")
     (line,) = lines
     assert (line["Trait"], line["Rule"]) == ("", "not asked")
     assert line["Because of"] == r"image property hw_vif_model: unknown value 'a\nb': not asked for"
 
 
-def test_image_and_flavor_files(capsys: Capture, tmp_path: Path) -> None:
+def test_candidates_reads_image_and_flavor_from_files(capsys: Capture, tmp_path: Path) -> None:
     image, flavor = tmp_path / "image.json", tmp_path / "flavor.json"
     image.write_text(json.dumps({"disk_format": "raw", "properties": {"hw_vif_model": "igb"}}))
     flavor.write_text(json.dumps({"vcpus": 4, "ram": 1024, "disk": 1, "properties": {"resources:VGPU": "1"}}))
@@ -67,7 +67,7 @@ def test_no_candidate_is_exit_code_2(capsys: Capture) -> None:
     assert _json(capsys, "candidates", "--example", "impossible", code=2) == []
 
 
-def test_demo_tells_the_story(capsys: Capture) -> None:
+def test_demo_shows_the_expected_hosts_with_and_without_filters(capsys: Capture) -> None:
     rows = {row["Request"]["name"]: row for row in _json(capsys, "demo")}
     assert rows["nova-vgpu"]["Hosts that remain"] == ["gpu-nova-1"]
     assert rows["nova-vgpu"]["Without filters, also"] == ["gpu-cyborg-1"]
@@ -91,7 +91,7 @@ def test_every_listing_has_every_format(command: str, form: str, capsys: Capture
         assert isinstance(yaml.safe_load(out), list)
 
 
-def test_vocabulary_list_has_every_value(capsys: Capture) -> None:
+def test_vocabulary_list_gives_a_trait_or_a_reason_in_each_row(capsys: Capture) -> None:
     rows = _json(capsys, "vocabulary", "list")
     assert {"hw_vif_model", "architecture", "hw_time_hpet"} <= {
         name for row in rows for name in row["Image property"].split(", ")
@@ -99,7 +99,7 @@ def test_vocabulary_list_has_every_value(capsys: Capture) -> None:
     assert all(row["Trait"] or row["Why none"] for row in rows)
 
 
-def test_a_configuration_file_decides(capsys: Capture, tmp_path: Path) -> None:
+def test_config_file_selects_the_filters_that_run(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
     path.write_text("[DEFAULT]\nx = 1\n[prefilter]\nenabled_filters = compute_status, owner\nowner_gate = always\n")
     lines = _json(capsys, "explain", "--example", "intel-nic", "--config-file", str(path))
@@ -109,7 +109,7 @@ def test_a_configuration_file_decides(capsys: Capture, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("traits", "required"), [(("", ""), False), (("OWNER_NOVA", ""), False), (("OWNER_NOVA", "OWNER_NOVA"), True)]
 )
-def test_the_owner_is_required_once_every_host_of_the_fleet_reports_it(
+def test_owner_trait_is_required_only_if_every_host_of_the_fleet_reports_it(
     traits: tuple[str, str], required: bool, capsys: Capture, tmp_path: Path
 ) -> None:
     hosts = {
@@ -155,7 +155,7 @@ _WRONG = [
 
 
 @pytest.mark.parametrize(("command", "message"), _WRONG)
-def test_wrong_input_is_one_sentence_and_exit_code_1(
+def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     command: str, message: str, capsys: Capture, tmp_path: Path
 ) -> None:
     (tmp_path / "broken").write_text("{x")
@@ -174,19 +174,19 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
 
 
 @pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-v"], ["-q"]])
-def test_no_command_prints_the_help(argv: list[str], capsys: Capture) -> None:
+def test_running_without_a_command_prints_the_help(argv: list[str], capsys: Capture) -> None:
     assert main(argv) == 0
     assert "Commands:" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("argv", [["explian"], ["candidates", "--bogus"], ["explain", "-f", "nosuch"], ["filter"]])
-def test_usage_errors_are_not_no_host(argv: list[str], capsys: Capture) -> None:
+def test_usage_errors_give_exit_code_1(argv: list[str], capsys: Capture) -> None:
     """Exit code 2 means that no host remains, and nothing else."""
     assert main(argv) == 1
     assert "".join(capsys.readouterr())
 
 
-def test_more_candidates_than_a_page_are_all_shown(capsys: Capture, tmp_path: Path) -> None:
+def test_candidates_lists_more_than_1000_hosts(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     path.write_text(
         yaml.safe_dump(
@@ -199,7 +199,7 @@ def test_more_candidates_than_a_page_are_all_shown(capsys: Capture, tmp_path: Pa
     assert "1100 of 1100 hosts remain" in err
 
 
-def test_demo_runs_on_a_fleet_of_ones_own(capsys: Capture, tmp_path: Path) -> None:
+def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> None:
     """Also where a bundled request asks for a resource class that the fleet does not have."""
     path = tmp_path / "fleet.yaml"
     path.write_text(
@@ -210,7 +210,7 @@ def test_demo_runs_on_a_fleet_of_ones_own(capsys: Capture, tmp_path: Path) -> No
     assert rows["new-nic"]["Without filters, also"] == ["my-host"]
 
 
-def test_a_host_that_shares_its_disk_is_a_host_as_well(capsys: Capture, tmp_path: Path) -> None:
+def test_compute_node_that_shares_its_disk_is_still_a_candidate(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     amounts = {"VCPU": 8, "MEMORY_MB": 8192}
     hosts = {
@@ -228,7 +228,7 @@ def test_a_host_that_shares_its_disk_is_a_host_as_well(capsys: Capture, tmp_path
     assert [row["Host"] for row in found] == ["borrowing", "sharing"]
 
 
-def test_a_host_that_shares_its_disk_may_need_the_disk_of_another(capsys: Capture, tmp_path: Path) -> None:
+def test_compute_node_that_shares_its_disk_can_use_the_disk_of_another(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "fleet.yaml"
     own = {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 2}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
     disks = {"resources": {"DISK_GB": 1000}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
@@ -240,7 +240,7 @@ def test_a_host_that_shares_its_disk_may_need_the_disk_of_another(capsys: Captur
     assert _json(capsys, "diagnose", *argv)["candidates"] == ["kvm"]
 
 
-def test_a_trait_that_no_host_has_is_said(capsys: Capture, tmp_path: Path) -> None:
+def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, tmp_path: Path) -> None:
     """Placement must know it before it is asked for; that the command created it is no reason for silence."""
     path = tmp_path / "fleet.yaml"
     path.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
@@ -251,7 +251,7 @@ def test_a_trait_that_no_host_has_is_said(capsys: Capture, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("form", ["csv", "value"])
-def test_demo_has_one_line_for_a_request_where_cells_have_no_structure(form: str, capsys: Capture) -> None:
+def test_demo_prints_one_line_per_request_as_csv_or_value(form: str, capsys: Capture) -> None:
     assert main(["demo", "-f", form]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 10 + (form == "csv")

@@ -67,7 +67,7 @@ _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
 
 
 @pytest.mark.parametrize("case", _STATES, ids=[each[0] for each in _STATES])
-def test_each_state_has_its_code(
+def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
     case: tuple[str, dict[str, Any], list[str], str, str], capsys: Capture, tmp_path: Path
 ) -> None:
     _, hosts, argv, name, state = case
@@ -82,7 +82,7 @@ def test_each_state_has_its_code(
         assert found["message"] == "No host meets all that is asked for now; 1 of 1 would if it were empty."
 
 
-def test_what_keeps_the_capable_hosts_out_is_told_apart(capsys: Capture, tmp_path: Path) -> None:
+def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, tmp_path: Path) -> None:
     hosts = {
         "disabled": _host(_CARD, "COMPUTE_STATUS_DISABLED"),
         "foreign": {"resources": _SIZE, "traits": ["COMPUTE_NODE", _CARD]},
@@ -107,21 +107,21 @@ def test_what_keeps_the_capable_hosts_out_is_told_apart(capsys: Capture, tmp_pat
     assert sum(each["count"] for each in found["accounts"]) == found["hosts"] == 5
 
 
-def test_a_forbidden_trait_that_does_not_exist_is_to_be_corrected(capsys: Capture) -> None:
+def test_unknown_forbidden_trait_is_reported_with_the_extra_spec_to_correct(capsys: Capture) -> None:
     assert main(["diagnose", "--extra-spec", "trait:CUSTOM_NOPE=forbidden"]) == 2
     out = capsys.readouterr().out
     assert "Stage: refused" in out
     assert "CUSTOM_NOPE does not exist in Placement: correct flavor extra spec trait:CUSTOM_NOPE=forbidden" in out
 
 
-def test_groups_without_a_policy_are_told_what_to_set(capsys: Capture) -> None:
+def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:
     argv = ["--filter", "noop", "--extra-spec", "resources1:VCPU=1", "--extra-spec", "resources2:VCPU=1"]
     assert main(["diagnose", *argv]) == 2
     assert "set the flavor extra spec group_policy to none" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("problem", ["missing", "directory", "binary", "no group"])
-def test_a_configuration_file_that_is_none_is_one_sentence(problem: str, capsys: Capture, tmp_path: Path) -> None:
+def test_invalid_config_file_gives_a_one_line_error(problem: str, capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "nova.conf"
     said = {
         "missing": "there is no such file. Check the path.",
@@ -140,7 +140,7 @@ def test_a_configuration_file_that_is_none_is_one_sentence(problem: str, capsys:
         assert "Errno" not in line
 
 
-def test_a_trait_of_a_newer_cloud_is_none_that_does_not_exist(capsys: Capture, tmp_path: Path) -> None:
+def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: Capture, tmp_path: Path) -> None:
     snapshot = tmp_path / "fleet.json"
     snapshot.write_text(json.dumps({"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}))
     argv = ["--hosts", str(snapshot), "--extra-spec", "trait:HW_CPU_FUTURE=required", "-f", "json"]
@@ -148,7 +148,7 @@ def test_a_trait_of_a_newer_cloud_is_none_that_does_not_exist(capsys: Capture, t
     assert _of(json.loads(capsys.readouterr().out), "HW_CPU_FUTURE")["state"] == "met"
 
 
-def test_a_rejection_names_the_filter(capsys: Capture, tmp_path: Path) -> None:
+def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture, tmp_path: Path) -> None:
     argv = ["--extra-spec", "trait:not-a-name=required"]
     config = tmp_path / "nova.conf"
     config.write_text("[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n")
@@ -165,7 +165,7 @@ def test_a_rejection_names_the_filter(capsys: Capture, tmp_path: Path) -> None:
     assert (found["stage"], found["by"]) == ("rejected", "request")
 
 
-def test_for_people_hostile_names_stay_on_their_line(capsys: Capture, tmp_path: Path) -> None:
+def test_report_escapes_unprintable_characters_in_names(capsys: Capture, tmp_path: Path) -> None:
     name = "<b>\u202e 主机"
     file = tmp_path / "hosts.json"
     file.write_text(json.dumps({"hosts": {"<b> 主机": _host()}}))
@@ -184,7 +184,7 @@ def test_for_people_hostile_names_stay_on_their_line(capsys: Capture, tmp_path: 
     assert "<b> 主机" in out
 
 
-def test_the_age_of_a_snapshot_is_said(capsys: Capture, tmp_path: Path) -> None:
+def test_report_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
     snapshot = tmp_path / "fleet.json"
     assert main(["snapshot", "-o", str(snapshot)]) == 0
     document = json.loads(snapshot.read_text())
@@ -194,7 +194,7 @@ def test_the_age_of_a_snapshot_is_said(capsys: Capture, tmp_path: Path) -> None:
     assert "The fleet is that of 2026-11-21T03:00:00Z." in capsys.readouterr().out
 
 
-def test_more_candidates_than_nova_asks_for_are_said(capsys: Capture, tmp_path: Path) -> None:
+def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, tmp_path: Path) -> None:
     argv = ["--property", "a=b", "--filter", "noop"]
     for hosts, said in ((1000, False), (1001, True)):
         fleet = {f"host-{number}": _host() for number in range(hosts)}
@@ -203,6 +203,6 @@ def test_more_candidates_than_nova_asks_for_are_said(capsys: Capture, tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
-def test_it_has_every_format(form: str, capsys: Capture) -> None:
+def test_diagnose_runs_in_every_format(form: str, capsys: Capture) -> None:
     assert main(["diagnose", "--example", "arm-server", "-f", form]) == 0
     assert "HW_ARCH_AARCH64" in capsys.readouterr().out

@@ -67,7 +67,7 @@ class TestFiles:
             assert facts.own_guests.default_machine == "q35"
         assert assumptions(arguments, facts) == ()
 
-    def test_what_is_assumed_is_told(self) -> None:
+    def test_assumed_libvirt_and_qemu_versions_are_reported(self) -> None:
         arguments = parsed(*SAVED)
         facts = facts_from(arguments)
         assert isinstance(facts, LibvirtFacts)
@@ -79,7 +79,7 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("given", "says"), [((), "--libvirt-version"), (VERSIONS[:2], "--qemu-version"), (VERSIONS[2:], "--libvirt-")]
     )
-    def test_nothing_is_assumed_where_traits_are_written(self, given: tuple[str, ...], says: str) -> None:
+    def test_versions_must_be_given_where_traits_are_written(self, given: tuple[str, ...], says: str) -> None:
         """What is not known of a host must not take traits from it."""
         with pytest.raises(DocumentError, match=f"Give {says}.*not written on what is assumed"):
             facts_from(parsed(*SAVED, *given), assume=False)
@@ -121,7 +121,7 @@ class TestFiles:
             (("--driver", "ironic", "--node", "node.json", "--bios", "broken.json"), "broken.json: not JSON"),
         ],
     )
-    def test_arguments_that_do_not_go_together_are_errors(self, argv: tuple[str, ...], says: str) -> None:
+    def test_conflicting_or_unusable_host_arguments_are_errors(self, argv: tuple[str, ...], says: str) -> None:
         """None is ever ignored."""
         with pytest.raises(DocumentError) as raised:
             facts_from(parsed(*argv))
@@ -136,7 +136,7 @@ class TestFiles:
             (("--driver", "ironic", "--node", "node.json", "--bios", "bios.json"), IronicFacts),
         ],
     )
-    def test_other_drivers_have_facts_of_their_own(self, argv: tuple[str, ...], kind: type[HostFacts]) -> None:
+    def test_driver_option_selects_the_kind_of_facts(self, argv: tuple[str, ...], kind: type[HostFacts]) -> None:
         for assume in (True, False):
             facts = facts_from(parsed(*argv), assume=assume)
             assert isinstance(facts, kind)
@@ -145,7 +145,7 @@ class TestFiles:
             assert facts.other_traits == {"CUSTOM_A"}
             assert set(facts.bios) == ({"LogicalProc"} if "--bios" in argv else set())
 
-    def test_a_libvirt_is_asked_where_no_files_are_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_libvirt_is_probed_at_the_right_uri_if_no_files_are_given(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """By the URI of --connect, else of nova.conf, else the usual one; what it says is never assumed."""
         asked: list[str] = []
 
@@ -162,7 +162,7 @@ class TestFiles:
         assert asked == ["qemu:///system", "qemu://other/system", "test:///default"]
 
     @pytest.mark.parametrize(("package", "argv"), [("libvirt", ()), ("defusedxml.ElementTree", SAVED)])
-    def test_a_missing_package_is_named(
+    def test_missing_package_error_names_the_extra_to_install(
         self, package: str, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for module in ("libvirt_documents", "libvirt_xml") if argv else ():
@@ -172,7 +172,7 @@ class TestFiles:
             facts_from(parsed(*argv))
 
 
-def test_naming_a_host_costs_no_import() -> None:
+def test_host_arguments_import_neither_libvirt_nor_the_xml_parser() -> None:
     """The other commands must start quickly, and work without libvirt."""
     code = "import sys, os_prefilter.cli.host; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)

@@ -36,7 +36,9 @@ def hosts(tmp_path: Path) -> list[str]:
         (["--format", "html", "--by", "zone", "--count"], "<code>igb</code> (1)"),
     ],
 )
-def test_the_offer_of_a_fleet(arguments: list[str], says: str, hosts: list[str], capsys: Capture) -> None:
+def test_offer_prints_the_requested_table_without_host_names(
+    arguments: list[str], says: str, hosts: list[str], capsys: Capture
+) -> None:
     """On the standard output, with nothing beside it."""
     assert main(["offer", *hosts, *arguments]) == 0
     out, err = capsys.readouterr()
@@ -45,7 +47,7 @@ def test_the_offer_of_a_fleet(arguments: list[str], says: str, hosts: list[str],
     assert err == ""
 
 
-def test_json_has_what_is_not_offered_as_well(hosts: list[str], capsys: Capture) -> None:
+def test_json_also_lists_values_that_are_not_offered(hosts: list[str], capsys: Capture) -> None:
     """For programs: each value with its status."""
     assert main(["offer", *hosts, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -54,7 +56,7 @@ def test_json_has_what_is_not_offered_as_well(hosts: list[str], capsys: Capture)
     assert (statuses["igb"], statuses["e1000"]) == ("offered", "not offered")
 
 
-def test_the_filters_are_those_of_the_configuration(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
+def test_offer_omits_properties_that_no_enabled_filter_reads(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
     """What no enabled filter looks at is not offered: a request for it would get any host."""
     (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = compute_status\n")
     assert main(["offer", *hosts, "--config-file", str(tmp_path / "nova.conf")]) == 0
@@ -74,7 +76,7 @@ def test_templates_of_the_operator_are_offered(capsys: Capture, tmp_path: Path) 
     assert "| `deploy-config:raid` | `deploy-config:raid` | `mirror` |" in capsys.readouterr().out
 
 
-def test_no_enabled_host_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
+def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, tmp_path: Path) -> None:
     """And said: a fleet file without COMPUTE_NODE is the likely reason."""
     (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}")
     assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 2
@@ -83,7 +85,7 @@ def test_no_enabled_host_is_exit_code_2(capsys: Capture, tmp_path: Path) -> None
     assert err == "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n"
 
 
-def test_the_offer_of_a_snapshot_says_when(capsys: Capture, tmp_path: Path) -> None:
+def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
     """In the document; and whether the fleet changed while it was read, to whoever makes it."""
     text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
     (tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
@@ -93,7 +95,7 @@ def test_the_offer_of_a_snapshot_says_when(capsys: Capture, tmp_path: Path) -> N
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err
 
 
-def test_a_file_is_written_whole(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
+def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
     """And not over another one."""
     path = tmp_path / "offer.html"
     for force, code in ([], 0), ([], 1), (["--force"], 0):
@@ -112,7 +114,9 @@ def test_a_file_is_written_whole(hosts: list[str], capsys: Capture, tmp_path: Pa
         (["--by", "aggregate", "--hosts", "{tmp}/fleet.yaml"], "no aggregate has a name here"),
     ],
 )
-def test_wrong_input_is_exit_code_1(arguments: list[str], says: str, capsys: Capture, tmp_path: Path) -> None:
+def test_invalid_input_gives_an_error_and_exit_code_1(
+    arguments: list[str], says: str, capsys: Capture, tmp_path: Path
+) -> None:
     """With a sentence."""
     (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
     assert main(["offer", *(each.replace("{tmp}", str(tmp_path)) for each in arguments)]) == 1

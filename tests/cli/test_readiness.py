@@ -34,7 +34,7 @@ def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_machines_get_every_name(fleet: str, capsys: Capture) -> None:
+def test_json_lists_every_compute_node_that_has_not_reported(fleet: str, capsys: Capture) -> None:
     (line,) = _json(capsys, "--hosts", fleet, "--filter", "hpet")
     assert line == {
         "Filter": "hpet",
@@ -46,7 +46,7 @@ def test_machines_get_every_name(fleet: str, capsys: Capture) -> None:
     }
 
 
-def test_people_get_the_first_names_and_the_count(fleet: str, capsys: Capture) -> None:
+def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, capsys: Capture) -> None:
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,owner"]) == 0
     out, err = capsys.readouterr()
     assert "old0, old1, old2 and 2 more" in out
@@ -57,16 +57,16 @@ def test_people_get_the_first_names_and_the_count(fleet: str, capsys: Capture) -
     ("names", "argv", "code"),
     [("hpet", [], 0), ("hpet", ["--check"], 2), ("image_type", ["--check"], 0), ("owner", ["--check"], 0)],
 )
-def test_exit_codes(names: str, argv: list[str], code: int, fleet: str) -> None:
+def test_exit_code_is_2_only_with_check_and_a_closed_gate(names: str, argv: list[str], code: int, fleet: str) -> None:
     assert main(["readiness", "--hosts", fleet, "--filter", names, *argv]) == code
 
 
-def test_csv_has_one_line_for_each_row(fleet: str, capsys: Capture) -> None:
+def test_value_format_prints_one_line_per_row(fleet: str, capsys: Capture) -> None:
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet", "-f", "value"]) == 0
     assert capsys.readouterr().out == "hpet time_hpet if reported closed 5 old0 old1 old2 old3 old4\n"
 
 
-def test_the_configuration_says_what_is_asked_for(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+def test_config_file_limits_rows_to_its_reported_traits(fleet: str, tmp_path: Path, capsys: Capture) -> None:
     """Without one it is the question what could be."""
     conf = tmp_path / "nova.conf"
     conf.write_text(
@@ -79,7 +79,7 @@ def test_the_configuration_says_what_is_asked_for(fleet: str, tmp_path: Path, ca
 
 
 @pytest.mark.parametrize("command", ["explain", "readiness"])
-def test_other_filters_may_be_looked_at_than_those_that_wait(
+def test_filter_option_works_even_if_wait_for_answers_names_another_filter(
     command: str, fleet: str, tmp_path: Path, capsys: Capture
 ) -> None:
     conf = tmp_path / "nova.conf"
@@ -88,7 +88,9 @@ def test_other_filters_may_be_looked_at_than_those_that_wait(
     assert main([command, *request, "--config-file", str(conf), "--filter", "image_type", "--hosts", fleet]) == 0
 
 
-def test_explain_tells_what_waits(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+def test_explain_names_the_compute_nodes_that_a_gated_filter_waits_for(
+    fleet: str, tmp_path: Path, capsys: Capture
+) -> None:
     conf = tmp_path / "nova.conf"
     conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = *\n")
     argv = ["--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet, "-f", "json"]
@@ -98,7 +100,7 @@ def test_explain_tells_what_waits(fleet: str, tmp_path: Path, capsys: Capture) -
     assert "5 compute nodes (among them old0, old1, old2) do not say yet" in str(line)
 
 
-def test_a_wrong_option_is_one_sentence(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+def test_invalid_wait_for_answers_gives_a_one_line_error(fleet: str, tmp_path: Path, capsys: Capture) -> None:
     conf = tmp_path / "nova.conf"
     conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpett\n")
     assert main(["readiness", "--config-file", str(conf), "--hosts", fleet]) == 1
@@ -108,7 +110,7 @@ def test_a_wrong_option_is_one_sentence(fleet: str, tmp_path: Path, capsys: Capt
     assert len(err.splitlines()) == 1
 
 
-def test_a_fleet_without_compute_nodes_is_told(tmp_path: Path, capsys: Capture) -> None:
+def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("hosts: {a: {resources: {VCPU: 1}}}")
     assert main(["readiness", "--hosts", str(file), "--filter", "hpet", "--check"]) == 2

@@ -58,7 +58,7 @@ def _rows(*changes: tuple[str, str]) -> list[dict[str, str]]:
     return [{"Provider": HOST, "Trait": trait, "Change": change} for trait, change in changes]
 
 
-def test_it_prints_what_it_wrote(aware: Served, conf: str, capsys: Capture) -> None:
+def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, conf: str, capsys: Capture) -> None:
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     expected = _rows(*((trait, "add") for trait in sorted({*BESIDE, "OWNER_NOVA"})))
     before = everything(aware.placement)
@@ -71,7 +71,7 @@ def test_it_prints_what_it_wrote(aware: Served, conf: str, capsys: Capture) -> N
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
-def test_the_first_report_makes_traits_known(server: Served, conf: str, capsys: Capture) -> None:
+def test_first_report_creates_every_trait_that_requests_may_name(server: Served, conf: str, capsys: Capture) -> None:
     rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
     created = {row["Trait"] for row in rows if row["Change"] == "create"}
     assert created == (traits_to_know() | {REPORTED}) - OLD
@@ -79,7 +79,7 @@ def test_the_first_report_makes_traits_known(server: Served, conf: str, capsys: 
     assert server.placement.client.traits() >= traits_to_know()
 
 
-def test_a_host_that_was_asked_for_all_says_so_with_the_answers_in_one_request(aware: Served, conf: str) -> None:
+def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
     """Whoever reads Placement between two requests never sees that without all answers."""
     seen: list[set[str]] = []
     aware.after = lambda _number: seen.append(set(traits_of(aware.placement)))
@@ -93,7 +93,7 @@ def test_a_host_that_was_asked_for_all_says_so_with_the_answers_in_one_request(a
     ]
 
 
-def test_removing_takes_back_what_a_provider_config_has_said(aware: Served, conf: str, capsys: Capture) -> None:
+def test_remove_also_takes_away_the_traits_of_a_provider_config(aware: Served, conf: str, capsys: Capture) -> None:
     """nova-compute never removes what its file no longer names."""
     aware.placement.know([REPORTED_CUSTOM])
     put_traits(aware.placement, lambda traits: traits.update(IN_FILE))
@@ -101,7 +101,7 @@ def test_removing_takes_back_what_a_provider_config_has_said(aware: Served, conf
     assert not traits_of(aware.placement) & {*IN_FILE, *BESIDE}
 
 
-def test_what_another_release_said_of_the_host_goes(aware: Served, conf: str, capsys: Capture) -> None:
+def test_report_removes_marker_traits_of_other_releases(aware: Served, conf: str, capsys: Capture) -> None:
     """It was asked for another table. What a provider configuration file says is nova-compute's."""
     others = {"CUSTOM_PREFILTER_REPORTED_0", "CUSTOM_PREFILTER_REPORTED_77"}
     kept = {REPORTED_CUSTOM, "CUSTOM_PREFILTER_REPORTED_BY_ME"}
@@ -111,7 +111,7 @@ def test_what_another_release_said_of_the_host_goes(aware: Served, conf: str, ca
     assert traits_of(aware.placement) == {*OLD, *BESIDE, *kept, "OWNER_NOVA"}
 
 
-def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Capture) -> None:
+def test_alone_option_also_writes_the_traits_that_nova_reports(aware: Served, conf: str, capsys: Capture) -> None:
     """And takes away what the host cannot do."""
     traits = capability_traits(FakeFacts())
     can = {trait for trait, has in traits.items() if has}
@@ -121,7 +121,7 @@ def test_alone_it_writes_what_nova_would(aware: Served, conf: str, capsys: Captu
     assert not can <= opt_in_traits()
 
 
-def test_remove_undoes_it(aware: Served, conf: str, capsys: Capture) -> None:
+def test_remove_takes_away_reported_traits_and_keeps_the_owner_trait(aware: Served, conf: str, capsys: Capture) -> None:
     """But for the owner's trait, without which requests of Nova's would no longer reach the host."""
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     _json(capsys, *report)
@@ -131,7 +131,7 @@ def test_remove_undoes_it(aware: Served, conf: str, capsys: Capture) -> None:
     assert traits_of(aware.placement) == {*OLD, "OWNER_NOVA"}
 
 
-def test_the_owner_is_that_of_the_configuration(aware: Served, conf: str, capsys: Capture) -> None:
+def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
     with Path(conf).open("a", encoding="utf-8") as file:
         file.write("[prefilter]\nowner_trait = CUSTOM_OWNER_ZUN\n")
     rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
@@ -139,7 +139,7 @@ def test_the_owner_is_that_of_the_configuration(aware: Served, conf: str, capsys
     assert "OWNER_NOVA" not in traits_of(aware.placement)
 
 
-def test_a_provider_config_needs_no_placement(capsys: Capture, tmp_path: Path) -> None:
+def test_provider_config_is_written_without_placement(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "os-prefilter.yaml"
     report = (*FAKE, "--provider-config", str(path))
     expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(IN_FILE)]
@@ -168,7 +168,7 @@ _WRONG = [
 
 
 @pytest.mark.parametrize(("argv", "message"), _WRONG)
-def test_wrong_input_is_one_sentence_and_exit_code_1(
+def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     conf: str, capsys: Capture, tmp_path: Path, argv: str, message: str
 ) -> None:
     (tmp_path / "empty").touch()
@@ -183,7 +183,7 @@ def test_wrong_input_is_one_sentence_and_exit_code_1(
 
 
 @pytest.mark.parametrize("seconds", ["0", "0.99", "-5", "nan", "inf", "1e999", "soon", ""])
-def test_the_seconds_are_a_number_of_at_least_1(seconds: str, capsys: Capture) -> None:
+def test_watch_refuses_an_interval_that_is_not_a_number_of_at_least_1(seconds: str, capsys: Capture) -> None:
     assert main(["capabilities", "report", f"--watch={seconds}"]) == 1
     assert "is not a number of seconds of at least 1" in capsys.readouterr().err
 
@@ -191,19 +191,19 @@ def test_the_seconds_are_a_number_of_at_least_1(seconds: str, capsys: Capture) -
 @pytest.mark.parametrize(
     "others", ["--watch 5 --remove", "--remove --provider-config x", "--provider-config x --watch 5"]
 )
-def test_what_excludes_each_other_is_refused(others: str, capsys: Capture) -> None:
+def test_mutually_exclusive_options_are_refused(others: str, capsys: Capture) -> None:
     assert main(["capabilities", "report", *others.split()]) == 1
     assert "not allowed with argument" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", ["--capabilities", "--domain-capabilities", "--libvirt-version", "--node"])
-def test_a_watch_reads_no_files(option: str, capsys: Capture) -> None:
+def test_watch_refuses_options_that_describe_the_host_by_files(option: str, capsys: Capture) -> None:
     assert main(["capabilities", "report", "--watch", "5", option, "x"]) == 1
     assert f"--watch: it cannot go with {option}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", ["keystoneauth1", "tenacity"])
-def test_a_missing_package_is_named(module: str, tmp_path: Path) -> None:
+def test_missing_package_error_names_the_extras_to_install(module: str, tmp_path: Path) -> None:
     (tmp_path / "nova.conf").write_text(nova_conf("http://127.0.0.1:1"))
     argv = [*FAKE, "--nova-conf", str(tmp_path / "nova.conf"), "--provider", HOST]
     script = (

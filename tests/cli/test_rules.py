@@ -13,7 +13,7 @@ Capture = pytest.CaptureFixture[str]
 _WHEN = "{image_property: os_distro, is: windows}"
 
 
-def test_good_rules_are_a_table(tmp_path: Path, capsys: Capture) -> None:
+def test_rules_check_lists_valid_rules_of_a_file_or_directory(tmp_path: Path, capsys: Capture) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], "because: the licence"))
     for argument in (path, tmp_path):
         assert main(["rules", "check", str(argument), "-f", "json"]) == 0
@@ -51,7 +51,7 @@ def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) ->
     assert len(err.splitlines()) == 1
 
 
-def test_what_is_not_there_and_an_empty_directory(tmp_path: Path, capsys: Capture) -> None:
+def test_missing_file_is_an_error_and_an_empty_directory_is_not(tmp_path: Path, capsys: Capture) -> None:
     assert main(["rules", "check", str(tmp_path / "none")]) == 1
     assert capsys.readouterr().err == f"{tmp_path}/none: there is no such file. Check the path.\n"
     assert main(["rules", "check", str(tmp_path), "-f", "value"]) == 0
@@ -69,7 +69,9 @@ def test_explain_names_the_rule_and_its_reason(tmp_path: Path, capsys: Capture) 
 
 
 @pytest.mark.parametrize("command", ["explain", "candidates"])
-def test_a_bad_file_stops_other_commands_with_one_line(command: str, tmp_path: Path, capsys: Capture) -> None:
+def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
+    command: str, tmp_path: Path, capsys: Capture
+) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), "name: t")
     conf = tmp_path / "p.conf"
     conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")

@@ -26,7 +26,9 @@ def broken(tmp_path: Path) -> str:
     [["explain", *_ASKING], ["candidates", *_ASKING], ["diagnose", *_ASKING], ["audit"], ["offer"], ["readiness"]],
     ids=lambda command: command[0],
 )
-def test_no_command_shows_the_line(command: list[str], broken: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_command_shows_the_broken_line_of_nova_conf(
+    command: list[str], broken: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*command, "--config-file", broken]) == 1
     out, error = capsys.readouterr()
     assert "nova.conf:3" in error
@@ -34,7 +36,7 @@ def test_no_command_shows_the_line(command: list[str], broken: str, capsys: pyte
 
 
 @pytest.mark.parametrize("read", [read_configuration, load_conf])
-def test_no_traceback_shows_the_line(read: object, broken: str) -> None:
+def test_no_traceback_shows_the_broken_line_of_nova_conf(read: object, broken: str) -> None:
     assert callable(read)
     with pytest.raises(ConfigurationError) as raised:
         read(broken)

@@ -18,7 +18,7 @@ Capture = pytest.CaptureFixture[str]
 FLEET = "hosts: {kvm-1: {resources: {VCPU: {total: 8, used: 2}, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}"
 
 
-def test_the_snapshot_of_a_fleet_is_the_fleet(capsys: Capture, tmp_path: Path) -> None:
+def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) -> None:
     """On the standard output or in a file; the other commands answer the same with it."""
     path = tmp_path / "fleet.json"
     assert main(["snapshot", "-o", str(path)]) == 0
@@ -34,7 +34,7 @@ def test_the_snapshot_of_a_fleet_is_the_fleet(capsys: Capture, tmp_path: Path) -
     assert answers[0] == answers[1]
 
 
-def test_without_names(capsys: Capture, tmp_path: Path) -> None:
+def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_path: Path) -> None:
     """What ``--anonymous`` writes is the fleet without its names."""
     (tmp_path / "fleet.yaml").write_text(FLEET)
     assert main(["snapshot", "--anonymous", "--hosts", str(tmp_path / "fleet.yaml")]) == 0
@@ -43,7 +43,7 @@ def test_without_names(capsys: Capture, tmp_path: Path) -> None:
     assert "kvm-1" not in out
 
 
-def test_a_file_that_is_there_stays(capsys: Capture, tmp_path: Path) -> None:
+def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Capture, tmp_path: Path) -> None:
     """Unless it is to be replaced; a link stays a link, and who may read the file stays, too."""
     path, link = tmp_path / "fleet.json", tmp_path / "link"
     path.write_text("mine")
@@ -63,7 +63,7 @@ def test_a_file_that_is_there_stays(capsys: Capture, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["fleet.json", "link"]
 
 
-def test_a_new_file_is_as_open_as_the_user_has_it(tmp_path: Path) -> None:
+def test_mode_of_a_new_file_follows_the_umask(tmp_path: Path) -> None:
     """As what a shell redirects into a file."""
     path = tmp_path / "fleet.json"
     script = "import os, sys; os.umask(0o027); from os_prefilter.cli.main import main; main(sys.argv[1:])"
@@ -84,7 +84,7 @@ def test_a_new_file_is_as_open_as_the_user_has_it(tmp_path: Path) -> None:
         ("a\0b", "cannot be written"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_anything_is_read(
+def test_unwritable_output_path_is_an_error_before_the_fleet_is_read(
     output: str, says: str, capsys: Capture, tmp_path: Path
 ) -> None:
     """One sentence, exit code 1; a cloud would have been read for nothing."""
@@ -95,9 +95,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(
     assert len(err.splitlines()) == 1
 
 
-def test_a_file_that_cannot_be_written_whole_is_not_there(
-    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_write_leaves_no_file_behind(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither it, nor a part of it under another name."""
 
     def full(_handle: int) -> None:
@@ -112,7 +110,7 @@ def test_a_file_that_cannot_be_written_whole_is_not_there(
 @pytest.mark.parametrize(
     ("text", "says"), [("{", "broken JSON"), ('{"hosts": {}}', "at least one host"), ("hosts: {a: {x: 1}}", "'x'")]
 )
-def test_a_fleet_that_is_none_is_an_error(text: str, says: str, capsys: Capture, tmp_path: Path) -> None:
+def test_invalid_fleet_file_gives_a_one_line_error(text: str, says: str, capsys: Capture, tmp_path: Path) -> None:
     """One sentence, exit code 1."""
     (tmp_path / "fleet").write_text(text)
     assert main(["snapshot", "--hosts", str(tmp_path / "fleet")]) == 1
@@ -120,7 +118,7 @@ def test_a_fleet_that_is_none_is_an_error(text: str, says: str, capsys: Capture,
     assert (out, says in err, len(err.splitlines())) == ("", True, 1)
 
 
-def test_a_snapshot_that_is_newer_than_the_embedded_placement_is_one_clear_error(
+def test_candidates_names_the_standard_traits_that_the_embedded_placement_lacks(
     capsys: Capture, tmp_path: Path
 ) -> None:
     """It can be read, and a command that puts it into a Placement names all that this one lacks."""

@@ -38,7 +38,7 @@ def table_of(printed: str) -> Table:
     }
 
 
-def test_os_prefilter_fails_nowhere_and_excludes_no_host_that_can(printed: str, table: Table) -> None:
+def test_os_prefilter_has_no_late_failure_and_excludes_no_capable_host(printed: str, table: Table) -> None:
     """The law of the project, on a Placement with claims and through Nova's own scheduler."""
     assert "os-prefilter: no late failure, no able host excluded.\n" in printed
     ours = {label: values["os-prefilter"] for label, values in table.items()}
@@ -49,7 +49,7 @@ def test_os_prefilter_fails_nowhere_and_excludes_no_host_that_can(printed: str, 
     assert ours["refused before any was tried"] == ours["requests that no host could do"]
 
 
-def test_the_other_ways_are_really_tried(table: Table) -> None:
+def test_other_approaches_show_late_failures_or_exclude_capable_hosts(table: Table) -> None:
     """Each has the fault that it is known for: without it, the comparison would show nothing."""
     late, excluded = table["late failures"], table["able hosts excluded, of all able"]
     assert int(late["no filter"]) > int(late["properties"]) > 0
@@ -59,6 +59,6 @@ def test_the_other_ways_are_really_tried(table: Table) -> None:
     assert excluded["both"] == excluded["prefilters"]
 
 
-def test_each_way_gets_the_same_requests(table: Table) -> None:
+def test_every_approach_gets_the_same_number_of_requests(table: Table) -> None:
     rows = ("requests that some host could do", "requests that no host could do")
     assert len({sum(int(table[row][way]) for row in rows) for way in WAYS}) == 1

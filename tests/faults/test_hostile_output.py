@@ -88,7 +88,7 @@ def _audited(capsys: Capture, path: Path, said: Said, form: str) -> str:
 
 
 @_FORMS
-def test_an_audit_has_the_rows_that_it_has_without_them(form: str, capsys: Capture, tmp_path: Path) -> None:
+def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Capture, tmp_path: Path) -> None:
     """As many lines for harmless names; for programs, the names themselves on one line each."""
     hostile, harmless = (_audited(capsys, tmp_path / "images.json", each, form) for each in (_hostile, _harmless))
     # YAML folds long text.
@@ -138,7 +138,7 @@ def _page(said: Said) -> str:
     return page(audit(_images(said), example_fleet(), change), change, left_out)
 
 
-def test_the_page_has_no_element_and_no_attribute_by_them() -> None:
+def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:
     """Two parsers find the same elements as for harmless names; the text is what was to be shown."""
     hostile, harmless = _Elements(_page(_hostile)), _Elements(_page(_harmless))
     assert hostile.elements == harmless.elements
@@ -153,7 +153,7 @@ def test_the_page_has_no_element_and_no_attribute_by_them() -> None:
     assert {name for line in data["lines"] for name in line["names"]} >= {one_line(text) for text in _TEXTS if text}
 
 
-def test_an_explanation_has_no_other_line_by_them() -> None:
+def test_hostile_image_property_changes_no_requirement_in_explain() -> None:
     """Each trait, rule, scope and filter is as without; the reason shows the text on one line."""
     pipeline = pipeline_of(*installed_filters())
     plain = {line[:4] for line in explain(spec_with(), pipeline) if line.trait}
@@ -175,7 +175,7 @@ def _one_request(path: Path, said: Said) -> str:
 
 @_FORMS
 @pytest.mark.parametrize("command", ["explain", "diagnose"])
-def test_a_command_about_one_request_prints_as_many_lines_as_without_them(
+def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     command: str, form: str, capsys: Capture, tmp_path: Path
 ) -> None:
     fleet = tmp_path / "fleet.json"
@@ -191,7 +191,7 @@ def test_a_command_about_one_request_prints_as_many_lines_as_without_them(
     assert printed[0] == printed[1] or form == "yaml"
 
 
-def test_a_refusal_is_one_line_of_the_terminal(capsys: Capture, tmp_path: Path) -> None:
+def test_rejected_hostile_value_prints_one_error_line(capsys: Capture, tmp_path: Path) -> None:
     """With unknown_values = reject the command says which value it is, and nothing else."""
     config = tmp_path / "nova.conf"
     config.write_text("[prefilter]\nenabled_filters = image_metadata\nunknown_values = reject\n", encoding="utf-8")
@@ -204,7 +204,7 @@ def test_a_refusal_is_one_line_of_the_terminal(capsys: Capture, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("option", ["--image", "--flavor", "--request-spec", "--hosts", "--example", "--filter"])
-def test_a_hostile_argument_is_an_error_of_one_line(option: str, capsys: Capture) -> None:
+def test_hostile_argument_causes_no_traceback_and_no_extra_error_lines(option: str, capsys: Capture) -> None:
     """A name that a script took over from a tenant: no traceback, no second line, nothing run."""
     for text in _TEXTS:
         main(["explain", f"{option}={text}", "--property=a=b"])
@@ -214,7 +214,7 @@ def test_a_hostile_argument_is_an_error_of_one_line(option: str, capsys: Capture
         assert "Traceback" not in error
 
 
-def test_our_objects_show_no_more_than_their_texts() -> None:
+def test_repr_of_a_request_spec_with_hostile_text_is_printable() -> None:
     """What a debugger or a log of another library prints of a request spec is one line."""
     for each in texts():
         spec: RequestSpec = spec_with(PLACES[0], each.value)

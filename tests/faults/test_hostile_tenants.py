@@ -65,7 +65,7 @@ _MAY_CHANGE = {
 
 
 @_BY_PLACE
-def test_the_query_is_as_without_it_or_there_is_none(place: Place) -> None:
+def test_hostile_text_leaves_the_query_unchanged_or_the_request_is_rejected(place: Place) -> None:
     """Refused, or the same but for what the place is there for; never a parameter or a trait that a tenant made up."""
     plain = parts(_plain_query())
     for each in at(place):
@@ -82,7 +82,7 @@ def test_the_query_is_as_without_it_or_there_is_none(place: Place) -> None:
 
 
 @pytest.mark.parametrize("each", meant(), ids=str)
-def test_what_a_row_knows_asks_for_the_trait_of_the_row(each: Meant) -> None:
+def test_known_value_requires_only_the_trait_of_its_vocabulary_row(each: Meant) -> None:
     """Nothing of the text itself is in the query."""
     spec = spec_with()
     assert spec.image
@@ -109,7 +109,7 @@ def test_placement_takes_every_query(place: Place, placement: PlacementClient) -
 
 
 @_BY_PLACE
-def test_the_documents_say_the_same_as_the_objects(place: Place, tmp_path: Path) -> None:
+def test_hostile_text_read_from_json_gives_the_same_request_spec(place: Place, tmp_path: Path) -> None:
     """Through JSON, as Nova stores requests and Glance lists images, each text has the effect that it has in memory."""
     path = tmp_path / "spec.json"
     for each in at(place, huge=place.name == "image property hw_vif_model"):
@@ -150,7 +150,7 @@ def _novas(place: Place, value: Any) -> Any:
 # Of oslo.versionedobjects, for the ID of an image that is none.
 @pytest.mark.filterwarnings("ignore:.* is an invalid UUID:FutureWarning")
 @_BY_PLACE
-def test_novas_objects_give_the_same_query_as_ours(place: Place) -> None:
+def test_hostile_text_in_nova_objects_gives_our_query_or_the_unchanged_one(place: Place) -> None:
     """As far as Nova takes the value at all, and keeps the property."""
     taken = 0
     for each in at(place):
@@ -198,7 +198,7 @@ def test_no_text_becomes_a_label_of_a_metric() -> None:
 
 
 @pytest.mark.parametrize("name", ["hw_vif_model", "architecture", "hw_time_hpet"])
-def test_a_refusal_shows_the_value_and_does_no_harm(name: str) -> None:
+def test_rejection_quotes_the_hostile_value_on_one_short_line(name: str) -> None:
     """With unknown_values = reject, the user reads which value it was: quoted, escaped, and cut."""
     refused = 0
     for each in values():
@@ -229,7 +229,7 @@ def test_thousands_of_properties_cost_one_line_of_the_log(caplog: pytest.LogCapt
     assert len(line) < _LONGEST
 
 
-def test_the_corpus_has_each_kind_once() -> None:
+def test_hostile_corpus_has_no_duplicates_and_includes_huge_texts() -> None:
     """A purpose for each entry, no two the same, and some of each size."""
     entries = list(values())
     assert len({each.purpose for each in entries}) == len(entries) > 80

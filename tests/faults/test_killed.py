@@ -52,7 +52,7 @@ def agent(server: Served, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
 
 
 @needs_libvirt
-def test_killed_at_random_it_converges(server: Served, tmp_path: Path) -> None:
+def test_agent_killed_at_random_leaves_old_or_new_traits_and_then_converges(server: Served, tmp_path: Path) -> None:
     """Between two requests, with one under way, or anywhere: the host has its old traits or its new ones."""
     choice = random.Random(7)  # noqa: S311 - when it is killed
     placement = server.placement
@@ -98,7 +98,7 @@ for number in range(10**9):
 """
 
 
-def test_a_provider_config_is_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+def test_killed_writer_leaves_the_old_provider_config_or_the_new_one(tmp_path: Path) -> None:
     """Whenever its writer is killed, nova-compute reads one of them whole, and the next report puts it right."""
     choice = random.Random(8)  # noqa: S311 - when it is killed
     path = tmp_path / "os-prefilter.yaml"

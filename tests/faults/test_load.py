@@ -37,7 +37,7 @@ def _check(figures: Figures, processes: int) -> None:
     assert figures.end - figures.half < GROWTH * processes, str(figures)
 
 
-def test_threads_that_share_a_pipeline_decide_as_one_alone(tmp_path: Path, kinds: list[Kind]) -> None:
+def test_threads_sharing_a_pipeline_decide_like_a_single_thread(tmp_path: Path, kinds: list[Kind]) -> None:
     """Each decision is that of one version of the rules, in use at that time; nothing shared changes, none waits."""
     answers = Answers(kinds, tmp_path)
     assert 10 < answers.affected < len(kinds)
@@ -53,7 +53,7 @@ def _parts(request_spec: Any) -> list[Any]:
     return [each.obj_to_primitive() if hasattr(each, "obj_to_primitive") else copy.deepcopy(each) for each in parts]
 
 
-def test_processes_that_are_told_by_sighup_decide_as_one_alone(tmp_path: Path) -> None:
+def test_forked_processes_reloading_on_sighup_decide_like_a_single_thread(tmp_path: Path) -> None:
     """They are forked after the pipeline is made, as those of nova-scheduler."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.faults.load_processes", str(tmp_path), str(SECONDS)]
     done = ran(command, folder=ROOT, seconds=SECONDS * 2 + 300)
@@ -61,20 +61,20 @@ def test_processes_that_are_told_by_sighup_decide_as_one_alone(tmp_path: Path) -
     _check(Figures(**json.loads(done.stdout)), PROCESSES)
 
 
-class TestThatTheseTestsCanFail:
+class TestLoadChecksDetectFaults:
     """What they are to find is found."""
 
-    def test_an_answer_of_two_versions(self, tmp_path: Path, kinds: list[Kind]) -> None:
+    def test_decision_mixing_two_rule_versions_is_detected(self, tmp_path: Path, kinds: list[Kind]) -> None:
         answers = Answers(kinds, tmp_path)
         with pytest.raises(AssertionError, match="versions \\[1, 2\\] in one"):
             answers.version_of(0, "CUSTOM_V0000001_A CUSTOM_V0000002_B")
 
-    def test_an_answer_to_another_request(self, tmp_path: Path, kinds: list[Kind]) -> None:
+    def test_decision_of_another_request_is_detected(self, tmp_path: Path, kinds: list[Kind]) -> None:
         answers = Answers(kinds, tmp_path)
         with pytest.raises(AssertionError, match="instead of"):
             answers.version_of(1, "limit=1000")
 
-    def test_a_thread_that_waits_for_ever(self) -> None:
+    def test_stuck_thread_is_detected_and_its_stack_shown(self) -> None:
         """The message has its stack."""
         released = threading.Event()
 

@@ -51,7 +51,7 @@ def fleet() -> Fleet:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
+def test_read_from_a_failing_placement_is_correct_or_raises(name: str, tmp_path: Path) -> None:
     ask = QUESTIONS[name]
     with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.4) as (proxy, url):
         placement.know(["CUSTOM_NOBODYS"])
@@ -68,7 +68,7 @@ def test_the_truth_or_an_error(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_an_answer_that_no_placement_gives_is_an_error(name: str) -> None:
+def test_malformed_placement_response_never_gives_a_wrong_result(name: str) -> None:
     """Whichever of the first requests has it."""
     with EmbeddedPlacement(fleet()) as placement:
         placement.know(["CUSTOM_NOBODYS"])

@@ -35,7 +35,7 @@ def alone(request_spec: Any, **options: Any) -> str:
     return answer_of(pipeline_of(*_WITHOUT_RULES, **options), request_spec)
 
 
-def test_requests_in_any_order_are_answered_as_the_first(tmp_path: Path) -> None:
+def test_decision_does_not_depend_on_the_requests_before_it(tmp_path: Path) -> None:
     """Also those whose images differ in a number only; each twice at least."""
     kinds = requests()
     answers = Answers(kinds, tmp_path)
@@ -61,7 +61,7 @@ def test_values_that_python_takes_for_equal_keep_their_own_source(make: Make, va
         assert answer_of(pipeline, make(properties, {})) == alone(make(properties, {})), value
 
 
-def test_an_image_that_changes_in_place_is_read_again() -> None:
+def test_cached_decision_is_not_used_for_an_image_changed_in_place() -> None:
     pipeline = pipeline_of(*_WITHOUT_RULES)
     properties = {"hw_vif_model": "e1000e"}
     image, flavor = Image(properties, disk_format="qcow2"), Flavor(vcpus=1, memory_mb=512)
@@ -72,7 +72,7 @@ def test_an_image_that_changes_in_place_is_read_again() -> None:
     assert answer_of(pipeline, RequestSpec(flavor, image)) == alone(expected)
 
 
-def test_an_image_and_a_flavor_of_novas_that_change_in_place_are_read_again() -> None:
+def test_cached_decision_is_not_used_for_nova_objects_changed_in_place() -> None:
     pipeline = pipeline_of(*_WITHOUT_RULES)
     image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": {"hw_vif_model": "e1000e"}})
     flavor = nova_flavor(extra_specs={"resources:VGPU": "1"})
@@ -84,7 +84,7 @@ def test_an_image_and_a_flavor_of_novas_that_change_in_place_are_read_again() ->
 
 
 @pytest.mark.parametrize("make", MAKERS)
-def test_a_request_that_is_changed_after_its_decision_changes_no_other(make: Make) -> None:
+def test_changing_a_request_spec_after_its_decision_affects_no_later_request(make: Make) -> None:
     """Schedulers add to what they got; nothing of it may belong to the next request."""
     pipeline = pipeline_of(*_WITHOUT_RULES)
     asked: tuple[dict[str, Any], dict[str, str]] = ({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
@@ -99,7 +99,7 @@ def test_a_request_that_is_changed_after_its_decision_changes_no_other(make: Mak
         request_spec.flavor.vcpus = 64
 
 
-def test_pipelines_with_other_options_do_not_share_what_they_know() -> None:
+def test_pipelines_with_different_options_share_no_cached_decision() -> None:
     """In turns, on one object."""
     options: list[dict[str, Any]] = [
         {"trait_scope": "root"},
@@ -116,7 +116,7 @@ def test_pipelines_with_other_options_do_not_share_what_they_know() -> None:
         assert [answer_of(each, RequestSpec(flavor, image)) for each in pipelines] == expected
 
 
-def test_a_gate_that_opens_and_closes_is_seen_by_the_next_request() -> None:
+def test_owner_gate_change_takes_effect_at_the_next_request() -> None:
     open_ = [False]
     conf = conf_with(enabled_filters=["owner"], owner_gate="coverage", facts_interval=0.0)
     pipeline = Pipeline.from_conf(conf, {"owner_coverage": lambda _context: open_[0]})
@@ -127,7 +127,7 @@ def test_a_gate_that_opens_and_closes_is_seen_by_the_next_request() -> None:
         assert ("OWNER_NOVA" in request_spec.root_required) == open_[0]
 
 
-def test_rules_that_are_read_again_hold_for_a_request_that_was_seen(tmp_path: Path) -> None:
+def test_reloaded_rules_apply_to_a_request_seen_before(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     when = "{image_property: os_distro, is: windows}"
     write_rules(path, rule("a", when, ["CUSTOM_A"]))
@@ -144,7 +144,7 @@ def test_rules_that_are_read_again_hold_for_a_request_that_was_seen(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["image", "flavor", "both in Nova's objects"])
-def test_images_and_flavors_that_all_differ_leave_nothing_behind(kind: str) -> None:
+def test_memory_does_not_grow_with_distinct_images_and_flavors(kind: str) -> None:
     """After as many that filled whatever is kept, as many more need no memory."""
     pipeline = pipeline_of(*_WITHOUT_RULES)
     novas = objects.ImageMeta.from_dict({"properties": {}})

@@ -134,7 +134,7 @@ def fleet() -> Fleet:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_in_random_faults_nothing_is_lost_and_nothing_hangs(
+def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No trait of others is lost, no set half written, each outage is said once, and the report after it is right."""

@@ -56,7 +56,7 @@ def test_a_gate_never_opens_while_one_host_has_not_answered(tmp_path: Path) -> N
         assert proxy.broken
 
 
-def test_what_was_known_once_is_asked_for_through_all_faults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No fault closes a gate either; each outage of a fact is one line when it begins and one when it ends."""
     caplog.set_level(logging.INFO, "os_prefilter.facts")
     with EmbeddedPlacement(fleet(NEW, NEW)) as placement, broken(placement, 2, rate=0.0) as (proxy, url):
@@ -76,7 +76,7 @@ def test_what_was_known_once_is_asked_for_through_all_faults(tmp_path: Path, cap
 
 
 @pytest.mark.parametrize("known", [False, True], ids=["nothing known", "known"])
-def test_a_placement_that_never_answers_delays_one_request_and_is_said_once(
+def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, known: bool
 ) -> None:
     """Requests go on with what is known, or with closed gates."""

@@ -97,7 +97,9 @@ def _check(output: str) -> None:
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_of_a_cloud_in_clouds_yaml(urls: dict[str, str], login: str, tmp_path: Path) -> None:
+def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
+    urls: dict[str, str], login: str, tmp_path: Path
+) -> None:
     auth = {
         "auth_url": f"{urls[login]}/v3",
         "username": "operator",
@@ -119,7 +121,7 @@ def test_of_a_cloud_in_clouds_yaml(urls: dict[str, str], login: str, tmp_path: P
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_of_the_placement_in_nova_conf(urls: dict[str, str], login: str, tmp_path: Path) -> None:
+def test_nova_conf_credentials_never_appear_in_output_or_logs(urls: dict[str, str], login: str, tmp_path: Path) -> None:
     """What the agent reads: the file has the passwords of Nova's databases and of its message bus as well."""
     conf = tmp_path / "nova.conf"
     lines = [
@@ -145,7 +147,7 @@ def test_of_the_placement_in_nova_conf(urls: dict[str, str], login: str, tmp_pat
     assert (code == 0) == (login == "accepted"), output
 
 
-def test_of_a_token_in_nova_conf_that_is_wrong_elsewhere(tmp_path: Path) -> None:
+def test_error_about_an_invalid_nova_conf_shows_no_credentials(tmp_path: Path) -> None:
     """The message about a file shows no value of it."""
     conf = tmp_path / "nova.conf"
     text = f"[placement]\nauth_type = admin_token\ntoken = {TOKEN}\nendpoint = nova:{PASSWORD}@127.0.0.1\n"

@@ -47,7 +47,9 @@ _REQUESTS = {
 
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
 @pytest.mark.parametrize("name", _REQUESTS)
-def test_it_gets_all_its_own_gpus_below_any_root_and_no_other(name: str, scope: str, gpus: PlacementClient) -> None:
+def test_other_service_gets_every_gpu_with_its_owner_trait_and_no_other(
+    name: str, scope: str, gpus: PlacementClient
+) -> None:
     """All GPUs with its trait, in each of 170 trees: Nova's roots with them below, roots of its own, sharing ones."""
     spec = copy.deepcopy(_REQUESTS[name])
     pipeline_of("owner", trait_scope=scope, **_CYBORG).apply(spec)
@@ -64,7 +66,7 @@ def test_it_gets_all_its_own_gpus_below_any_root_and_no_other(name: str, scope: 
     }
 
 
-def test_a_gpu_that_must_stay_beside_the_host_is_not_protected_and_that_is_said(
+def test_gpu_that_must_stay_unsuffixed_gets_no_requirement_but_a_warning_is_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """To forbid Nova's trait there would forbid the host."""
@@ -74,7 +76,7 @@ def test_a_gpu_that_must_stay_beside_the_host_is_not_protected_and_that_is_said(
     assert "cannot be kept on providers of the owner OWNER_CYBORG" in caplog.text
 
 
-def test_pci_devices_of_novas_are_left_alone_and_so_is_a_profile_that_names_an_owner() -> None:
+def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> None:
     spec = spec_of(
         requested_resources=[
             RequestGroup("pci-0", {"CUSTOM_PCI_1": 1}),
@@ -86,7 +88,7 @@ def test_pci_devices_of_novas_are_left_alone_and_so_is_a_profile_that_names_an_o
     assert asked_by("owner", spec, **_CYBORG) == []
 
 
-def test_a_gate_that_looks_at_compute_nodes_is_refused() -> None:
+def test_owner_gate_coverage_is_refused_for_an_owner_without_compute_nodes() -> None:
     """They have the owner's trait only if they are the owner's."""
     with pytest.raises(InvalidOption, match=r"owner_gate: coverage looks at compute nodes.*Use always\."):
         pipeline_of("owner", owner_gate="coverage", **_CYBORG)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from tests.conftest import asked_by, spec_of
 
 
-def test_every_request() -> None:
+def test_every_request_forbids_disabled_compute_services() -> None:
     assert asked_by("compute_status", spec_of()) == [("COMPUTE_STATUS_DISABLED", False, "root")]
 
 
-def test_the_disabled_host_is_out(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_disabled_host_is_excluded(hosts: Callable[..., tuple[str, ...]]) -> None:
     assert set(hosts(spec_of())) - set(hosts(spec_of(), "compute_status")) == {"kvm-old-3"}

@@ -32,7 +32,9 @@ _RAID = Template("raid", "10", (Trait("CUSTOM_RAID"), Trait("CUSTOM_FOUR_DISKS")
         ({}, {"deploy-config:raid": "10"}, []),
     ],
 )
-def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:
+def test_hyperthreading_value_requires_the_trait_and_unknown_config_requires_nothing(
+    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
+) -> None:
     assert asked_by("deploy_config", spec_of(properties, extra_specs)) == expected
 
 
@@ -43,17 +45,19 @@ def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], e
         ({"deploy-config:raid": "10"}, "'deploy-config:raid'.*hyperthreading"),
     ],
 )
-def test_unknown_configuration_is_rejected_if_wanted(extra_specs: dict[str, str], message: str) -> None:
+def test_unknown_configuration_is_rejected_with_unknown_values_reject(
+    extra_specs: dict[str, str], message: str
+) -> None:
     with pytest.raises(UnknownValue, match=message):
         pipeline_of("deploy_config", unknown_values="reject").apply(spec_of(extra_specs=extra_specs))
 
 
-def test_unknown_configuration_is_noted_otherwise() -> None:
+def test_unknown_configuration_is_skipped_with_a_warning_by_default() -> None:
     decision = pipeline_of("deploy_config").apply(spec_of(extra_specs={"deploy-config:a\nb": "1"}))
     assert [(note.warn, "a\\nb" in note.reason) for note in decision.notes] == [(True, True)]
 
 
-def test_an_operators_template_asks_for_all_its_traits() -> None:
+def test_operator_template_requires_all_its_traits() -> None:
     options = Options(templates=effective(None).replaced_by([_RAID]))
     pipeline = Pipeline.from_names("deploy_config", options=options)
     decision = pipeline.apply(spec_of(extra_specs={"deploy-config:raid": "10", _KEY: "enabled"}))
@@ -70,7 +74,7 @@ def test_flavor_and_image_that_disagree_are_an_error() -> None:
         pipeline_of("deploy_config").apply(spec_of({_KEY: "enabled"}, {_KEY: "disabled"}))
 
 
-def test_only_nodes_that_can_switch_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_only_nodes_that_can_switch_hyperthreading_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
     assert hosts(spec_of(extra_specs=_METAL)) == ("metal-1", "metal-ht-1")
     assert hosts(spec_of(extra_specs={**_METAL, _KEY: "enabled"}), "deploy_config") == ("metal-ht-1",)
     assert hosts(spec_of(extra_specs={**_METAL, _KEY: "disabled"}), "deploy_config") == ("metal-ht-1",)

@@ -24,7 +24,9 @@ _ON = ("COMPUTE_EPHEMERAL_ENCRYPTION", True, "root")
         ),
     ],
 )
-def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:
+def test_encryption_format_is_required_only_together_with_encryption(
+    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
+) -> None:
     assert asked_by("ephemeral_encryption", spec_of(properties, extra_specs)) == expected
 
 

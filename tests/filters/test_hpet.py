@@ -30,7 +30,7 @@ _ASKED = [(HPET, True, "root")]
         ({"hw_time_hpet": "off"}, {f"trait:{HPET}": "forbidden"}, []),
     ],
 )
-def test_what_asks_for_the_timer(
+def test_hpet_is_required_by_the_image_property_or_the_explicit_trait(
     properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
 ) -> None:
     """Also without the trait in reported_traits: enabling the filter is the statement."""
@@ -47,20 +47,22 @@ def test_what_asks_for_the_timer(
         ({f"trait:{HPET}": "required"}, {f"trait:{HPET}": "forbidden"}),
     ],
 )
-def test_for_and_against_at_once_is_an_error(properties: dict[str, object], extra_specs: dict[str, str]) -> None:
+def test_contradicting_hpet_requests_are_an_error_and_change_nothing(
+    properties: dict[str, object], extra_specs: dict[str, str]
+) -> None:
     spec = spec_of(properties, extra_specs)
     with pytest.raises(FlavorImageConflict, match="contradict each other"):
         pipeline_of("hpet").apply(spec)
     assert spec == spec_of(properties, extra_specs)
 
 
-def test_all_sources_are_named() -> None:
+def test_requirement_names_the_extra_spec_and_the_image_property() -> None:
     spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{HPET}": "required"})
     (item,) = pipeline_of("hpet", reported_traits=[]).apply(spec).requirements
     assert item.source == f"flavor extra spec trait:{HPET}=required and image property hw_time_hpet=true"
 
 
-def test_a_misspelt_boolean_is_rejected_if_wanted() -> None:
+def test_misspelt_boolean_is_rejected_with_unknown_values_reject() -> None:
     with pytest.raises(UnknownValue, match="true, false"):
         pipeline_of("hpet", unknown_values="reject").apply(spec_of({"hw_time_hpet": "perhaps"}))
 

@@ -16,7 +16,7 @@ _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
 @pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=str)
-def test_each_value_alone_asks_for_its_trait(row: Row, value: str) -> None:
+def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it(row: Row, value: str) -> None:
     """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
     expected = [(str(trait), True, "root")] if trait else []
@@ -47,17 +47,19 @@ def test_each_value_alone_asks_for_its_trait(row: Row, value: str) -> None:
         ({"hw_disk_bus": "scsi", "hw_cdrom_bus": "scsi"}, ["COMPUTE_STORAGE_BUS_SCSI", "COMPUTE_STORAGE_BUS_SCSI"]),
     ],
 )
-def test_legacy_names_and_combinations(properties: dict[str, object], expected: list[str]) -> None:
+def test_legacy_names_and_combined_properties_require_the_expected_traits(
+    properties: dict[str, object], expected: list[str]
+) -> None:
     assert [trait for trait, _, _ in device_asked_by("image_metadata", spec_of(properties))] == expected
 
 
-def test_no_image_asks_for_nothing() -> None:
+def test_request_without_an_image_requires_nothing() -> None:
     spec = spec_of()
     spec.image = None
     assert asked_by("image_metadata", spec) == []
 
 
-def test_a_value_without_a_trait_costs_no_other_requirement() -> None:
+def test_unknown_value_does_not_drop_the_other_requirements() -> None:
     """Upstream's filter drops all traits of such an image."""
     decision = pipeline_of("image_metadata").apply(spec_of({"hw_vif_model": "nosuch", "hw_video_model": "qxl"}))
     assert [item.trait for item in decision.requirements if item.required] == ["COMPUTE_GRAPHICS_MODEL_QXL"]
@@ -77,7 +79,9 @@ _BAD_VALUES = [
 
 
 @pytest.mark.parametrize("value", _BAD_VALUES, ids=range(len(_BAD_VALUES)))
-def test_skip_keeps_the_rest_and_warns_once(value: object, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_values_skip_keeps_other_traits_and_logs_one_short_warning(
+    value: object, caplog: pytest.LogCaptureFixture
+) -> None:
     """One warning on one short ASCII line, whatever the tenant wrote; nothing of it in the request spec."""
     spec = spec_of({"hw_vif_model": value, "hw_disk_bus": value, "hw_video_model": "vga"})
     pipeline_of("image_metadata").apply(spec)
@@ -90,7 +94,7 @@ def test_skip_keeps_the_rest_and_warns_once(value: object, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("value", _BAD_VALUES, ids=range(len(_BAD_VALUES)))
-def test_reject_says_which_values_exist_and_changes_nothing(value: object) -> None:
+def test_unknown_values_reject_names_the_valid_values_and_changes_nothing(value: object) -> None:
     spec = spec_of({"hw_disk_bus": "scsi", "hw_video_model": value})
     with pytest.raises(UnknownValue, match="hw_video_model has the unknown value .* bochs, cirrus") as caught:
         pipeline_of("image_metadata", unknown_values="reject").apply(spec)
@@ -98,7 +102,7 @@ def test_reject_says_which_values_exist_and_changes_nothing(value: object) -> No
     assert spec == spec_of({"hw_disk_bus": "scsi", "hw_video_model": value})
 
 
-def test_none_is_not_set() -> None:
+def test_null_property_counts_as_unset() -> None:
     """Clients print null for a property that was removed."""
     assert asked_by("image_metadata", spec_of({"hw_vif_model": None}), unknown_values="reject") == []
 
@@ -113,7 +117,7 @@ def test_flavor_and_image_that_disagree_are_an_error(name: str) -> None:
     assert not spec.root_required
 
 
-def test_flavor_and_image_that_agree_ask_once() -> None:
+def test_flavor_and_image_that_agree_require_the_trait_once() -> None:
     spec = spec_of({"hw_sound_model": "ac97"}, {"hw:sound_model": "ac97"})
     assert device_asked_by("image_metadata", spec) == [("COMPUTE_SOUND_MODEL_AC97", True, "root")]
 
@@ -128,7 +132,9 @@ def test_flavor_and_image_that_agree_ask_once() -> None:
         (["*"], ["CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"]),
     ],
 )
-def test_custom_traits_are_asked_for_only_where_hosts_report_them(reported: list[str], expected: list[str]) -> None:
+def test_custom_traits_are_required_only_if_reported_traits_lists_them(
+    reported: list[str], expected: list[str]
+) -> None:
     spec = spec_of({"img_hv_type": "qemu", "hw_vm_mode": "hvm"})
     decision = pipeline_of("image_metadata", reported_traits=reported).apply(spec)
     assert [item.trait for item in decision.requirements] == expected
@@ -138,26 +144,28 @@ def test_custom_traits_are_asked_for_only_where_hosts_report_them(reported: list
 @pytest.mark.parametrize(
     "properties", [{"hw_firmware_type": "uefi"}, {"hw_usb_model": "qemu-xhci"}, {"hw_architecture": "armv7l"}]
 )
-def test_an_unmodified_nova_loses_no_host(properties: dict[str, object]) -> None:
+def test_traits_that_no_nova_driver_reports_are_required_only_if_listed_as_reported(
+    properties: dict[str, object],
+) -> None:
     """No driver of Nova reports these standard traits: they are asked for only where the operator says so."""
     assert asked_by("image_metadata", spec_of(properties), reported_traits=[]) == []
     assert len(asked_by("image_metadata", spec_of(properties), reported_traits=["COMPUTE_*", "HW_ARCH_*"])) == 1
 
 
-def test_i686_is_not_kept_from_x86_64_nor_qemu_from_kvm(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_x86_64_kvm_hosts_remain_for_an_i686_qemu_image(hosts: Callable[..., tuple[str, ...]]) -> None:
     found = hosts(spec_of({"hw_architecture": "i686", "img_hv_type": "qemu"}), "image_metadata")
     assert {"kvm-new-1", "kvm-old-1", "gpu-nova-1"} <= set(found)
     assert not {"arm-1", "vmware-1"} & set(found)
 
 
-def test_only_hosts_that_emulate_the_card_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_only_hosts_with_the_requested_vif_model_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
     before = hosts(spec_of({"hw_vif_model": "igb"}))
     after = hosts(spec_of({"hw_vif_model": "igb"}), "image_metadata")
     assert {"kvm-old-1", "vmware-1"} <= set(before) - set(after)
     assert "kvm-new-1" in after
 
 
-def test_source_names_property_and_value() -> None:
+def test_source_names_the_current_property_and_normalized_value() -> None:
     decision = pipeline_of("image_metadata").apply(
         RequestSpec(spec_of().flavor, spec_of({"hypervisor_type": "KVM"}).image)
     )

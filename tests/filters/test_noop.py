@@ -3,7 +3,7 @@
 from tests.conftest import asked_by, spec_of
 
 
-def test_nothing_is_asked_and_nothing_changed() -> None:
+def test_noop_requires_nothing_and_leaves_the_request_unchanged() -> None:
     spec = spec_of({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
     assert asked_by("noop", spec) == []
     assert spec == spec_of({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})

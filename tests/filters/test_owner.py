@@ -48,11 +48,13 @@ _APART = ("OWNER_NOVA", True, "_owned_VGPU")
         ({"accel:device_profile": "gpu"}, []),
     ],
 )
-def test_flavor_groups(extra_specs: dict[str, str], expected: list[object]) -> None:
+def test_owner_requirements_of_flavor_groups_follow_their_resource_classes(
+    extra_specs: dict[str, str], expected: list[object]
+) -> None:
     assert asked_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected]
 
 
-def test_pci_groups_are_ours_and_those_of_ports_and_profiles_are_not() -> None:
+def test_pci_groups_require_owner_nova_and_port_and_profile_groups_do_not() -> None:
     spec = spec_of(
         requested_resources=[
             RequestGroup("pci-request-0", {"CUSTOM_PCI_8086_1563": 1}),
@@ -91,12 +93,12 @@ def test_nova_gets_novas_gpu_and_never_cyborgs(hosts: Callable[..., tuple[str, .
         assert hosts(spec_of(extra_specs=extra_specs), "owner") == ("gpu-nova-1",)
 
 
-def test_a_device_profile_still_gets_cyborgs(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_device_profile_still_gets_a_gpu_of_cyborg(hosts: Callable[..., tuple[str, ...]]) -> None:
     profile = RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_CYBORG"})
     assert hosts(spec_of(requested_resources=[profile]), "owner") == ("gpu-cyborg-1",)
 
 
-def test_another_service_uses_its_own_trait() -> None:
+def test_owner_trait_option_replaces_owner_nova() -> None:
     spec = spec_of(extra_specs={"resources:VGPU": "1"})
     found = asked_by("owner", spec, owner_trait="CUSTOM_OWNER_US", foreign_owner_traits=["OWNER_NOVA", "OWNER_CYBORG"])
     assert found == [
@@ -105,7 +107,7 @@ def test_another_service_uses_its_own_trait() -> None:
     ]
 
 
-def test_a_flavor_that_forbids_the_owner_on_a_group_means_it() -> None:
+def test_group_that_forbids_the_owner_trait_is_left_alone() -> None:
     spec = spec_of(extra_specs={"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"})
     assert asked_by("owner", spec) == [_ROOT]
 
@@ -126,7 +128,9 @@ _VGPU = {"resources:VGPU": "1"}
         ({"resources_owned_VGPU:FPGA": "1", "group_policy": "none"}, "'_owned_VGPU' is taken, or too long"),
     ],
 )
-def test_what_could_ask_for_something_else_stays_in_its_place(extra_specs: dict[str, str], obstacle: str) -> None:
+def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
+    extra_specs: dict[str, str], obstacle: str
+) -> None:
     """And the source of the requirement, which explain and the log show, says why."""
     spec = spec_of(extra_specs={**_VGPU, **extra_specs})
     decision = pipeline_of("owner").apply(spec)
@@ -137,24 +141,24 @@ def test_what_could_ask_for_something_else_stays_in_its_place(extra_specs: dict[
     assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
 
 
-def test_an_image_trait_that_the_device_may_have_keeps_it_in_its_place() -> None:
+def test_image_trait_that_the_device_may_have_keeps_the_resource_unsuffixed() -> None:
     spec = spec_of({"trait:CUSTOM_NVIDIA_11": "required"}, _VGPU)
     assert asked_by("owner", spec) == [_ROOT, _KEPT_OUT]
 
 
 @pytest.mark.parametrize("trait", ["COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_ARCH_X86_64", "OWNER_NOVA"])
-def test_a_trait_of_the_host_does_not(trait: str) -> None:
+def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed(trait: str) -> None:
     spec = spec_of({f"trait:{trait}": "required"}, {**_VGPU, f"trait:{trait}": "required"})
     assert asked_by("owner", spec) == [_ROOT, _APART]
 
 
-def test_a_trait_that_the_root_must_have_anyway_does_not() -> None:
+def test_trait_required_on_the_root_does_not_keep_the_resource_unsuffixed() -> None:
     spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_RACK": "required"})
     spec.root_required.add("CUSTOM_RACK")
     assert asked_by("owner", spec) == [_ROOT, _APART]
 
 
-def test_what_is_forbidden_without_a_suffix_is_forbidden_in_the_own_group_too() -> None:
+def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group() -> None:
     spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_SLOW": "forbidden"})
     pipeline_of("owner").apply(spec)
     assert spec.flavor.extra_specs == {
@@ -174,7 +178,9 @@ def test_what_is_forbidden_without_a_suffix_is_forbidden_in_the_own_group_too() 
     ],
     ids=["forbids", "requires of any provider", "requires of the root, and it is asked for twice"],
 )
-def test_filters_before_it_count_as_much_as_the_flavor(answer: Requirements, expected: dict[str, str]) -> None:
+def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
+    answer: Requirements, expected: dict[str, str]
+) -> None:
     def first(_request: Request) -> Requirements:
         return answer
 
@@ -186,7 +192,7 @@ def test_filters_before_it_count_as_much_as_the_flavor(answer: Requirements, exp
     assert spec.flavor.extra_specs.items() >= expected.items()
 
 
-def test_it_changes_nothing_more_when_it_runs_again() -> None:
+def test_second_run_changes_nothing_more() -> None:
     """A scheduler may try a request again that the filter has seen."""
     pipeline = pipeline_of("owner")
     specs = {**_VGPU, "resources1:VGPU": "1", "trait:CUSTOM_SLOW": "forbidden", "group_policy": "none"}
@@ -208,12 +214,14 @@ def test_it_changes_nothing_more_when_it_runs_again() -> None:
     ],
     ids=["profile", "profile of a port", "one that names the owner", "one without resources", "port"],
 )
-def test_the_owners_providers_are_kept_off_device_profiles(group: RequestGroup, asked: bool | None) -> None:
+def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it(
+    group: RequestGroup, asked: bool | None
+) -> None:
     expected = [] if asked is None else [("OWNER_NOVA", asked, group.requester_id)]
     assert asked_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]
 
 
-def test_the_line_at_level_debug_shows_where_the_resource_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+def test_debug_log_line_shows_the_group_of_the_resource(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "os_prefilter.pipeline")
     pipeline_of("owner").apply(spec_of(extra_specs=_VGPU))
     source = "flavor extra spec resources:VGPU, asked for in a group of its own"
@@ -230,7 +238,7 @@ def _gated(conf: cfg.ConfigOpts, versions: list[int]) -> tuple[Pipeline, list[ob
     return Pipeline.from_conf(conf, {"minimum_compute_version": minimum}), asked
 
 
-def test_nothing_changes_until_every_compute_reports(caplog: pytest.LogCaptureFixture) -> None:
+def test_owner_is_not_required_until_every_compute_service_is_new_enough(caplog: pytest.LogCaptureFixture) -> None:
     """With an interval of 0 every request asks; one log line when the gate opens, none before."""
     caplog.set_level("INFO")
     pipeline, asked = _gated(conf_with(enabled_filters=["owner"], facts_interval=0), [66, 72, 73, 74])
@@ -243,19 +251,19 @@ def test_nothing_changes_until_every_compute_reports(caplog: pytest.LogCaptureFi
     ]
 
 
-def test_the_version_is_asked_for_once_per_interval() -> None:
+def test_minimum_compute_version_is_read_once_per_interval() -> None:
     pipeline, asked = _gated(conf_with(enabled_filters=["owner"], facts_interval=3600), [66])
     decisions = [pipeline.apply(spec_of()) for _ in range(50)]
     assert len(asked) == 1
     assert decisions[-1].notes[0].source == "not every compute service reports OWNER_NOVA yet"
 
 
-def test_without_the_fact_the_service_does_not_start() -> None:
+def test_missing_minimum_compute_version_stops_the_service_at_start() -> None:
     with pytest.raises(MissingFact, match="minimum_compute_version.*owner_gate = always"):
         Pipeline.from_conf(conf_with(enabled_filters=["owner"]))
 
 
-def test_the_first_answer_is_waited_for_by_all_threads() -> None:
+def test_all_threads_wait_for_the_first_minimum_compute_version() -> None:
     """Else requests would pass unfiltered while it is on its way."""
     asked = []
 

@@ -92,7 +92,7 @@ def test_each_part_of_a_request_gets_the_right_owners_provider_and_no_host_is_lo
     assert set(_answer(gpus, asked, _query(asked, None))) == {each.outcome for each in known}
 
 
-def test_how_much_that_was() -> None:
+def test_enumeration_covers_the_documented_number_of_choices() -> None:
     known = [(asked, each) for asked in REQUESTS for tree in _ALL_TREES for each in outcomes(tree, asked)]
     undetectable = [asked.name for asked, each in known if each.undetectable]
     assert {

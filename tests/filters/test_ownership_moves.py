@@ -94,7 +94,7 @@ def _cyborgs() -> RequestSpec:
 @pytest.mark.parametrize("end", ["confirmed", "reverted"])
 @pytest.mark.parametrize("host", ["a", "b"])
 @pytest.mark.parametrize("kind", ["unsuffixed", "own group"])
-def test_a_resize_to_a_device_profile_and_back_gives_the_right_side_each_time(
+def test_resize_between_vgpu_and_device_profile_gets_a_gpu_of_the_right_owner(
     kind: str, host: str, end: str, cloud: _Cloud
 ) -> None:
     """To each of both hosts, confirmed or reverted; while it lasts, the migration holds the old GPU."""
@@ -122,7 +122,7 @@ def test_a_resize_to_a_device_profile_and_back_gives_the_right_side_each_time(
 
 
 @pytest.mark.parametrize("kind", ["unsuffixed", "own group"])
-def test_where_all_of_one_side_is_taken_the_other_is_no_substitute(kind: str, cloud: _Cloud) -> None:
+def test_request_gets_no_gpu_of_the_other_owner_when_its_own_are_taken(kind: str, cloud: _Cloud) -> None:
     """Two instances have Nova's GPUs: one more, or one that comes from Cyborg's, gets none of Cyborg's."""
     consumers = [str(uuid.uuid4()) for _ in range(2)]
     for consumer in consumers:

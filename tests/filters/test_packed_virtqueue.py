@@ -20,7 +20,9 @@ _ASKED = [("COMPUTE_NET_VIRTIO_PACKED", True, "root")]
         ({"hw_virtio_packed_ring": "false"}, {}, []),
     ],
 )
-def test_either_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:
+def test_flavor_or_image_requires_packed_virtqueues(
+    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
+) -> None:
     assert asked_by("packed_virtqueue", spec_of(properties, extra_specs)) == expected
 
 
@@ -31,7 +33,7 @@ def test_flavor_and_image_that_disagree_are_an_error() -> None:
         )
 
 
-def test_only_hosts_that_have_it_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_only_hosts_with_packed_virtqueues_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
     found = hosts(spec_of({"hw_virtio_packed_ring": "true"}), "packed_virtqueue")
     assert "kvm-new-1" in found
     assert "vmware-1" not in found

@@ -36,7 +36,7 @@ def test_traits_are_required_and_forbidden_on_the_root() -> None:
     assert _asked(rules, spec_of({"os_distro": "sles"})) == []
 
 
-def test_novas_request_is_changed_alike() -> None:
+def test_rules_apply_to_the_request_spec_of_nova() -> None:
     rules = rules_of(
         rule("r", _WINDOWS, ["CUSTOM_A"], ["CUSTOM_B"]),
         rule("s", "{extra_spec: 'tier:class', is: gold}", ["CUSTOM_C"], more="scope: unsuffixed"),
@@ -57,7 +57,7 @@ def test_novas_request_is_changed_alike() -> None:
         ({}, False),
     ],
 )
-def test_the_group_of_a_flavor_is_asked_only_if_it_takes_something(extra_specs: dict[str, str], asked: bool) -> None:
+def test_rule_applies_to_a_flavor_group_only_if_it_requests_resources(extra_specs: dict[str, str], asked: bool) -> None:
     """Placement refuses a group of traits alone, and the request as a whole with it."""
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: _GPU"))
     decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
@@ -77,21 +77,23 @@ def test_the_group_of_a_flavor_is_asked_only_if_it_takes_something(extra_specs: 
         ({"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:CUSTOM_BAREMETAL": "1"}, True),
     ],
 )
-def test_the_unsuffixed_group_is_asked_only_if_it_takes_something(extra_specs: dict[str, str], asked: bool) -> None:
+def test_rule_applies_to_the_unsuffixed_group_only_if_it_requests_resources(
+    extra_specs: dict[str, str], asked: bool
+) -> None:
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: unsuffixed"))
     decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
     assert [item.trait for item in decision.requirements] == ["CUSTOM_A"] * asked
     assert bool(decision.notes) == (not asked)
 
 
-def test_groups_of_ports_and_profiles_are_left_alone() -> None:
+def test_rule_does_not_apply_to_a_device_profile_group() -> None:
     """Their suffixes are nobody's to choose."""
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0"))
     spec = spec_of({"os_distro": "windows"}, requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})])
     assert _asked(rules, spec) == []
 
 
-def test_the_source_names_the_rule_its_reason_and_nothing_that_a_tenant_wrote() -> None:
+def test_source_names_the_rule_and_its_reason_without_tenant_text() -> None:
     rules = rules_of(
         rule("r", "[{image_property: p, is: true}, {extra_spec: q, in: [a, b]}]", ["CUSTOM_A"], more="because: x y"),
         rule("s", "{image_property: z, present: true}", ["CUSTOM_B"]),
@@ -103,7 +105,7 @@ def test_the_source_names_the_rule_its_reason_and_nothing_that_a_tenant_wrote() 
     ]
 
 
-def test_a_request_that_meets_rules_at_odds_is_rejected_with_both() -> None:
+def test_request_that_matches_contradicting_rules_is_rejected_naming_both() -> None:
     rules = rules_of(rule("one", _WINDOWS, ["CUSTOM_A"]), rule("two", "{extra_spec: q, is: x}", forbid=["CUSTOM_A"]))
     spec = spec_of({"os_distro": "windows"}, {"q": "x"})
     with pytest.raises(ContradictingRequirements, match="rules: rule one: .* and forbidden .*rules: rule two: "):
@@ -111,7 +113,7 @@ def test_a_request_that_meets_rules_at_odds_is_rejected_with_both() -> None:
     assert spec.root_required == set()
 
 
-def test_the_rules_of_the_directories_are_used_together(tmp_path: Path) -> None:
+def test_rules_of_all_directories_apply_in_file_order(tmp_path: Path) -> None:
     """Files by name; hidden ones and those of other names are not read."""
     folders = [tmp_path / name for name in ("one", "two")]
     for folder in folders:
@@ -125,12 +127,12 @@ def test_the_rules_of_the_directories_are_used_together(tmp_path: Path) -> None:
     assert [trait for trait, _, _ in asked] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
 
 
-def test_without_directories_it_asks_for_nothing_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_filter_without_rules_dirs_requires_nothing_and_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert asked_by("rules", spec_of({"os_distro": "windows"})) == []
     assert caplog.text.count("No rule applies") == 1
 
 
-def test_directories_without_the_filter_are_told_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_rules_dirs_without_the_filter_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pipeline_of("noop", rules_dirs=[str(tmp_path)])
     assert caplog.text.count("No rule applies") == 1
     caplog.clear()
@@ -138,19 +140,19 @@ def test_directories_without_the_filter_are_told_too(tmp_path: Path, caplog: pyt
     assert not caplog.text
 
 
-def test_a_service_may_have_its_rules_from_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_service_can_supply_its_own_rules_as_a_fact(caplog: pytest.LogCaptureFixture) -> None:
     ours = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"]))
     pipeline = Pipeline.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
     assert [item.trait for item in pipeline.apply(spec_of({"os_distro": "windows"})).requirements] == ["CUSTOM_A"]
     assert not caplog.text
 
 
-def test_without_configuration_the_rules_are_a_fact() -> None:
+def test_pipeline_without_configuration_needs_the_rules_as_a_fact() -> None:
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Pipeline.from_names("rules")
 
 
-def test_hosts_are_those_that_the_rules_want(hosts: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
+def test_only_hosts_that_satisfy_the_rules_remain(hosts: Callable[..., tuple[str, ...]], tmp_path: Path) -> None:
     """On a real Placement: a trait that all hosts but some have, required and forbidden."""
     write_rules(
         tmp_path / "a.yaml",

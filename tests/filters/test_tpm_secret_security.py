@@ -24,11 +24,13 @@ def _trait(name: str) -> tuple[str, bool, str]:
         ({"hw_tpm_version": "3.0"}, {}, []),
     ],
 )
-def test_what_asks(properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]) -> None:
+def test_secret_security_trait_is_required_only_with_an_emulated_tpm(
+    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
+) -> None:
     assert asked_by("tpm_secret_security", spec_of(properties, extra_specs)) == expected
 
 
-def test_only_hosts_that_have_it_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
+def test_only_hosts_with_the_secret_security_mode_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
     found = hosts(spec_of(extra_specs={"hw:tpm_version": "2.0"}), "tpm_secret_security")
     assert "kvm-new-1" in found
     assert "vmware-1" not in found

@@ -48,7 +48,9 @@ VERDICTS: list[tuple[Image, tuple[Flavor, ...], dict[str, Any], Verdict]] = [
 
 
 @pytest.mark.parametrize(("image", "flavors", "options", "verdict"), VERDICTS)
-def test_each_verdict(image: Image, flavors: tuple[Flavor, ...], options: dict[str, Any], verdict: Verdict) -> None:
+def test_audit_gives_the_expected_verdict_and_a_reason_if_rejected(
+    image: Image, flavors: tuple[Flavor, ...], options: dict[str, Any], verdict: Verdict
+) -> None:
     result = audit_of(image, flavors=flavors, **options)
     line = only_line(result)
     assert line.verdict == verdict
@@ -56,7 +58,7 @@ def test_each_verdict(image: Image, flavors: tuple[Flavor, ...], options: dict[s
     assert bool(line.reason) == ("rejected" in verdict) or verdict == Verdict.ALREADY
 
 
-def test_a_loss_says_who_asked_because_of_what_and_for_how_many_hosts() -> None:
+def test_audit_loss_names_the_filter_the_source_and_the_number_of_hosts() -> None:
     line = only_line(audit_of(Image({"hw_time_hpet": "yes"}, "vmdk")))
     hpet = Cause("CUSTOM_COMPUTE_TIME_HPET", "required", "", "image_metadata, hpet", "image property hw_time_hpet=true")
     vmdk = Cause("COMPUTE_IMAGE_TYPE_VMDK", "required", "", "image_type", "image field disk_format=vmdk")
@@ -70,7 +72,7 @@ def test_a_loss_says_who_asked_because_of_what_and_for_how_many_hosts() -> None:
     assert (line.before.bit_count(), line.after.bit_count(), line.combined) == (11, 0, 0)
 
 
-def test_a_trait_on_the_root_and_without_a_suffix_is_one_requirement() -> None:
+def test_trait_required_on_root_and_unsuffixed_counts_as_one_loss() -> None:
     """Where traits are asked for in both places, neither could be left out alone to any effect."""
     change = Change(NONE, pipeline_of("image_metadata", trait_scope="root_and_unsuffixed"))
     image = Image({"hw_vif_model": "igb"}, "raw")
@@ -80,7 +82,7 @@ def test_a_trait_on_the_root_and_without_a_suffix_is_one_requirement() -> None:
     )
 
 
-def test_images_that_ask_for_the_same_are_one_line_with_all_their_names() -> None:
+def test_images_with_equal_requirements_share_one_audit_line_with_all_names() -> None:
     images = [Image({"hw_vif_model": "igb", "build": str(n)}, "raw", name=f"igb {n}") for n in range(500)]
     result = audit_of(*images, Image({"hw_vif_model": "e1000"}, "raw", name="e1000"))
     assert [line.images for line in result.lines] == [500, 1]
@@ -88,21 +90,21 @@ def test_images_that_ask_for_the_same_are_one_line_with_all_their_names() -> Non
     assert result.images == 501
 
 
-def test_an_image_counts_with_each_flavor() -> None:
+def test_audit_evaluates_each_image_with_each_flavor() -> None:
     flavors = (Flavor(1, 1, name="a"), Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="b"))
     result = audit_of(Image({}), flavors=flavors)
     assert [(line.flavor, line.before.bit_count()) for line in result.lines] == [("a", 9), ("b", 2)]
     assert (result.images, result.flavors) == (1, 2)
 
 
-def test_filters_that_are_enabled_already_cost_nothing() -> None:
+def test_audit_reports_no_loss_for_filters_that_are_already_enabled() -> None:
     same = Change(pipeline_of(*FILTERS), pipeline_of(*FILTERS, "owner"))
     line = only_line(audit([Image({"hw_vif_model": "igb"}, "raw")], example_fleet(), same))
     assert (line.verdict, line.losses) == (Verdict.OK, ())
     assert line.before == line.after
 
 
-def test_what_nobody_serves_is_named_once_with_the_number_of_images() -> None:
+def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() -> None:
     images = [
         Image({"hw_sound_model": "virtio", "trait:CUSTOM_NOBODY": "required"}, "raw", name=str(n)) for n in range(3)
     ]
@@ -115,7 +117,7 @@ def test_what_nobody_serves_is_named_once_with_the_number_of_images() -> None:
     )
 
 
-def test_values_that_nobody_knows_are_counted() -> None:
+def test_audit_counts_images_per_unknown_value() -> None:
     images = [Image({"hw_vif_model": value}) for value in ("virtoi", "virtoi", "a\nb")]
     assert audit_of(*images).unknown == (
         ("image property hw_vif_model: unknown value 'virtoi': not asked for", 2),
@@ -123,7 +125,7 @@ def test_values_that_nobody_knows_are_counted() -> None:
     )
 
 
-def test_hosts_that_serve_no_image_are_told_apart_by_whether_they_did_before() -> None:
+def test_audit_separates_newly_unused_hosts_from_those_already_unused() -> None:
     fleet = Fleet((provider("a", traits="CUSTOM_X"), provider("b"), provider("c", traits="CUSTOM_X HW_ARCH_AARCH64")))
     image = Image({"hw_architecture": "aarch64", "trait:CUSTOM_X": "required"})
     result = audit_of(image, fleet=fleet)
@@ -131,7 +133,7 @@ def test_hosts_that_serve_no_image_are_told_apart_by_whether_they_did_before() -
 
 
 @pytest.mark.parametrize("fleet", [Fleet(()), Fleet((provider("bare", classes=""),)), Fleet((provider("no traits"),))])
-def test_fleets_of_any_kind_can_be_audited(fleet: Fleet) -> None:
+def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) -> None:
     """No host, hosts without inventories or traits, none of which is a compute node."""
     image = Image({"hw_vif_model": "igb"}, "raw", name="image")
     result = audit_of(image, fleet=fleet)
@@ -141,7 +143,7 @@ def test_fleets_of_any_kind_can_be_audited(fleet: Fleet) -> None:
     assert audit_of(fleet=fleet).unused == tuple(host.name for host in fleet.hosts)
 
 
-def test_names_are_kept_on_one_line_and_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_escapes_and_truncates_image_names_and_limits_how_many_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_NAMES", 3)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
@@ -149,20 +151,20 @@ def test_names_are_kept_on_one_line_and_up_to_a_limit(monkeypatch: pytest.Monkey
     assert line.images == 5
 
 
-def test_unknown_values_are_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_limits_how_many_distinct_unknown_values_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_UNKNOWN", 2)
     images = [Image({"hw_vif_model": f"no{number % 4}"}) for number in range(8)]
     assert [number for _, number in audit_of(*images).unknown] == [2, 2]
 
 
-def test_progress_tells_how_far_it_is() -> None:
+def test_audit_calls_progress_with_stage_count_and_total() -> None:
     told: list[tuple[str, int, int | None]] = []
     images = [Image({"hw_vif_model": value}) for value in ("igb", "e1000")]
     audit(images, example_fleet(), Change(NONE, NONE), progress=lambda *state: told.append(state))
     assert told == [("images", 1, None), ("images", 2, None), ("kinds of images", 1, 1)]
 
 
-def test_what_was_read_without_inventories_is_judged_by_traits() -> None:
+def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     """The host's own classes are on its root, any other may be on each provider of its tree."""
     gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
@@ -174,7 +176,7 @@ def test_what_was_read_without_inventories_is_judged_by_traits() -> None:
     assert HostSets(Fleet(hosts), [query]).serving(query) == 0
 
 
-def test_a_query_is_read_without_amounts() -> None:
+def test_capability_of_a_query_keeps_its_conditions_but_not_the_amounts() -> None:
     text = (
         "group_policy=isolate&required=A,!B&required_x=C&resources=VCPU:1,VGPU:2&resources_x=FPGA:1&root_required=D,!E"
     )
@@ -201,6 +203,6 @@ def test_a_query_is_read_without_amounts() -> None:
         ("same_subtree=_a,_b", "same_subtree"),
     ],
 )
-def test_what_an_audit_cannot_judge_is_an_error(text: str, name: str) -> None:
+def test_audit_refuses_query_parameters_it_cannot_evaluate(text: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"A request filter asks for {name}, which an audit"):
         capability_of(f"resources=VCPU:1&{text}")

@@ -180,7 +180,7 @@ def check(asked: Asked, line: Line, sets: HostSets, request: tuple[Image, Flavor
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
-def test_numbers_with_flavors_are_placements(seed: int) -> None:
+def test_audit_counts_with_flavors_match_placement(seed: int) -> None:
     """Before, after, lost, lacking and lacking only: each is what one query for each of them gives."""
     this = case(seed)
     result = audit(this.images, this.fleet, this.change, flavors=this.flavors)
@@ -193,7 +193,7 @@ def test_numbers_with_flavors_are_placements(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100, 100 + times(2)))
-def test_numbers_of_images_alone_are_placements(seed: int) -> None:
+def test_audit_counts_without_flavors_match_placement(seed: int) -> None:
     """Without a flavor an audit counts what Placement finds where each host has VCPU and MEMORY_MB."""
     this = case(seed)
     result = audit(this.images, this.fleet, this.change)
@@ -211,7 +211,7 @@ def test_numbers_of_images_alone_are_placements(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200, 200 + times(2)))
-def test_hosts_that_serve_no_image_are_placements(seed: int) -> None:
+def test_unused_hosts_of_an_audit_match_placement(seed: int) -> None:
     """Each host is used or unused, and those newly unused are those that Placement returned before and does not now."""
     this = case(seed)
     result = audit(this.images, this.fleet, this.change, flavors=this.flavors)

@@ -35,7 +35,7 @@ _CASES = [
 
 
 @pytest.mark.parametrize(("asked", "hosts", "unknown"), _CASES)
-def test_nothing_is_written_and_the_answer_is_as_if_the_traits_existed(
+def test_candidates_query_writes_nothing_and_treats_unknown_traits_as_absent(
     observed: Observed, asked: str, hosts: tuple[str, ...], unknown: tuple[str, ...]
 ) -> None:
     spec = spec_of()

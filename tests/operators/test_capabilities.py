@@ -8,14 +8,14 @@ from os_prefilter.reporters.vmware import VmwareFacts
 from tests.support.hosts import ARM, KVM, X86
 
 
-def test_each_no_has_a_reason_and_each_yes_has_none() -> None:
+def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     lines = capabilities(replace(KVM, hypervisor_version=(7, 2, 22)))
     assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22") in lines
     assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", "") in lines
     assert all(bool(line.because) == (line.answer != "yes") for line in lines)
 
 
-def test_every_trait_is_there_once() -> None:
+def test_capabilities_list_every_known_trait_once() -> None:
     lines = capabilities(KVM, every_architecture=True)
     assert [line.trait for line in lines] == list(known_traits())
     assert {line.trait for line in lines if line.answer == "yes"} == {
@@ -30,6 +30,6 @@ def test_architectures_that_the_host_does_not_emulate_are_left_out() -> None:
     assert {trait.split("_COMPUTE_")[0] for trait in two - one} == {"CUSTOM_AARCH64"}
 
 
-def test_what_others_answer_for_is_not_owned() -> None:
+def test_trait_the_reporter_does_not_own_is_listed_as_not_owned() -> None:
     (line,) = [line for line in capabilities(VmwareFacts()) if line.trait == "HW_CPU_HYPERTHREADING"]
     assert line.answer == "not owned"

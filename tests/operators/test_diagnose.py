@@ -22,7 +22,7 @@ _MOST_CONDITIONS = 6
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
-def test_every_claim_holds_by_brute_force(seed: int) -> None:
+def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, demand = _drawn(random, flat=seed % 3 == 0)
     with oracle(fleet) as placement:

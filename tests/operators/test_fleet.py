@@ -27,7 +27,7 @@ def load(tmp_path: Path, text: str | bytes) -> Fleet:
     return load_fleet(path)
 
 
-def test_each_field_of_the_format_arrives(tmp_path: Path) -> None:
+def test_fleet_file_fields_are_all_parsed(tmp_path: Path) -> None:
     """A complete file gives the providers, inventories, traits and aggregates that it says."""
     fleet = load(
         tmp_path,
@@ -71,7 +71,7 @@ def test_a_host_may_merge_another_mapping(tmp_path: Path) -> None:
     assert (a.traits, b.traits) == (frozenset({"COMPUTE_NODE"}), frozenset())
 
 
-def test_usage_and_names_of_aggregates_arrive(tmp_path: Path) -> None:
+def test_fleet_file_usage_aggregates_and_snapshot_fields_are_parsed(tmp_path: Path) -> None:
     """Also a provider's own UUID, when the fleet was read, and an aggregate that is only named where it is used."""
     fleet = load(
         tmp_path,
@@ -107,7 +107,7 @@ hosts:
     }
 
 
-def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
+def test_json_fleet_file_equals_the_same_file_in_yaml(tmp_path: Path) -> None:
     """A file that begins with a brace is JSON, with or without a byte order mark."""
     text = """{"hosts": {"a": {"resources": {"VCPU": {"total": 2, "used": 1}}, "traits": ["COMPUTE_NODE"]}}}"""
     fleet = load(tmp_path, text)
@@ -118,7 +118,7 @@ def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "amounts", ["reserved: 3", "min_unit: 3, max_unit: 2", "allocation_ratio: 0.0", "allocation_ratio: 0"]
 )
-def test_a_snapshot_may_have_amounts_that_only_placement_has(tmp_path: Path, amounts: str) -> None:
+def test_snapshot_accepts_inventory_amounts_that_a_handwritten_fleet_may_not_have(tmp_path: Path, amounts: str) -> None:
     """Whoever writes them by hand has made a mistake."""
     text = f"hosts: {{a: {{resources: {{VCPU: {{total: 2, {amounts}}}}}}}}}"
     assert load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}").hosts[0].resources["VCPU"].total == 2
@@ -126,7 +126,7 @@ def test_a_snapshot_may_have_amounts_that_only_placement_has(tmp_path: Path, amo
         load(tmp_path, text)
 
 
-def test_instance_hosts_are_all_that_do_not_only_share(tmp_path: Path) -> None:
+def test_instance_hosts_exclude_providers_that_only_share_resources(tmp_path: Path) -> None:
     """A host that shares its disk as well is one; so is one of which only traits are known."""
     shares = "traits: [MISC_SHARES_VIA_AGGREGATE"
     fleet = load(
@@ -143,7 +143,7 @@ hosts:
     assert [host.name for host in fleet.instance_hosts] == ["plain", "both", "numa", "node"]
 
 
-def test_what_is_equal_is_kept_once(tmp_path: Path) -> None:
+def test_hosts_with_equal_traits_share_one_set_in_memory(tmp_path: Path) -> None:
     """However it was written: ten thousand hosts are then not ten thousand sets of traits."""
     document = {
         f"host-{number}": {"traits": ["COMPUTE_NODE", "CUSTOM_A", f"CUSTOM_{number % 2}"][:: 1 - number % 3]}
@@ -262,7 +262,7 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("text", "says"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
-def test_bad_input_is_refused_with_place_finding_and_expectation(
+def test_invalid_fleet_file_is_refused_with_location_and_reason(
     tmp_path: Path, text: str | bytes, says: tuple[str, ...]
 ) -> None:
     """Each mistake is a DocumentError on one line that names the file, the place and what is wrong there."""
@@ -283,7 +283,7 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/self/attr/sockcreate/x"])
-def test_files_that_fail_while_read_are_refused(path: str) -> None:
+def test_fleet_file_that_fails_while_being_read_raises_document_error(path: str) -> None:
     """Also for root, who may open anything: these give an error of the operating system."""
     with pytest.raises(DocumentError, match="cannot be read"):
         load_fleet(path)
@@ -296,7 +296,7 @@ def bombs() -> list[str]:
 
 
 @pytest.mark.parametrize("text", [*bombs(), "[" * 1_000_000, "{a: " * 100_000, "? " * 100_000])
-def test_bombs_fail_fast(tmp_path: Path, text: str) -> None:
+def test_yaml_bomb_is_refused_quickly(tmp_path: Path, text: str) -> None:
     """Nesting, exponential aliases and long merges are refused at once."""
     start = time.monotonic()
     with pytest.raises(DocumentError):
@@ -304,7 +304,7 @@ def test_bombs_fail_fast(tmp_path: Path, text: str) -> None:
     assert time.monotonic() - start < 10
 
 
-def test_the_example_fleet_is_what_its_description_says() -> None:
+def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
     """The bundled fleet has hosts of each kind; its traits are standard ones of os-traits or CUSTOM_."""
     fleet = example_fleet()
     hosts = {host.name: host for host in fleet.hosts}

@@ -38,14 +38,14 @@ def read(tmp_path: Path, text: str | bytes, name: str = "images") -> tuple[list[
     ],
     ids=["array", "indented", "spaces", "Glance", "Glance, indented", "lines", "lines with empty ones"],
 )
-def test_every_form_gives_the_same_images(entry: dict[str, Any], write: Any, tmp_path: Path) -> None:
+def test_all_image_list_formats_give_the_same_images(entry: dict[str, Any], write: Any, tmp_path: Path) -> None:
     assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
 
 
 @pytest.mark.parametrize(
     ("text", "count"), [("[]", 0), ("[ ]\n", 0), ('{"images": []}', 0), (json.dumps(SHOWN, indent=1), 1)]
 )
-def test_few_images_are_a_list_as_well(text: str, count: int, tmp_path: Path) -> None:
+def test_empty_list_and_single_image_document_are_accepted(text: str, count: int, tmp_path: Path) -> None:
     images, broken = read(tmp_path, text)
     assert (len(images), broken) == (count, [])
 
@@ -67,7 +67,7 @@ BROKEN: list[tuple[object, str]] = [
 
 @pytest.mark.parametrize(("entry", "says"), BROKEN)
 @pytest.mark.parametrize("lines", [False, True])
-def test_a_broken_entry_is_told_with_its_place_and_left_out(
+def test_broken_image_entry_is_reported_with_its_position_and_skipped(
     entry: object, says: str, lines: bool, tmp_path: Path
 ) -> None:
     entries = [SHOWN, entry, SHOWN]
@@ -90,7 +90,9 @@ def test_a_broken_entry_is_told_with_its_place_and_left_out(
     ],
     ids=["broken", "deep", "number", "long", "bytes"],
 )
-def test_a_line_that_is_no_json_costs_itself_alone(line: str | bytes, says: str, tmp_path: Path) -> None:
+def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(
+    line: str | bytes, says: str, tmp_path: Path
+) -> None:
     """Also where it is the first, if the name of the file says that it has lines."""
     raw = line if isinstance(line, bytes) else line.encode()
     good = json.dumps(SHOWN).encode()
@@ -119,14 +121,14 @@ WRONG: list[tuple[str | bytes, str]] = [
 
 
 @pytest.mark.parametrize(("text", "says"), WRONG, ids=[str(number) for number in range(len(WRONG))])
-def test_what_is_no_list_of_images_is_one_error(text: str | bytes, says: str, tmp_path: Path) -> None:
+def test_file_that_is_not_an_image_list_raises_document_error(text: str | bytes, says: str, tmp_path: Path) -> None:
     with pytest.raises(DocumentError) as raised:
         read(tmp_path, text)
     assert says in str(raised.value)
     assert str(raised.value).isprintable()
 
 
-def test_one_page_of_a_longer_list_is_told(tmp_path: Path) -> None:
+def test_image_list_warns_if_it_is_one_page_of_a_longer_list(tmp_path: Path) -> None:
     images, (told,) = read(tmp_path, json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}))
     assert images == [IMAGE]
     assert "one page of a longer list" in told
@@ -138,7 +140,7 @@ def test_unreadable_files_are_errors(tmp_path: Path) -> None:
             list(read_images(path, print))
 
 
-def test_an_array_has_a_limit_and_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_list, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="JSON lines: one image a line"):
         read(tmp_path, json.dumps([SHOWN] * 100))
@@ -147,7 +149,7 @@ def test_an_array_has_a_limit_and_lines_have_none(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("lines", [False, True])
-def test_many_images_take_the_memory_of_few(lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_many_images_uses_bounded_memory(lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most the text itself is held, and of lines not even that."""
     monkeypatch.setattr(image_list, "MAX_BYTES", 4 * 1024 * 1024)
     path = tmp_path / "images"
@@ -160,7 +162,7 @@ def test_many_images_take_the_memory_of_few(lines: bool, tmp_path: Path, monkeyp
     assert peak < (200_000 if lines else 12 * 1024 * 1024)
 
 
-def test_a_million_broken_entries_are_counted_and_the_first_are_kept() -> None:
+def test_all_broken_image_entries_are_counted_but_only_the_first_200_are_kept() -> None:
     left_out = LeftOut()
     for number in range(1_000_000):
         left_out(str(number))

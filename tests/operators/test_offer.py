@@ -124,7 +124,7 @@ def with_room(host: Provider) -> Provider:
     return replace(host, resources={**ROOM, **host.resources})
 
 
-def test_the_example_fleet_offers_what_placement_returns_hosts_for() -> None:
+def test_offer_of_the_example_fleet_matches_placement() -> None:
     """A value is offered by as many hosts as a real Placement returns for it; what asks nothing loses no host."""
     fleet = example_fleet()
     seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))))
@@ -155,7 +155,7 @@ def random_fleet(seed: int) -> Fleet:
 
 
 @pytest.mark.parametrize("seed", range(times(2)))
-def test_random_fleets_offer_what_placement_returns_hosts_for(seed: int) -> None:
+def test_offer_of_a_random_fleet_matches_placement(seed: int) -> None:
     """The same, where any host may have any traits: on its root, or on the provider of its encrypted memory."""
     seen = check_agreement(random_fleet(seed))
     assert seen[Status.OFFERED]
@@ -190,7 +190,7 @@ def test_only_enabled_compute_nodes_offer_anything() -> None:
         assert found.hosts == 1 + len(more)
 
 
-def test_what_hosts_report_counts_only_if_the_filters_ask_for_it() -> None:
+def test_reported_value_is_offered_only_if_an_enabled_filter_requires_its_trait() -> None:
     """As reported_traits and the enabled filters say: else a request would get any host."""
     fleet = Fleet((host("a", "CUSTOM_HYPERVISOR_TYPE_KVM COMPUTE_NET_VIF_MODEL_IGB"),))
     kvm, xen, igb = ("img_hv_type", "kvm"), ("img_hv_type", "xen"), ("hw_vif_model", "igb")
@@ -206,7 +206,7 @@ def test_what_hosts_report_counts_only_if_the_filters_ask_for_it() -> None:
     assert found["hw_tpm_version", "2.0"] is Status.NOT_OFFERED  # Nova's own query asks for it
 
 
-def test_resources_are_not_known_where_inventories_were_not_read() -> None:
+def test_value_needing_a_resource_class_is_not_checked_without_inventories() -> None:
     """Whether a host has dedicated CPUs is then not said; traits are as always."""
     fleet = Fleet((replace(host("a", "COMPUTE_NET_VIF_MODEL_IGB"), resources={}),), has_inventories=False)
     found = statuses(offer(fleet, pipeline_for(fleet)))
@@ -296,7 +296,7 @@ TABLE = [
 ]
 
 
-def test_markdown_shows_anybodys_names_as_text() -> None:
+def test_markdown_offer_shows_hostile_names_as_text() -> None:
     """Whatever is in a name, a reader of Markdown with tables and links shows that name."""
     text = as_markdown(evil_offer())
     rendered = MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(text)
@@ -305,7 +305,7 @@ def test_markdown_shows_anybodys_names_as_text() -> None:
     assert all(line.isprintable() for line in text.splitlines())
 
 
-def test_html_shows_anybodys_names_as_text() -> None:
+def test_html_offer_shows_hostile_names_as_text_and_loads_nothing_external() -> None:
     """Escaped, as the page is, which needs nothing from elsewhere and runs nothing."""
     page = as_html(evil_offer())
     assert cells_of(page)[:2] == TABLE
@@ -313,7 +313,7 @@ def test_html_shows_anybodys_names_as_text() -> None:
         assert outside not in page
 
 
-def test_json_has_names_as_they_are() -> None:
+def test_json_offer_keeps_names_unescaped() -> None:
     """It is for programs: escaped by its own rules alone."""
     document = json.loads(as_json(evil_offer()))
     assert document["places"] == ["north", EVIL]
@@ -329,7 +329,7 @@ def test_json_has_names_as_they_are() -> None:
 
 @pytest.mark.parametrize("form", [as_markdown, as_html, as_json])
 @pytest.mark.parametrize("by", ["", "zone", "aggregate"])
-def test_no_host_no_software_and_no_number_is_told(form: Any, by: str) -> None:
+def test_offer_shows_customers_no_host_trait_or_count(form: Any, by: str) -> None:
     """Customers get the words of image properties: not who serves them, how many do, or by which trait."""
     hosts = tuple(replace(each, name=f"hidden-{each.name}") for each in example_fleet().hosts)
     fleet = Fleet(hosts)
@@ -346,7 +346,7 @@ def test_no_host_no_software_and_no_number_is_told(form: Any, by: str) -> None:
     assert form(found, count=True) != text
 
 
-def test_counts_are_told_if_asked_for() -> None:
+def test_offer_shows_host_counts_if_requested() -> None:
     """Beside each value, for each place."""
     found = evil_offer()
     assert "`igb` (3)" in as_markdown(found, count=True)

@@ -12,7 +12,7 @@ from tests.support.demands import oracle, query_of, random_demand, random_fleet
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
-def test_each_part_of_a_demand_is_met_by_the_hosts_that_placement_returns(seed: int) -> None:
+def test_hosts_meeting_each_part_of_a_demand_match_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet = random_fleet(random, 5, flat=seed % 4 == 0)
     with oracle(fleet) as placement:
@@ -27,7 +27,7 @@ def test_each_part_of_a_demand_is_met_by_the_hosts_that_placement_returns(seed: 
 
 
 @pytest.mark.parametrize("seed", range(times(40)))
-def test_a_demand_is_read_from_its_query_and_all_of_its_conditions_are_the_demand(seed: int) -> None:
+def test_demand_parsed_from_its_query_keeps_all_conditions(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     demand = random_demand(random, random_fleet(random, 3))
     assert _plain(demand_of(query_of(demand))) == _plain(demand)

@@ -35,20 +35,20 @@ _LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tu
 
 
 @pytest.mark.parametrize(("nodes", "name", "lines"), _LINES)
-def test_lines_of_a_filter(
+def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts(
     nodes: Sequence[AbstractSet[str]], name: str, lines: list[tuple[str, str, str, tuple[str, ...]]]
 ) -> None:
     assert readiness(fleet_of(nodes), [name], _EVERY) == [Line(name, *each) for each in lines]
 
 
-def test_each_row_with_a_trait_that_a_filter_asks_for_is_listed() -> None:
+def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:
     for name in installed_filters():
         rows = {row.name for row in rows_asked_by(name) if row.traits}
         listed = {line.row for line in readiness(fleet_of([set()]), [name], _EVERY)}
         assert listed == rows or name == "deploy_config"
 
 
-def test_what_is_not_asked_for_is_not_listed() -> None:
+def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
     """Traits that are not in reported_traits; the filter hpet asks without."""
     fleet = fleet_of([set()])
     assert {line.kind for line in readiness(fleet, ["image_metadata"], Options())} == {"always"}

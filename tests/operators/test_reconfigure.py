@@ -53,7 +53,7 @@ def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
         (_flavor(hyperthreading="disabled"), _flavor(hyperthreading="disabled"), (), {"LogicalProc": "Disabled"}),
     ],
 )
-def test_what_changes_is_what_the_new_flavor_says_and_the_node_is_not(
+def test_plan_applies_the_new_flavor_only_where_the_node_differs(
     old: Flavor, new: Flavor, configurations: tuple[tuple[str, str, str], ...], changes: dict[str, str]
 ) -> None:
     plan = _plan(old, new)
@@ -61,7 +61,7 @@ def test_what_changes_is_what_the_new_flavor_says_and_the_node_is_not(
     assert bios_changes(plan.steps) == changes
 
 
-def test_own_steps_run_for_what_changes_and_all_that_the_new_flavor_asks_is_required() -> None:
+def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits() -> None:
     assert _plan(_flavor(raid="10"), _flavor(raid="10")).steps == ()
     plan = _plan(_flavor(hyperthreading="enabled"), _flavor(hyperthreading="enabled", raid="10"))
     assert [step["interface"] for step in plan.steps] == ["raid"]
@@ -69,7 +69,7 @@ def test_own_steps_run_for_what_changes_and_all_that_the_new_flavor_asks_is_requ
 
 
 @pytest.mark.parametrize("bios", [(), (BiosChange("LogicalProc", ("Disabled",)),)], ids=["steps", "steps and BIOS"])
-def test_steps_that_may_destroy_what_is_there_do_not_run_unless_their_template_says_so(
+def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
     bios: tuple[BiosChange, ...],
 ) -> None:
     template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
@@ -85,13 +85,15 @@ def test_steps_that_may_destroy_what_is_there_do_not_run_unless_their_template_s
         (_flavor(), _flavor(hyperthreading="odd"), "deploy-config:hyperthreading='odd': nobody knows this value"),
     ],
 )
-def test_what_a_node_cannot_become_is_refused(old: Flavor, new: Flavor, reason: str) -> None:
+def test_plan_refuses_other_flavor_differences_and_unknown_configuration_values(
+    old: Flavor, new: Flavor, reason: str
+) -> None:
     with pytest.raises(NotReconfigurable, match=reason) as raised:
         _plan(old, new)
     assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
 
 
-def test_a_setting_that_cannot_be_changed_is_refused_even_if_it_is_right() -> None:
+def test_read_only_bios_setting_is_refused_even_if_its_value_is_right() -> None:
     """The trait says that it can be switched; what does not hold for the one value does not hold for the other."""
     with pytest.raises(NotReconfigurable, match="'LogicalProc' cannot be changed"):
         _plan(
@@ -99,19 +101,19 @@ def test_a_setting_that_cannot_be_changed_is_refused_even_if_it_is_right() -> No
         )
 
 
-def test_image_and_flavor_that_disagree_are_refused() -> None:
+def test_reconfiguration_refuses_conflicting_image_and_flavor() -> None:
     with pytest.raises(FlavorImageConflict):
         reconfiguration(
             _flavor(), _flavor(hyperthreading="enabled"), _NODE, pipeline_of("deploy_config"), Image({_KEY: "disabled"})
         )
 
 
-def test_without_the_filter_nothing_is_planned() -> None:
+def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
     with pytest.raises(NotReconfigurable, match="deploy_config is not enabled"):
         reconfiguration(_flavor(), _flavor(), _NODE, pipeline_of("hpet"))
 
 
-def test_placement_is_asked_once_and_by_trait_only_if_it_says_no() -> None:
+def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> None:
     plan = _plan(_flavor(), _flavor(hyperthreading="enabled"))
     is_found = mock.Mock(return_value=True)
     plan.check("uuid", is_found)
@@ -124,12 +126,12 @@ def test_placement_is_asked_once_and_by_trait_only_if_it_says_no() -> None:
         plan.check("uuid", lambda query: "OWNER_NOVA" not in query)
 
 
-def test_a_node_without_a_provider_is_said() -> None:
+def test_plan_check_reports_a_node_without_a_resource_provider() -> None:
     with pytest.raises(NotReconfigurable, match="Placement has no resource provider of it"):
         _plan(_flavor(), _flavor(hyperthreading="enabled")).check("uuid", lambda _query: False)
 
 
-def test_of_several_settings_only_those_that_differ_are_changed() -> None:
+def test_plan_changes_only_the_bios_settings_that_differ() -> None:
     both = Variant((BiosChange("A", ("1",)), BiosChange("B", ("1",))))
     plan = _plan(
         _flavor(),

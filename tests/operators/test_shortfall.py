@@ -15,7 +15,7 @@ _FEW = _CONDITIONS[:8]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_hitting_sets_are_all_and_the_smallest(seed: int) -> None:
+def test_smallest_hitting_sets_match_brute_force(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     ways = [frozenset(random.sample(_FEW, random.randint(1, 5))) for _ in range(random.randint(0, 8))]
     found, are_some_only = smallest_hitting_sets(ways, _FEW)
@@ -28,7 +28,7 @@ def test_hitting_sets_are_all_and_the_smallest(seed: int) -> None:
     assert not are_some_only
 
 
-def test_of_more_than_can_be_listed_those_of_fewest_conditions_are_and_it_is_said() -> None:
+def test_hitting_sets_beyond_the_limit_are_cut_off_and_flagged_as_incomplete() -> None:
     pairs = [frozenset(_CONDITIONS[number : number + 2]) for number in range(0, 24, 2)]
     found, are_some_only = smallest_hitting_sets(pairs, _CONDITIONS)
     assert (len(found), are_some_only) == (200, True)
@@ -36,7 +36,7 @@ def test_of_more_than_can_be_listed_those_of_fewest_conditions_are_and_it_is_sai
 
 
 @pytest.mark.parametrize("groups", [2, 4, 6, 8])
-def test_any_two_of_the_groups_that_want_one_device_conflict(groups: int) -> None:
+def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -> None:
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
     wanted = "&".join(f"resources{number}=VGPU:1" for number in range(groups))

@@ -23,7 +23,7 @@ def read(text: str) -> Fleet:
 
 @settings(max_examples=times(50), deadline=None)
 @given(fleets(written=True), st.booleans(), st.integers(0, 3))
-def test_what_is_written_reads_back_as_it_was(fleet: Fleet, has_inventories: bool, changed: int) -> None:
+def test_snapshot_reads_back_as_the_same_fleet(fleet: Fleet, has_inventories: bool, changed: int) -> None:
     """``load_fleet(snapshot(fleet)) == fleet``, and writing it again gives the same text."""
     fleet = replace(fleet, has_inventories=has_inventories, changed_while_read=changed)
     text = snapshot(fleet)
@@ -31,7 +31,7 @@ def test_what_is_written_reads_back_as_it_was(fleet: Fleet, has_inventories: boo
     assert snapshot(read(text)) == text
 
 
-def test_a_host_is_a_line() -> None:
+def test_snapshot_writes_each_host_on_its_own_line() -> None:
     """So that two snapshots can be compared line by line, and people can read one."""
     fleet = Fleet((provider("host-1", traits="COMPUTE_NODE"), provider("høst-2", classes="")), TIME)
     assert snapshot(fleet).splitlines() == [
@@ -45,7 +45,7 @@ def test_a_host_is_a_line() -> None:
     ]
 
 
-def test_a_snapshot_may_have_what_the_installed_packages_do_not_know() -> None:
+def test_unknown_traits_and_classes_are_accepted_in_a_snapshot_but_not_by_hand() -> None:
     """A newer cloud has newer traits; a file that somebody wrote has misspelt ones."""
     host = provider("a", classes="VCPU CLASS_FROM_THE_FUTURE", traits="HW_FROM_THE_FUTURE")
     assert read(snapshot(Fleet((host,), TIME))).hosts == (host,)
@@ -53,14 +53,14 @@ def test_a_snapshot_may_have_what_the_installed_packages_do_not_know() -> None:
         read(snapshot(Fleet((host,))))
 
 
-def test_an_empty_cloud_has_a_snapshot() -> None:
+def test_empty_fleet_is_accepted_in_a_snapshot_but_not_by_hand() -> None:
     """It is an answer; a file that somebody wrote without hosts is a mistake."""
     assert read(snapshot(Fleet((), TIME))) == Fleet((), TIME)
     with pytest.raises(DocumentError, match="at least one host"):
         read(snapshot(Fleet(())))
 
 
-def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshot_refuses_to_write_what_it_could_not_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two aggregates of one name, and more than is read of a file."""
     twice = {uuid: Aggregate(uuid, "rack") for uuid in (provider_uuid("1"), provider_uuid("2"))}
     with pytest.raises(DocumentError, match="one name"):
@@ -72,7 +72,7 @@ def test_what_could_not_be_read_back_is_not_written(monkeypatch: pytest.MonkeyPa
 
 @settings(max_examples=times(25), deadline=None)
 @given(fleets(written=True))
-def test_without_names_a_fleet_is_the_same_to_placement(fleet: Fleet) -> None:
+def test_anonymous_fleet_keeps_traits_inventories_trees_and_aggregates(fleet: Fleet) -> None:
     """Traits, amounts, trees, and who shares an aggregate or a zone with whom stay; and it reads back."""
     other = anonymous(fleet)
     assert read(snapshot(other)) == other
@@ -86,7 +86,7 @@ def test_without_names_a_fleet_is_the_same_to_placement(fleet: Fleet) -> None:
     assert all(bool(old) == bool(new) for old, new in zones)
 
 
-def test_without_names_no_name_is_left() -> None:
+def test_anonymous_snapshot_contains_no_name_uuid_or_description() -> None:
     """Neither of a host, a provider, an aggregate or a zone, nor a UUID, nor a description."""
     uuids = [f"{number}c3b1b76-5a11-4b6e-8b8b-3a5d0f3c9e01" for number in range(1, 6)]
     child = Provider("secret_gpu", uuids[0], {}, frozenset(), (uuids[3],))

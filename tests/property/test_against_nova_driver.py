@@ -83,7 +83,7 @@ def _new_enough(facts: LibvirtFacts, lv_ver: Any = None, hv_ver: Any = None, hv_
     )
 
 
-def test_traits_are_those_of_novas_driver(case: tuple[LibvirtFacts, dict[str, bool]]) -> None:
+def test_libvirt_traits_equal_those_of_the_nova_driver(case: tuple[LibvirtFacts, dict[str, bool]]) -> None:
     facts, nova = case
     ours = capability_traits(facts)
     # Nova reports an architecture that no image of its own can name.

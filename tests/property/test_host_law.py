@@ -41,13 +41,15 @@ if corpus_hosts():
     TestCorpus = reporter_conformance("libvirt", facts=corpus_hosts(), one_in=one_in(30))
 
 
-def test_each_value_alone_on_every_libvirt_host(record_property: Record) -> None:
+def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(record_property: Record) -> None:
     for facts in libvirt_hosts():
         compare(single_cases(), facts, record_property)
 
 
 @pytest.mark.parametrize("driver", installed_by_us(REPORTERS))
-def test_each_two_values_that_a_reporter_does_not_own(driver: str, record_property: Record) -> None:
+def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
+    driver: str, record_property: Record
+) -> None:
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
@@ -60,7 +62,7 @@ def _pairs_without(owned: frozenset[str]) -> list[Case]:
     return [case_of(pair) for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
 
 
-def test_enough_kinds_of_hosts_are_enumerated() -> None:
+def test_enumerated_hosts_cover_all_drivers_virt_types_and_main_architectures() -> None:
     hosts = list(libvirt_hosts())
     assert {facts.virt_type for facts in hosts} == {"kvm", "qemu", "lxc", "parallels"}
     assert {facts.architecture for facts in hosts} >= {"x86_64", "aarch64", "armv7l", "s390x", "ppc64", "ppc64le"}

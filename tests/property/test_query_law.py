@@ -30,7 +30,7 @@ def _query(spec: RequestSpec) -> str | None:
 
 @settings(_GENERATED, max_examples=times(40))
 @given(_ANY)
-def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: RequestSpec) -> None:
+def test_query_has_exactly_the_required_traits_and_requested_resources(spec: RequestSpec) -> None:
     """Traits: those of the request itself and of the filters, each in its place. Resources: those of each group."""
     query = _query(spec)
     if query is None:
@@ -52,7 +52,7 @@ def test_each_part_of_the_query_was_asked_for_and_nothing_is_missing(spec: Reque
 
 @settings(_GENERATED, max_examples=times(40))
 @given(_ANY)
-def test_filters_change_no_amount(spec: RequestSpec) -> None:
+def test_filters_never_change_the_amount_of_a_resource_class(spec: RequestSpec) -> None:
     """The sum of each resource class over all groups is what it was before."""
     try:
         before = _amounts(allocation_candidates_query(copy.deepcopy(spec)))
@@ -75,7 +75,9 @@ def _amounts(query: str) -> dict[str, int]:
 
 @settings(_GENERATED, max_examples=times(15))
 @given(_ANY)
-def test_placement_reads_every_query_of_a_request_with_resources(placement: PlacementClient, spec: RequestSpec) -> None:
+def test_placement_accepts_every_query_whose_groups_request_resources(
+    placement: PlacementClient, spec: RequestSpec
+) -> None:
     """No answer but candidates: where each group asks for a resource, the query is never a 400.
 
     Except, as in Nova, where a flavor writes two groups and does not say by ``group_policy`` how they go together.

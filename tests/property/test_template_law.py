@@ -57,7 +57,7 @@ def _hosts(templates: Templates) -> list[HostFacts]:
 
 
 @pytest.mark.parametrize("template", _TEMPLATES, ids=str)
-def test_a_host_has_the_traits_of_a_template_if_and_only_if_it_can_be_configured_so(template: Template) -> None:
+def test_host_has_the_template_traits_if_and_only_if_its_late_check_accepts(template: Template) -> None:
     spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
     pipeline = Pipeline.from_names("deploy_config", options=Options(templates=_TEMPLATES))
     required = {item.trait for item in pipeline.apply(spec).requirements}
@@ -71,7 +71,7 @@ def test_a_host_has_the_traits_of_a_template_if_and_only_if_it_can_be_configured
         assert (has == required) == (not refused), f"{template} on {facts}: {refused}"
 
 
-def test_each_kind_of_template_is_there_and_met_by_some_nodes_and_not_by_others() -> None:
+def test_each_template_with_traits_is_met_by_some_enumerated_hosts_but_not_all() -> None:
     for template in _TEMPLATES:
         spec = RequestSpec(Flavor(extra_specs={template.extra_spec: template.value}))
         met = {not unsupported(spec, facts) for facts in _hosts(_TEMPLATES)}

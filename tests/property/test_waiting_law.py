@@ -62,7 +62,7 @@ def _fleet(hosts: Sequence[HostFacts], reports: Sequence[Report]) -> Fleet:
 
 
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
-def test_no_host_that_can_is_excluded_where_all_are_reported_the_same_way(report: Report) -> None:
+def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report) -> None:
     """One host after the other: where others are silent, a gate that opens too early would not show."""
     for facts in _HOSTS[:: one_in(4)]:
         fleet = _fleet([facts], [report])
@@ -71,7 +71,7 @@ def test_no_host_that_can_is_excluded_where_all_are_reported_the_same_way(report
 
 
 @pytest.mark.parametrize("seed", range(times(5)))
-def test_no_host_that_can_is_excluded_in_a_mixed_fleet(seed: int) -> None:
+def test_gates_exclude_no_capable_host_in_a_mixed_fleet(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_HOSTS, random.randint(2, 4))
     reports = random.choices(REPORTS[: random.randint(2, 4)], k=len(hosts))
@@ -80,13 +80,13 @@ def test_no_host_that_can_is_excluded_in_a_mixed_fleet(seed: int) -> None:
     assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
-def test_without_waiting_hosts_that_can_are_excluded() -> None:
+def test_capable_hosts_are_excluded_without_gates() -> None:
     """So the tests above prove something."""
     fleet = _fleet(_HOSTS, [by_nova_alone] * len(_HOSTS))
     assert len(_excluded(_HOSTS, fleet, _pipeline(_told(fleet), ()))) > 300
 
 
-def test_once_all_hosts_were_reported_waiting_changes_nothing_but_what_no_host_has() -> None:
+def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has() -> None:
     """What is required is the same; of what is forbidden, only traits that no host has are left out."""
     hosts = [facts for facts in _HOSTS if knows_all(facts)]
     fleet = _fleet(hosts, [by_the_agent] * len(hosts))
@@ -102,7 +102,7 @@ def test_once_all_hosts_were_reported_waiting_changes_nothing_but_what_no_host_h
     assert compared > 100
 
 
-def test_a_provider_config_opens_what_it_can_say() -> None:
+def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report() -> None:
     """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay closed."""
     facts = [each for each in _HOSTS if each.driver == "libvirt"]
     fleet = _fleet(facts, [by_provider_config] * len(facts))
@@ -118,7 +118,7 @@ def test_a_provider_config_opens_what_it_can_say() -> None:
 
 
 @pytest.mark.parametrize("seed", range(times(2)))
-def test_a_real_placement_offers_each_host_that_can(seed: int) -> None:
+def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int) -> None:
     """With what it says itself of who has answered, and with the query that a scheduler sends."""
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_HOSTS, 6)

@@ -17,7 +17,7 @@ def _settings(**values: str) -> GuestSettings:
     return GuestSettings(tuple(Setting(name, value, "test") for name, value in values.items()), "x86_64", family="pc")
 
 
-def test_the_timer_is_written_first_whether_it_is_there_or_not() -> None:
+def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
     wanted = guest_settings(spec_of({"hw_time_hpet": "true", "hw_sound_model": "ich9"}), KVM)
     assert domain_elements(wanted) == [
         '<clock offset="utc"><timer name="hpet" present="yes" /></clock>',
@@ -27,7 +27,7 @@ def test_the_timer_is_written_first_whether_it_is_there_or_not() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["aarch64", "s390x", "ppc64le"])
-def test_no_other_architecture_has_the_timer(architecture: str) -> None:
+def test_hpet_timer_is_not_written_for_other_architectures(architecture: str) -> None:
     assert domain_elements(GuestSettings((), architecture)) == []
 
 
@@ -61,7 +61,7 @@ def test_the_machine_type_keeps_its_exact_version() -> None:
 
 
 @pytest.mark.parametrize("machine", ["microvm", "isapc"])
-def test_a_machine_type_without_the_timer_gets_no_element_of_it(machine: str) -> None:
+def test_machine_type_without_hpet_gets_no_timer_element(machine: str) -> None:
     """Of microvm QEMU does not take the element, not even for "no"."""
     asked = guest_settings(spec_of({"hw_machine_type": machine}), KVM)
     assert domain_elements(asked) == [f'<os><type arch="x86_64" machine="{machine}">hvm</type></os>']
@@ -69,7 +69,7 @@ def test_a_machine_type_without_the_timer_gets_no_element_of_it(machine: str) ->
     assert domain_elements(guest_settings(spec_of(), default)) == []
 
 
-def test_models_of_devices_that_the_driver_describes() -> None:
+def test_device_models_maps_each_device_to_its_requested_model() -> None:
     settings = guest_settings(
         spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata", "hw_rescue_bus": "usb"}), KVM
     )

@@ -17,7 +17,7 @@ def _traits(facts: FakeFacts) -> set[str]:
     }
 
 
-def test_by_default_it_can_what_novas_fake_driver_says_of_itself() -> None:
+def test_default_capabilities_match_the_fake_driver_of_nova() -> None:
     capabilities = nova_fake.FakeDriver.capabilities
     said = {driver.CAPABILITY_TRAITS_MAP.get(name) for name, supported in capabilities.items() if supported}
     known = {trait for row in ROWS for trait in row.traits}
@@ -28,13 +28,13 @@ def test_by_default_it_can_what_novas_fake_driver_says_of_itself() -> None:
     assert FakeFacts().architecture == architecture
 
 
-def test_it_answers_for_every_row() -> None:
+def test_fake_reporter_owns_every_row() -> None:
     assert REPORTER.owns == {row.name for row in ROWS}
 
 
 @pytest.mark.parametrize("architecture", ["", "x86_64", "aarch64", "sparc"])
 @pytest.mark.parametrize("row", BY_NAME)
-def test_a_host_told_one_value_can_do_it_and_one_told_nothing_cannot(row: str, architecture: str) -> None:
+def test_configured_value_is_supported_and_an_unconfigured_one_is_refused(row: str, architecture: str) -> None:
     """The thread policy "isolate" is the one that asks for a host that cannot."""
     for value, term in BY_NAME[row].values.items():
         told, nothing = FakeFacts(can={row: frozenset((value,))}), FakeFacts(can={})
@@ -60,6 +60,6 @@ def test_an_exact_machine_type_is_one_of_its_family() -> None:
         ({"no_row": frozenset[str]()}, "'no_row' with none"),
     ],
 )
-def test_what_the_vocabulary_does_not_have_is_an_error(can: dict[str, frozenset[str]], message: str) -> None:
+def test_unknown_row_or_value_raises_value_error(can: dict[str, frozenset[str]], message: str) -> None:
     with pytest.raises(ValueError, match=f"{message}, which the vocabulary does not have"):
         FakeFacts(can=can)

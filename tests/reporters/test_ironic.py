@@ -55,7 +55,9 @@ def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
         (_UEFI, "secure_boot", "required", "set secure_boot:true"),
     ],
 )
-def test_each_answer_says_why(facts: IronicFacts, row: str, value: str, reason: str) -> None:
+def test_each_value_is_accepted_or_refused_with_the_expected_reason(
+    facts: IronicFacts, row: str, value: str, reason: str
+) -> None:
     found = refusal(facts, row, value, "")
     assert reason in found if reason else not found
 
@@ -73,7 +75,7 @@ def test_each_answer_says_why(facts: IronicFacts, row: str, value: str, reason: 
     ],
 )
 @pytest.mark.parametrize("trait_on_node", [frozenset(), frozenset((HYPERTHREADING,))])
-def test_a_node_is_configured_by_a_setting_that_it_has_and_not_by_a_trait(
+def test_hyperthreading_is_configured_by_a_bios_setting_and_not_by_a_trait(
     facts: IronicFacts, reason: str, trait_on_node: frozenset[str]
 ) -> None:
     facts = replace(facts, other_traits=trait_on_node)
@@ -83,7 +85,7 @@ def test_a_node_is_configured_by_a_setting_that_it_has_and_not_by_a_trait(
 
 
 @pytest.mark.parametrize("facts", [_threads(), IronicFacts(), IronicFacts(other_traits=frozenset((HYPERTHREADING,)))])
-def test_the_rows_of_hyperthreading_agree_on_its_one_trait(facts: IronicFacts) -> None:
+def test_thread_policies_require_and_isolate_follow_the_hyperthreading_setting(facts: IronicFacts) -> None:
     switchable = not any(configure(facts, template) for template in effective(None))
     assert (not refusal(facts, "cpu_thread_policy", "require", "")) == switchable
     assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (not switchable)
@@ -94,7 +96,7 @@ def test_the_rows_of_hyperthreading_agree_on_its_one_trait(facts: IronicFacts) -
     ("row", "value"),
     [(row, value) for row, value in _OWNED if row.values[value].required and row.name != "cpu_thread_policy"],
 )
-def test_a_trait_that_an_operator_put_on_the_node_is_the_truth(row: Any, value: str) -> None:
+def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported(row: Any, value: str) -> None:
     trait = row.values[value].trait
     facts = IronicFacts(architecture="x86_64", other_traits=frozenset((str(trait),)))
     assert refusal(facts, row.name, value, "") == ""
@@ -122,7 +124,7 @@ def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> No
     assert _can("image_type") == {"ami", "qcow2", "raw"}
 
 
-def test_it_runs_what_nova_says_it_runs_and_what_nova_calls_it() -> None:
+def test_architecture_hypervisor_type_and_vm_mode_match_the_ironic_driver_of_nova() -> None:
     ((architecture, hypervisor_type, vm_mode),) = ironic_driver._get_nodes_supported_instances("x86_64")
     assert architecture in _can("architecture")
     assert _can("hypervisor_type") == {hypervisor_type, ironic_driver.IronicDriver._get_hypervisor_type(None)}
@@ -142,7 +144,7 @@ def test_it_runs_what_nova_says_it_runs_and_what_nova_calls_it() -> None:
         other_traits=st.frozensets(st.sampled_from(sorted({str(t) for row in ROWS for t in row.traits}))),
     )
 )
-def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line(facts: IronicFacts) -> None:
+def test_every_owned_value_gets_a_one_line_answer(facts: IronicFacts) -> None:
     for row, value in _OWNED:
         for architecture in _ARCHITECTURES:
             reason = refusal(facts, row.name, value, architecture)
@@ -150,7 +152,7 @@ def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line(facts: IronicF
             assert reason == "" or row.values[value].trait, "what asks for nothing is never refused"
 
 
-def test_it_answers_for_all_but_what_an_operator_knows_of_the_hardware() -> None:
+def test_reporter_owns_all_rows_but_those_of_hardware_and_resources() -> None:
     """A new row must be put on one side or the other."""
     hardware = {"mem_encryption", "mem_encryption_model", "pci_numa_affinity_policy"}
     resources = {"cpu_policy", "emulator_threads_policy"}

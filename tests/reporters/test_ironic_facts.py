@@ -46,7 +46,7 @@ def _node(properties: object = None, **fields: Any) -> dict[str, Any]:
     return {"uuid": "6d85", "traits": [], "properties": properties or {}, **fields}
 
 
-def test_what_the_openstack_client_prints() -> None:
+def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
     assert facts_from_node(_NODE, json.loads(_SHORT)) == IronicFacts(
         host="6d85703a-565d-469a-96ce-30b6de53079d",
         architecture="x86_64",
@@ -87,7 +87,7 @@ def test_what_the_openstack_client_prints() -> None:
         ('{"bios": []}', {}),
     ],
 )
-def test_bios_settings_in_all_their_forms(document: str, expected: dict[str, BiosSetting]) -> None:
+def test_bios_settings_are_read_in_every_format(document: str, expected: dict[str, BiosSetting]) -> None:
     assert facts_from_node(_node(), json.loads(document)).bios == expected
 
 
@@ -104,18 +104,20 @@ def test_bios_settings_in_all_their_forms(document: str, expected: dict[str, Bio
         ("boot_mode,boot_mode:,:uefi,a:b:c,boot_mode:bios,boot_mode:uefi,", {}, ("bios", None)),
     ],
 )
-def test_how_it_boots(capabilities: str | None, fields: dict[str, Any], expected: tuple[str, bool | None]) -> None:
+def test_boot_mode_and_secure_boot_come_from_capabilities_before_node_fields(
+    capabilities: str | None, fields: dict[str, Any], expected: tuple[str, bool | None]
+) -> None:
     facts = facts_from_node(_node({"capabilities": capabilities}, **fields))
     assert (facts.boot_mode, facts.secure_boot) == expected
 
 
 @pytest.mark.parametrize("text", [*BY_NAME["architecture"].values, "AMD64", "i386", "I586", "AArch64", "", None])
-def test_the_architecture_is_what_nova_makes_of_it(text: str | None) -> None:
+def test_cpu_arch_is_normalized_as_nova_does(text: str | None) -> None:
     nova = IronicDriver._parse_node_properties(None, SimpleNamespace(id="n", properties={"cpu_arch": text}))
     assert facts_from_node(_node({"cpu_arch": text})).architecture == (nova["cpu_arch"] or "")
 
 
-def test_traits_may_be_given_apart() -> None:
+def test_separately_given_traits_replace_those_of_the_node() -> None:
     node = {**_NODE, "traits": None}
     assert facts_from_node(node, traits=iter(["CUSTOM_A"])).other_traits == {"CUSTOM_A"}
     assert facts_from_node(_NODE, traits=[]).other_traits == frozenset()
@@ -144,7 +146,7 @@ def test_traits_may_be_given_apart() -> None:
         (_node(traits=["CUSTOM_A", "b\x1b"]), r"an item of traits is 'b\\x1b'; expected the name of a trait"),
     ],
 )
-def test_what_is_no_node_says_where(node: Any, message: str) -> None:
+def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
     with pytest.raises(DocumentError, match=f"^node.json: {message}"):
         facts_from_node(node, path="node.json")
 
@@ -160,6 +162,6 @@ def test_what_is_no_node_says_where(node: Any, message: str) -> None:
         ({1: "Enabled"}, "the document is a dict; expected names with values"),
     ],
 )
-def test_what_are_no_bios_settings_says_where(bios: Any, message: str) -> None:
+def test_invalid_bios_settings_error_names_the_item(bios: Any, message: str) -> None:
     with pytest.raises(DocumentError, match=f"^bios.json: {message}"):
         facts_from_node(_NODE, bios, bios_path="bios.json")

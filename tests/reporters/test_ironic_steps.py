@@ -35,7 +35,7 @@ def test_hyperthreading_is_a_bios_setting_changed_before_the_image_is_written(va
     ]
 
 
-def test_who_asks_for_no_configuration_gets_no_step() -> None:
+def test_request_without_deploy_config_gets_no_step() -> None:
     assert _steps(_facts()) == []
 
 
@@ -58,24 +58,24 @@ _MAKERS = [
 
 
 @pytest.mark.parametrize(("name", "on", "off"), _MAKERS, ids=[name for name, *_ in _MAKERS])
-def test_makers_names_and_spellings_are_known(name: str, on: str, off: str) -> None:
+def test_vendor_names_and_values_of_hyperthreading_settings_are_known(name: str, on: str, off: str) -> None:
     facts = _facts(bios={"NumLock": BiosSetting("On"), name: BiosSetting(on, allowed=(on, off))})
     assert bios_changes(_steps(facts, hyperthreading="enabled")) == {name: on}
     assert bios_changes(_steps(facts, hyperthreading="disabled")) == {name: off}
 
 
 @pytest.mark.parametrize("name", ["ProcVirtualization", "ProcTurboMode", "LogicalProcIdling", "RtdHyperThreadState"])
-def test_other_settings_are_not_taken_for_it(name: str) -> None:
+def test_unrelated_bios_settings_are_not_taken_for_hyperthreading(name: str) -> None:
     with pytest.raises(UnsupportedByHost, match="none of its BIOS settings is one of the template"):
         _steps(_facts(bios={name: BiosSetting()}), hyperthreading="enabled")
 
 
-def test_of_two_names_the_one_that_can_be_changed_is_taken() -> None:
+def test_changeable_one_of_two_matching_settings_is_used() -> None:
     bios = {"HyperThreading_1": BiosSetting(changeable=False), "HyperThreading_2": BiosSetting()}
     assert bios_changes(_steps(_facts(bios=bios), hyperthreading="enabled")) == {"HyperThreading_2": "Enabled"}
 
 
-def test_a_variant_needs_all_its_settings_and_the_next_one_is_tried() -> None:
+def test_variant_with_a_missing_setting_is_skipped_for_the_next_one() -> None:
     both = Variant((BiosChange("A", ("1",)), BiosChange("B", ("1",))))
     one = Variant((BiosChange("B", ("2",)),))
     template = Template("x", "on", (), (both, one))
@@ -98,7 +98,9 @@ def test_a_variant_needs_all_its_settings_and_the_next_one_is_tried() -> None:
         ({"driver": "idrac", "vendor": "*"}, {"hardware_type": "redfish"}, False),
     ],
 )
-def test_a_variant_may_be_for_some_nodes(node: dict[str, str], fields: dict[str, str], *, fits: bool) -> None:
+def test_variant_fits_only_nodes_of_its_vendor_and_driver(
+    node: dict[str, str], fields: dict[str, str], *, fits: bool
+) -> None:
     template = Template("x", "on", (), (Variant(steps=(_RAID,), node=node),))
     assert fit(_facts(template, **fields), template).steps == ((_RAID,) if fits else ())
     assert (fit(_facts(template, **fields), template).reason == "") == fits
@@ -136,7 +138,9 @@ def test_a_template_without_variants_needs_no_step() -> None:
         ("Off", ("Auto", "Enabled"), "Auto"),
     ],
 )
-def test_of_several_spellings_the_one_that_is_there_stays(now: str, asked: tuple[str, ...], expected: str) -> None:
+def test_current_value_stays_if_it_is_one_of_the_accepted_spellings(
+    now: str, asked: tuple[str, ...], expected: str
+) -> None:
     template = Template("x", "on", (), (Variant((BiosChange("S", asked),)),))
     assert bios_changes(_steps(_facts(template, bios={"S": BiosSetting(now)}), x="on")) == {"S": expected}
 

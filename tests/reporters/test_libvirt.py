@@ -48,7 +48,9 @@ PARALLELS = replace(LXC, virt_type="parallels")
         ("COMPUTE_SECURITY_STATELESS_FIRMWARE", (8, 5, 9), (6, 2, 0), "needs libvirt 8.6.0, found 8.5.9"),
     ],
 )
-def test_what_a_version_brings(trait: str, libvirt: Version, qemu: Version, reason: str) -> None:
+def test_trait_needs_its_minimum_libvirt_and_qemu_versions(
+    trait: str, libvirt: Version, qemu: Version, reason: str
+) -> None:
     facts = replace(KVM, libvirt_version=libvirt, hypervisor_version=qemu)
     assert refusals(facts)[Trait(trait)] == reason
 
@@ -67,7 +69,7 @@ def test_what_a_version_brings(trait: str, libvirt: Version, qemu: Version, reas
         (replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("pc-q35-7.2",)))}), True),
     ],
 )
-def test_hpet_is_where_machine_types_and_architecture_give_it(facts: LibvirtFacts, has: bool) -> None:
+def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: LibvirtFacts, has: bool) -> None:
     assert capability_traits(facts)[HPET] is has
 
 
@@ -114,7 +116,9 @@ def test_hpet_is_where_machine_types_and_architecture_give_it(facts: LibvirtFact
         ({"hw_vif_model": "e1000", "hw_emulation_architecture": "s390x"}, "family s390-ccw-virtio, which never has it"),
     ],
 )
-def test_late_check_on_a_kvm_host(properties: dict[str, object], refused: str | None) -> None:
+def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
+    properties: dict[str, object], refused: str | None
+) -> None:
     facts = replace(KVM, guests={"x86_64": X86, "aarch64": ARM, "s390x": S390})
     found = unsupported(spec_of(properties), facts)
     if refused is None:
@@ -124,7 +128,7 @@ def test_late_check_on_a_kvm_host(properties: dict[str, object], refused: str | 
         assert all(item.property.startswith("image property ") for item in found)
 
 
-def test_a_configured_default_machine_counts() -> None:
+def test_configured_default_machine_type_decides_traits_and_late_check() -> None:
     on_q35 = replace(KVM, guests={"x86_64": replace(X86, default_machine="pc-q35-7.2")})
     traits = capability_traits(on_q35)
     assert traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"]
@@ -145,7 +149,9 @@ def test_a_configured_default_machine_counts() -> None:
         ({"intel-tdx"}, {"cpu_mode": "host-passthrough"}, {"intel-tdx"}),
     ],
 )
-def test_memory_encryption_as_nova_offers_it(models: set[str], options: dict[str, Any], able: set[str]) -> None:
+def test_memory_encryption_models_are_those_that_nova_would_offer(
+    models: set[str], options: dict[str, Any], able: set[str]
+) -> None:
     facts = replace(KVM, guests={"x86_64": replace(X86, mem_encryption=frozenset(models))}, **options)
     values = nova_fields.MemEncryptionModel.ALL
     assert {model for model in values if not refusal(facts, "mem_encryption_model", model, "")} == able
@@ -178,7 +184,9 @@ def test_buses_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
         (NOTHING, {"ide", "sata", "scsi", "virtio", "usb", "fdc"}),
     ],
 )
-def test_buses_that_nova_accepts_and_domain_capabilities_do_not_have(guests: GuestFacts, lacks: set[str]) -> None:
+def test_bus_missing_in_domain_capabilities_is_refused_though_nova_accepts_it(
+    guests: GuestFacts, lacks: set[str]
+) -> None:
     """Intended difference 1: Nova's list is the same on every architecture."""
     facts = replace(KVM, architecture="aarch64", guests={"aarch64": guests})
     nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt("kvm", bus)}
@@ -202,7 +210,7 @@ _PLATFORMS: Mapping[str, tuple[str, ...]] = {
     ("architecture", "machine"), [(arch, machine) for arch, machines in _PLATFORMS.items() for machine in machines]
 )
 @pytest.mark.parametrize("model", nova_fields.VIOMMUModel.ALL)
-def test_viommu_as_novas_late_check_has_it(architecture: str, machine: str, model: str) -> None:
+def test_viommu_models_match_nova_except_on_the_wrong_architecture(architecture: str, machine: str, model: str) -> None:
     """But for the models of one architecture on the other, which Nova hands to libvirt (intended difference 2)."""
     guests = {"x86_64": X86, "aarch64": ARM, "ppc64le": POWER, "s390x": S390}
     facts = replace(KVM, architecture=architecture, guests={architecture: guests[architecture]})
@@ -235,7 +243,7 @@ def _image(architecture: str, model: str) -> object:
 _ANY = (0, 0, 0)
 
 
-def test_versions_are_novas() -> None:
+def test_minimum_versions_match_those_of_nova() -> None:
     assert VERSIONS == {
         ("vif_model", "igb"): (driver.MIN_IGB_LIBVIRT_VERSION, driver.MIN_IGB_QEMU_VERSION),
         ("sound_model", "virtio"): (driver.MIN_VIRTIO_SOUND_LIBVIRT_VERSION, driver.MIN_VIRTIO_SOUND_QEMU_VERSION),
@@ -247,7 +255,7 @@ def test_versions_are_novas() -> None:
     }
 
 
-def test_an_architecture_that_nova_does_not_know_reports_none() -> None:
+def test_architecture_unknown_to_nova_reports_no_architecture_trait() -> None:
     facts = replace(KVM, architecture="riscv64", guests={"riscv64": RISCV})
     traits = capability_traits(facts)
     assert not any(has for trait, has in traits.items() if trait.startswith("HW_ARCH_"))

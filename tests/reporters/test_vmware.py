@@ -76,7 +76,9 @@ def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> No
     }
 
 
-def test_it_runs_what_nova_says_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_architecture_hypervisor_type_and_vm_mode_match_the_vmware_driver_of_nova(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Architecture, hypervisor type and virtual machine mode, as ImagePropertiesFilter compares them."""
     resources = {"cpu": {"vcpus": 1}, "mem": {"total": 1, "free": 1}}
     monkeypatch.setattr(host, "_get_ds_capacity_and_freespace", lambda *_args: (0, 0))
@@ -93,7 +95,7 @@ class _Session:
         return SimpleNamespace(name="VMware vCenter Server", version="8.0.0")
 
 
-def test_what_is_ignored_is_never_read_by_nova() -> None:
+def test_properties_refused_as_ignored_are_never_read_by_the_driver_of_nova() -> None:
     """And what is not ignored is read: the reason says the truth."""
     code = "".join(path.read_text(encoding="utf-8") for path in Path(vmops.__file__).parent.glob("*.py"))
     ignored = {row.name for row, value in _OWNED if "ignores" in refusal(VmwareFacts(), row.name, value, "")}
@@ -128,11 +130,13 @@ def test_what_is_ignored_is_never_read_by_nova() -> None:
         ("device_profile", "any", "", "Nova's VMware driver attaches no accelerators"),
     ],
 )
-def test_each_answer_says_why(row: str, value: str, architecture: str, reason: str) -> None:
+def test_each_value_is_accepted_or_refused_with_the_expected_reason(
+    row: str, value: str, architecture: str, reason: str
+) -> None:
     assert refusal(VmwareFacts(), row, value, architecture) == reason
 
 
-def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line() -> None:
+def test_every_owned_value_gets_a_one_line_answer() -> None:
     for row, value in _OWNED:
         for architecture in _ARCHITECTURES:
             reason = refusal(VmwareFacts(), row.name, value, architecture)
@@ -140,7 +144,7 @@ def test_each_value_of_each_row_it_owns_has_an_answer_of_one_line() -> None:
             assert reason == "" or row.values[value].trait, "what asks for nothing is never refused"
 
 
-def test_it_answers_for_all_but_what_an_operator_knows_of_the_processors() -> None:
+def test_reporter_owns_all_rows_but_those_of_processors_and_resources() -> None:
     """A new row must be put on one side or the other."""
     processors = {"cpu_thread_policy", "mem_encryption", "mem_encryption_model"}
     resources = {"cpu_policy", "emulator_threads_policy"}

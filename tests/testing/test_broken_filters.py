@@ -151,7 +151,7 @@ def test_a_filter_that_breaks_a_law_fails_its_test_with_the_reason(
     assert "Traceback" not in printed
 
 
-def test_one_that_cannot_read_a_request_without_a_flavor_fails(pytester: pytest.Pytester) -> None:
+def test_filter_that_needs_a_flavor_fails_conformance(pytester: pytest.Pytester) -> None:
     code = _filter('return require("CUSTOM_A", "acme")').replace(
         'if request.image_property("acme")',
         'if request.flavor_attribute("memory_mb") < 5 or request.image_property("acme")',
@@ -159,7 +159,7 @@ def test_one_that_cannot_read_a_request_without_a_flavor_fails(pytester: pytest.
     assert _outcome(pytester, code, "fields_that_are_unset")[:2] == (0, 1)
 
 
-def test_one_that_asks_for_nothing_in_all_that_is_tried_proves_nothing(pytester: pytest.Pytester) -> None:
+def test_filter_that_no_request_triggers_fails_conformance_with_advice(pytester: pytest.Pytester) -> None:
     code = _filter('return require("CUSTOM_A", "acme")').replace(", asks=ASKED", "")
     _, failed, printed = _outcome(pytester, code, "asks_for_something")
     assert failed == 1
@@ -178,7 +178,7 @@ def test_one_that_asks_for_nothing_in_all_that_is_tried_proves_nothing(pytester:
         ("TestAcme = filter_conformance(Path)", "expected a function"),
     ],
 )
-def test_what_is_no_filter_fails_as_it_would_at_the_start_of_a_service(
+def test_invalid_filter_fails_conformance_with_the_error_of_a_service_start(
     code: str, message: str, pytester: pytest.Pytester
 ) -> None:
     _, failed, printed = _outcome(pytester, _START + code, "")
@@ -187,7 +187,7 @@ def test_what_is_no_filter_fails_as_it_would_at_the_start_of_a_service(
 
 
 @pytest.mark.parametrize("shape", [_PURE, _NOVA])
-def test_a_good_one_passes(shape: str, pytester: pytest.Pytester) -> None:
+def test_conforming_filter_passes(shape: str, pytester: pytest.Pytester) -> None:
     """Of the Nova way: without the four laws that are not for such filters."""
     body = 'return require("CUSTOM_A", "image property acme=yes")'
     if shape == _NOVA:

@@ -80,18 +80,18 @@ def test_a_reporter_that_breaks_a_law_fails_its_test_with_the_reason(
     assert message in printed
 
 
-def test_a_good_one_passes(pytester: pytest.Pytester) -> None:
+def test_conforming_reporter_passes(pytester: pytest.Pytester) -> None:
     passed, failed, printed = _outcome(pytester, _GOOD, "")
     assert (passed, failed) == (10, 0), printed
 
 
-def test_one_that_is_not_installed_is_told_so(pytester: pytest.Pytester) -> None:
+def test_reporter_that_is_not_installed_fails_with_advice(pytester: pytest.Pytester) -> None:
     code = _GOOD.partition("TestAcme")[0] + 'TestAcme = reporter_conformance("acme", facts=[AcmeFacts()])'
     _, failed, printed = _outcome(pytester, code, "")
     assert failed == 1
     assert "must be installed again" in printed
 
 
-def test_without_a_host_there_is_nothing_to_prove(pytester: pytest.Pytester) -> None:
+def test_reporter_conformance_requires_the_facts_of_a_host(pytester: pytest.Pytester) -> None:
     code = _GOOD.replace("facts=[AcmeFacts()]", "facts=[]")
     assert "reporter_conformance needs the facts of at least one host" in _outcome(pytester, code, "")[2]

@@ -23,7 +23,7 @@ def quiet(request: Request, *, night: bool) -> Requirements:
     return require("CUSTOM_QUIET", "the fact night") if night else NOTHING
 
 
-def test_a_request_has_what_it_is_given(prefilter_request: Make) -> None:
+def test_prefilter_request_builds_a_request_from_its_arguments(prefilter_request: Make) -> None:
     group = RequestGroup("port", {"VGPU": 1})
     spec = prefilter_request({"a": 1}, {"b": "2"}, disk_format="raw", is_bfv=True, requested_resources=[group])
     assert (spec.image.properties, spec.image.disk_format, spec.flavor.extra_specs) == ({"a": 1}, "raw", {"b": "2"})
@@ -31,7 +31,9 @@ def test_a_request_has_what_it_is_given(prefilter_request: Make) -> None:
     assert prefilter_request(None).image is None
 
 
-def test_a_pipeline_has_filters_by_name_and_as_functions(prefilter_pipeline: Make, prefilter_request: Make) -> None:
+def test_prefilter_pipeline_accepts_filter_names_and_functions(
+    prefilter_pipeline: Make, prefilter_request: Make
+) -> None:
     pipeline = prefilter_pipeline("hpet", quiet, facts={"night": True})
     decision = pipeline.apply(prefilter_request({"hw_time_hpet": "yes"}))
     assert {item.filter for item in decision.requirements} == {"hpet", "quiet"}
@@ -39,7 +41,7 @@ def test_a_pipeline_has_filters_by_name_and_as_functions(prefilter_pipeline: Mak
         prefilter_pipeline(quiet)
 
 
-def test_a_placement_holds_the_fleet(
+def test_prefilter_placement_holds_the_given_fleet(
     prefilter_placement: Make, prefilter_pipeline: Make, prefilter_request: Make, tmp_path: Path
 ) -> None:
     pipeline = prefilter_pipeline(quiet, facts={"night": True})
@@ -50,12 +52,12 @@ def test_a_placement_holds_the_fleet(
         prefilter_placement({"hosts": {}})
 
 
-def test_facts_are_fake_ones_or_of_any_class(prefilter_facts: Make) -> None:
+def test_prefilter_facts_builds_fake_facts_or_those_of_a_given_class(prefilter_facts: Make) -> None:
     assert capability_traits(prefilter_facts(can={"vif_model": ["igb"]}))["COMPUTE_NET_VIF_MODEL_IGB"]
     assert isinstance(prefilter_facts(VmwareFacts, host="v"), VmwareFacts)
 
 
-def test_every_pytest_finds_it_and_its_names_collide_with_nobodys() -> None:
+def test_plugin_is_registered_and_exports_only_prefilter_fixtures() -> None:
     (point,) = (each for each in entry_points(group="pytest11") if each.value == "pytest_os_prefilter")
     assert point.load() is pytest_os_prefilter
     public = {name for name in vars(pytest_os_prefilter) if not name.startswith("_")}
@@ -64,13 +66,13 @@ def test_every_pytest_finds_it_and_its_names_collide_with_nobodys() -> None:
     assert not {name for name in public if name.startswith("pytest_")}
 
 
-def test_importing_it_imports_pytest_and_nothing_of_ours() -> None:
+def test_importing_the_plugin_imports_nothing_of_os_prefilter() -> None:
     code = "import sys, pytest_os_prefilter; print([name for name in sys.modules if 'prefilter' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['pytest_os_prefilter']\n"
 
 
-def test_without_its_extra_it_says_which_to_install() -> None:
+def test_missing_hypothesis_error_names_the_testing_extra() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; from os_prefilter.testing import filter_conformance"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "The test kit needs hypothesis, which is not installed: pip install 'os-prefilter[testing]'." in done.stderr

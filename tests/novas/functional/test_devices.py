@@ -7,7 +7,7 @@ from tests.novas.functional.images import DEVICES, Asked, hosts_for, possible
 
 
 @pytest.mark.parametrize("asked", possible(DEVICES), ids="-".join)
-def test_a_device_is_started_at_the_first_attempt(cloud: Cloud, asked: Asked) -> None:
+def test_server_with_a_device_starts_on_the_first_host_tried(cloud: Cloud, asked: Asked) -> None:
     name, value, disk_format = asked
     server = cloud.server({name: value}, disk_format=disk_format)
 

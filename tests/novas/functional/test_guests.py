@@ -8,7 +8,7 @@ from tests.novas.functional.images import OTHERS, Asked, hosts_for, impossible, 
 
 
 @pytest.mark.parametrize("asked", possible(OTHERS), ids="-".join)
-def test_a_guest_is_started_at_the_first_attempt(cloud: Cloud, asked: Asked) -> None:
+def test_server_starts_on_the_first_host_tried(cloud: Cloud, asked: Asked) -> None:
     name, value, disk_format = asked
     server = cloud.server({name: value}, disk_format=disk_format)
 
@@ -17,7 +17,7 @@ def test_a_guest_is_started_at_the_first_attempt(cloud: Cloud, asked: Asked) -> 
 
 
 @pytest.mark.parametrize("asked", impossible(), ids="-".join)
-def test_what_no_host_can_do_is_tried_on_none(cloud: Cloud, asked: Asked) -> None:
+def test_impossible_server_is_tried_on_no_host(cloud: Cloud, asked: Asked) -> None:
     name, value, disk_format = asked
     server = cloud.server({name: value}, disk_format=disk_format)
 
@@ -25,13 +25,13 @@ def test_what_no_host_can_do_is_tried_on_none(cloud: Cloud, asked: Asked) -> Non
     assert "No valid host was found" in server.fault
 
 
-def test_a_vgpu_is_novas_and_not_cyborgs(cloud: Cloud) -> None:
+def test_vgpu_server_starts_on_the_gpu_of_nova_not_of_cyborg(cloud: Cloud) -> None:
     server = cloud.server(extra_specs={"resources:VGPU": "1"})
 
     assert (server.status, server.host, server.attempts) == ("ACTIVE", GPU_OF_NOVA, (GPU_OF_NOVA,))
 
 
-def test_one_host_can_do_all_that_image_and_flavor_ask_for(cloud: Cloud) -> None:
+def test_server_starts_on_the_one_host_that_meets_both_image_and_flavor(cloud: Cloud) -> None:
     server = cloud.server(
         {"hw_vif_model": "igb", "hw_disk_bus": "sata", "hw_viommu_model": "intel", "hw_time_hpet": "true"},
         {"hw:sound_model": "virtio"},
@@ -40,7 +40,7 @@ def test_one_host_can_do_all_that_image_and_flavor_ask_for(cloud: Cloud) -> None
     assert (server.status, server.host, server.attempts) == ("ACTIVE", "q35", ("q35",))
 
 
-def test_the_configuration_of_a_flavor_is_asked_for(cloud: Cloud) -> None:
+def test_deploy_config_server_starts_on_the_host_with_hyperthreading(cloud: Cloud) -> None:
     server = cloud.server(extra_specs={"deploy-config:hyperthreading": "enabled"})
 
     assert (server.status, server.host, server.attempts) == ("ACTIVE", "kvm", ("kvm",))

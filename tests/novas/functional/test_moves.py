@@ -5,21 +5,21 @@ from tests.novas.functional.cloud import Cloud
 _IGB_ON_X86 = {"hw_vif_model": "igb", "hw_architecture": "x86_64"}
 
 
-def test_a_cold_migration_goes_to_a_host_that_can(cloud: Cloud) -> None:
+def test_cold_migration_selects_a_capable_host_at_the_first_attempt(cloud: Cloud) -> None:
     server = cloud.server(_IGB_ON_X86)
     moved = cloud.act(server, {"migrate": None}, "VERIFY_RESIZE")
 
     assert (moved.status, moved.host, moved.attempts) == ("VERIFY_RESIZE", "kvm", ("emulator", "kvm"))
 
 
-def test_a_live_migration_goes_to_a_host_that_can(cloud: Cloud) -> None:
+def test_live_migration_selects_a_capable_host_at_the_first_attempt(cloud: Cloud) -> None:
     server = cloud.server(_IGB_ON_X86)
     moved = cloud.act(server, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE")
 
     assert (moved.status, moved.host, moved.attempts) == ("ACTIVE", "kvm", ("emulator", "kvm"))
 
 
-def test_a_resize_goes_to_a_host_that_can_do_what_the_new_flavor_asks_for(cloud: Cloud) -> None:
+def test_resize_selects_a_host_that_meets_the_new_flavor(cloud: Cloud) -> None:
     server = cloud.server()
     flavor = cloud.flavor({"hw:viommu_model": "intel"})
     moved = cloud.act(server, {"resize": {"flavorRef": flavor}}, "VERIFY_RESIZE")
@@ -27,7 +27,7 @@ def test_a_resize_goes_to_a_host_that_can_do_what_the_new_flavor_asks_for(cloud:
     assert (moved.status, moved.host, moved.attempts) == ("VERIFY_RESIZE", "q35", ("nothing", "q35"))
 
 
-def test_an_evacuation_goes_to_a_host_that_can(cloud: Cloud) -> None:
+def test_evacuation_selects_a_capable_host_at_the_first_attempt(cloud: Cloud) -> None:
     server = cloud.server(_IGB_ON_X86)
     with cloud.down("emulator"):
         moved = cloud.act(server, {"evacuate": {}}, "SHUTOFF")

@@ -24,7 +24,7 @@ def _not_activated(cloud: Cloud) -> Iterator[None]:
     ],
     ids=str,
 )
-def test_a_server_fails_where_the_first_hosts_cannot_do_it(cloud: Cloud, properties: Mapping[str, str]) -> None:
+def test_server_fails_if_the_first_three_hosts_are_incapable(cloud: Cloud, properties: Mapping[str, str]) -> None:
     server = cloud.server(properties)
 
     assert (server.status, server.host, server.attempts) == ("ERROR", None, ("nothing", "lxc", "vmware"))
@@ -37,13 +37,13 @@ def test_a_server_is_rescheduled_until_a_host_can_do_it(cloud: Cloud) -> None:
     assert (server.status, server.host, server.attempts) == ("ACTIVE", "vmware", ("nothing", "lxc", "vmware"))
 
 
-def test_a_vgpu_of_cyborg_is_allocated_and_the_server_rescheduled(cloud: Cloud) -> None:
+def test_vgpu_server_is_given_the_gpu_of_cyborg_and_rescheduled(cloud: Cloud) -> None:
     server = cloud.server(extra_specs={"resources:VGPU": "1"})
 
     assert (server.status, server.host, server.attempts) == ("ACTIVE", GPU_OF_NOVA, (GPU_OF_CYBORG, GPU_OF_NOVA))
 
 
-def test_what_no_host_can_do_is_tried_nevertheless(cloud: Cloud) -> None:
+def test_impossible_server_is_tried_on_three_hosts_before_it_fails(cloud: Cloud) -> None:
     server = cloud.server({"hw_disk_bus": "uml"})
 
     assert (server.status, server.attempts) == ("ERROR", ("nothing", "lxc", "vmware"))

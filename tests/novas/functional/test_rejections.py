@@ -38,7 +38,7 @@ def test_the_user_reads_why_a_request_was_rejected(
     assert reason in server.fault
 
 
-def test_the_api_refuses_a_flavor_with_a_wrong_configuration(cloud: Cloud) -> None:
+def test_nova_api_refuses_a_flavor_with_an_invalid_deploy_config(cloud: Cloud) -> None:
     with pytest.raises(OpenStackApiException) as caught:
         cloud.flavor({"deploy-config:hyperthreading": "sometimes"})
 

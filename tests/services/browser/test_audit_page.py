@@ -130,7 +130,7 @@ def requests(driver: Any, page: Path) -> list[str]:
 
 
 @needs_browser
-def test_the_page_asks_the_network_for_nothing_and_breaks_no_rule_of_its_policy(driver: Any, hostile: Path) -> None:
+def test_audit_page_makes_no_network_request_and_violates_no_csp_rule(driver: Any, hostile: Path) -> None:
     show(driver, hostile)
     # Two flavors; the three plain images are one line.
     assert len(names(driver)) == 2 * (len(HOSTILE) + 3)
@@ -139,7 +139,7 @@ def test_the_page_asks_the_network_for_nothing_and_breaks_no_rule_of_its_policy(
 
 
 @needs_browser
-def test_names_are_text_whatever_is_in_them(driver: Any, hostile: Path) -> None:
+def test_hostile_names_are_shown_as_text_and_run_no_script(driver: Any, hostile: Path) -> None:
     """No script runs, no element comes out of a name, and what is printable is shown as it is."""
     show(driver, hostile)
     assert driver.execute_script("return window.hacked") is None
@@ -154,7 +154,9 @@ def test_names_are_text_whatever_is_in_them(driver: Any, hostile: Path) -> None:
 @needs_browser
 @pytest.mark.parametrize("width", [320, 360, 768, 1400])
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_page_fits_its_window(driver: Any, hostile: Path, width: int, dark: bool) -> None:
+def test_audit_page_fits_the_window_and_keeps_its_headers_in_view(
+    driver: Any, hostile: Path, width: int, dark: bool
+) -> None:
     """The table scrolls in its own box; the first column and the heads stay in sight."""
     show(driver, hostile, width=width, dark=dark)
     content, window = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
@@ -173,7 +175,7 @@ def test_the_page_fits_its_window(driver: Any, hostile: Path, width: int, dark: 
 
 
 @needs_browser
-def test_a_click_on_a_head_sorts_and_another_turns_it_round(driver: Any, large: Path) -> None:
+def test_clicking_a_column_header_sorts_and_clicking_again_reverses(driver: Any, large: Path) -> None:
     show(driver, large)
     assert sort_of(driver, "Images") is None
     button(driver, "Images").click()
@@ -188,7 +190,7 @@ def test_a_click_on_a_head_sorts_and_another_turns_it_round(driver: Any, large: 
 
 
 @needs_browser
-def test_the_keyboard_alone_sorts_filters_and_turns_pages(driver: Any, large: Path) -> None:
+def test_audit_page_can_be_searched_and_sorted_by_keyboard_alone(driver: Any, large: Path) -> None:
     from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
 
     show(driver, large)
@@ -224,7 +226,7 @@ def test_the_keyboard_alone_sorts_filters_and_turns_pages(driver: Any, large: Pa
 
 
 @needs_browser
-def test_filters_by_text_and_verdict(driver: Any, hostile: Path) -> None:
+def test_audit_page_filters_lines_by_text_and_by_verdict(driver: Any, hostile: Path) -> None:
     from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
 
     show(driver, hostile)
@@ -249,7 +251,7 @@ def test_filters_by_text_and_verdict(driver: Any, hostile: Path) -> None:
 
 
 @needs_browser
-def test_thousands_of_lines_come_in_pages(driver: Any, large: Path) -> None:
+def test_audit_page_shows_100_lines_at_a_time_and_limits_host_columns(driver: Any, large: Path) -> None:
     show(driver, large)
     assert len(names(driver)) == 100
     assert driver.find_element("id", "page").text == "Page 1 of 30"
@@ -264,7 +266,7 @@ def test_thousands_of_lines_come_in_pages(driver: Any, large: Path) -> None:
 
 
 @needs_browser
-def test_a_cell_says_what_becomes_of_the_hosts(driver: Any, hostile: Path) -> None:
+def test_host_cell_says_in_sign_and_word_whether_the_host_stays_or_is_lost(driver: Any, hostile: Path) -> None:
     """In a sign for the eye, and in words for those who hear the page."""
     show(driver, hostile)
     driver.find_element("id", "find").send_keys("needs igb")
@@ -272,7 +274,7 @@ def test_a_cell_says_what_becomes_of_the_hosts(driver: Any, hostile: Path) -> No
     assert column(driver, "none") == ["\u2717lost", "\u2717lost"]
 
 
-def test_the_page_refers_to_nothing_outside_and_allows_its_own_code_alone() -> None:
+def test_audit_page_has_no_external_reference_and_its_csp_allows_only_its_code() -> None:
     text = page(hostile_audit(), CHANGE)
     assert re.findall(r"<[^>]* (?:src|href)=([^ >]*)", text) == ['"#images"']
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest", text)
@@ -286,6 +288,6 @@ def test_the_page_refers_to_nothing_outside_and_allows_its_own_code_alone() -> N
     assert policy[1].startswith("default-src &#39;none&#39;")
 
 
-def test_the_page_of_nothing_is_a_page() -> None:
+def test_audit_page_renders_an_empty_audit() -> None:
     text = page(audit([], Fleet(()), CHANGE), CHANGE)
     assert "0 images on 0 hosts" in " ".join(text.split())

@@ -50,7 +50,7 @@ def test_pages_build_without_warnings(site: Path) -> None:
     assert "COMPUTE_NET_VIF_MODEL_E1000E" in text_of(site / "vocabulary.html")
 
 
-def test_each_option_is_described_and_references_lead_there(site: Path) -> None:
+def test_every_config_option_is_documented_and_can_be_linked_to(site: Path) -> None:
     text = (site / "options.html").read_text(encoding="utf-8")
     for option in OPTIONS:
         assert f'id="prefilter.{option.name}"' in text

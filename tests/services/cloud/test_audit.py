@@ -27,7 +27,7 @@ def audited(capsys: Capture, *arguments: str, code: int) -> tuple[dict[str, Any]
 
 
 @pytest.mark.usefixtures("_images")
-def test_the_images_of_a_cloud_are_judged_on_its_hosts(cloud: Cloud, capsys: Capture) -> None:
+def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: Cloud, capsys: Capture) -> None:
     lines, err = audited(capsys, code=2)
     assert (lines["audited igb"]["Before"], lines["audited igb"]["After"]) == (11, 5)
     assert lines["audited <b>"]["Verdict"] == "becomes unschedulable"
@@ -37,7 +37,7 @@ def test_the_images_of_a_cloud_are_judged_on_its_hosts(cloud: Cloud, capsys: Cap
 
 
 @pytest.mark.usefixtures("_images")
-def test_no_host_is_asked_for_by_itself(cloud: Cloud, capsys: Capture) -> None:
+def test_audit_sends_no_placement_request_per_host(cloud: Cloud, capsys: Capture) -> None:
     audited(capsys, "--enable", "image_metadata", code=0)
     assert not [each for each in cloud.placement.sent if "/inventories" in each or "/usages" in each]
     assert not [
@@ -46,13 +46,13 @@ def test_no_host_is_asked_for_by_itself(cloud: Cloud, capsys: Capture) -> None:
 
 
 @pytest.mark.usefixtures("_images")
-def test_a_flavor_of_the_cloud_has_its_name(cloud: Cloud, capsys: Capture) -> None:
+def test_audit_shows_the_name_of_a_cloud_flavor(cloud: Cloud, capsys: Capture) -> None:
     lines, _ = audited(capsys, "--flavor", "audited", "--enable", "owner", code=0)
     assert lines["audited igb"]["Flavor"] == "audited"
     assert cloud.written == []
 
 
-def test_a_cloud_that_does_not_answer_is_one_sentence(cloud: Cloud, capsys: Capture) -> None:
+def test_audit_of_an_unreachable_cloud_prints_one_error_line(cloud: Cloud, capsys: Capture) -> None:
     assert main(["audit", "--os-cloud", "down"]) == 1
     out, err = capsys.readouterr()
     assert out == ""

@@ -22,7 +22,7 @@ def _json(cloud: Cloud, *argv: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_the_cloud_of_the_client_is_the_one_that_is_asked(cloud: Cloud, image: str) -> None:
+def test_candidates_come_from_the_cloud_the_openstack_client_uses(cloud: Cloud, image: str) -> None:
     cloud.flavor("for the client", "client", {"resources:VGPU": "1"})
     found = _json(cloud, "candidates", "--image", image, "--flavor", "for the client")
     assert [row["Host"] for row in found] == ["gpu-nova-1"]
@@ -30,7 +30,7 @@ def test_the_cloud_of_the_client_is_the_one_that_is_asked(cloud: Cloud, image: s
     assert cloud.written == []
 
 
-def test_who_logs_in_gets_to_the_services_of_the_catalogue(cloud: Cloud, image: str) -> None:
+def test_password_login_reaches_services_through_the_catalog(cloud: Cloud, image: str) -> None:
     """With a user and a password, as most do; here with a Keystone that believes everything."""
     done = cloud.openstack("prefilter", "candidates", "--image", image, "-f", "json", cloud="login")
     assert done.returncode == 0, done.stderr
@@ -52,7 +52,7 @@ def test_no_candidate_is_exit_code_2(cloud: Cloud) -> None:
         (["baremetal", "steps", "--node", "nosuch", "--property", "a=b"], "Ironic"),
     ],
 )
-def test_what_is_wrong_is_exit_code_1(cloud: Cloud, argv: list[str], message: str) -> None:
+def test_client_exits_with_code_1_and_no_traceback_on_errors(cloud: Cloud, argv: list[str], message: str) -> None:
     """Exit code 2 means that no host remains, in the client too."""
     done = cloud.openstack("prefilter", *argv)
     assert done.returncode == 1
@@ -60,14 +60,14 @@ def test_what_is_wrong_is_exit_code_1(cloud: Cloud, argv: list[str], message: st
     assert "Traceback" not in done.stderr
 
 
-def test_a_cloud_that_cannot_be_used_is_one_sentence(cloud: Cloud) -> None:
+def test_client_without_a_usable_cloud_exits_with_code_1_and_no_traceback(cloud: Cloud) -> None:
     done = cloud.openstack("prefilter", "explain", "--image", "x", cloud="")
     assert done.returncode == 1
     assert "The cloud cannot be used: " in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_what_needs_no_cloud_needs_no_login(cloud: Cloud, tmp_path: Path) -> None:
+def test_commands_that_need_no_cloud_work_without_login(cloud: Cloud, tmp_path: Path) -> None:
     """Lists of what there is; and files, where all that is named is one."""
     fleet, flavor = tmp_path / "fleet", tmp_path / "flavor"
     fleet.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
@@ -80,7 +80,7 @@ def test_what_needs_no_cloud_needs_no_login(cloud: Cloud, tmp_path: Path) -> Non
     assert cloud.placement.sent == []
 
 
-def test_the_help_has_the_client_s_own_option_once(cloud: Cloud) -> None:
+def test_client_help_omits_our_own_os_cloud_option(cloud: Cloud) -> None:
     done = cloud.openstack("prefilter", "explain", "--help", cloud="")
     assert done.returncode == 0
     assert "openstack prefilter explain" in done.stdout

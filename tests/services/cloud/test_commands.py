@@ -50,13 +50,13 @@ def test_candidates_are_those_of_the_live_placement(cloud: Cloud, capsys: Captur
     assert cloud.written == []
 
 
-def test_who_logs_in_gets_to_the_services_of_the_catalogue(cloud: Cloud, capsys: Capture) -> None:
+def test_password_login_reaches_services_through_the_catalog(cloud: Cloud, capsys: Capture) -> None:
     assert main(["candidates", *_NAMED, "--os-cloud", "login", "-f", "json"]) == 0
     assert [row["Host"] for row in json.loads(capsys.readouterr().out)] == ["gpu-nova-1"]
     assert cloud.written == []
 
 
-def test_the_answer_is_that_of_the_embedded_placement(cloud: Cloud, capsys: Capture) -> None:
+def test_live_candidates_equal_those_of_the_embedded_placement(cloud: Cloud, capsys: Capture) -> None:
     """On the same fleet, for what the example requests ask for."""
     for name in ("intel-nic", "nova-vgpu", "from-vsphere", "impossible"):
         code = main(["candidates", "--example", name, "-f", "json"])
@@ -66,20 +66,20 @@ def test_the_answer_is_that_of_the_embedded_placement(cloud: Cloud, capsys: Capt
     assert cloud.written == []
 
 
-def test_a_server_is_a_request(cloud: Cloud, capsys: Capture) -> None:
+def test_candidates_accepts_an_existing_server_as_the_request(cloud: Cloud, capsys: Capture) -> None:
     found = _json(capsys, "candidates", "--server", _SERVERS[0])
     assert [row["Host"] for row in found] == ["gpu-nova-1"]
     assert cloud.written == []
 
 
-def test_explain_asks_for_no_hosts_one_by_one(cloud: Cloud, capsys: Capture) -> None:
+def test_explain_sends_no_placement_request_per_host(cloud: Cloud, capsys: Capture) -> None:
     lines = _json(capsys, "explain", *_NAMED)
     assert {line["Trait"] for line in lines} >= {"COMPUTE_NET_VIF_MODEL_IGB", "CUSTOM_COMPUTE_TIME_HPET"}
     assert len(cloud.placement.sent) <= 4
     assert cloud.written == []
 
 
-def test_a_trait_that_the_cloud_does_not_know_is_not_created(cloud: Cloud, capsys: Capture) -> None:
+def test_trait_unknown_to_the_cloud_is_not_created_and_no_host_remains(cloud: Cloud, capsys: Capture) -> None:
     """Where it is required, no host has it."""
     argv = ["candidates", "--property", "hw_vm_mode=xen", "--os-cloud", "admin", "--config-file", "conf"]
     Path("conf").write_text("[prefilter]\nenabled_filters = image_metadata\nreported_traits = *\n")
@@ -91,7 +91,7 @@ def test_a_trait_that_the_cloud_does_not_know_is_not_created(cloud: Cloud, capsy
     assert cloud.written == []
 
 
-def test_the_owner_gate_is_that_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+def test_owner_gate_closes_if_a_live_compute_node_lacks_the_owner_trait(cloud: Cloud, capsys: Capture) -> None:
     """Closed while a compute node without the trait exists, as the live Placement says."""
 
     def one_is_old(_method: str, url: str) -> tuple[int, object] | None:
@@ -104,34 +104,34 @@ def test_the_owner_gate_is_that_of_the_cloud(cloud: Cloud, capsys: Capture) -> N
     assert "required" not in [line["Rule"] for line in _json(capsys, *owned)]
 
 
-def test_a_file_goes_before_a_name_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+def test_image_file_takes_precedence_over_a_cloud_image_of_that_name(cloud: Cloud, capsys: Capture) -> None:
     Path("рисунок").write_text('{"disk_format": "raw", "properties": {"hw_vif_model": "e1000e"}}')
     lines = _json(capsys, "explain", "--image", "рисунок", "--filter", "image_metadata")
     assert [line["Trait"] for line in lines] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
     assert cloud.glance.sent == []
 
 
-def test_a_folder_does_not(cloud: Cloud, capsys: Capture) -> None:
+def test_folder_does_not_take_precedence_over_a_cloud_image_of_that_name(cloud: Cloud, capsys: Capture) -> None:
     Path("рисунок").mkdir()
     lines = _json(capsys, "explain", "--image", "рисунок", "--filter", "hpet")
     assert [line["Trait"] for line in lines] == ["CUSTOM_COMPUTE_TIME_HPET"]
 
 
-def test_hosts_of_a_file_go_with_images_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+def test_hosts_from_a_file_can_be_combined_with_a_cloud_image(cloud: Cloud, capsys: Capture) -> None:
     Path("fleet").write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_IMAGE_TYPE_RAW]}}")
     argv = ["candidates", "--image", "рисунок", "--filter", "image_type", "--hosts", "fleet"]
     assert [row["Host"] for row in _json(capsys, *argv)] == ["a"]
     assert cloud.placement.sent == []
 
 
-def test_the_demo_tells_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
+def test_demo_runs_on_the_hosts_of_the_cloud(cloud: Cloud, capsys: Capture) -> None:
     rows = {row["Request"]["name"]: row for row in _json(capsys, "demo")}
     assert rows["nova-vgpu"]["Hosts that remain"] == ["gpu-nova-1"]
     assert rows["nova-vgpu"]["Without filters, also"] == ["gpu-cyborg-1"]
     assert cloud.written == []
 
 
-def test_the_fleet_of_the_cloud_is_read(cloud: Cloud) -> None:
+def test_snapshot_of_the_cloud_loads_with_the_same_hosts_and_traits(cloud: Cloud) -> None:
     """Into a file that other commands take."""
     assert main(["snapshot", "--os-cloud", "admin", "-o", "snapshot.json"]) == 0
     read, expected = load_fleet("snapshot.json"), example_fleet()
@@ -156,7 +156,7 @@ _WRONG = [
 @pytest.mark.usefixtures("cloud")
 @pytest.mark.parametrize(("argv", "message"), _WRONG)
 @pytest.mark.parametrize("command", ["explain", "candidates"])
-def test_what_is_wrong_is_one_sentence_and_exit_code_1(command: str, argv: str, message: str, capsys: Capture) -> None:
+def test_errors_print_one_line_and_exit_with_code_1(command: str, argv: str, message: str, capsys: Capture) -> None:
     assert main([command, *argv.split()]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_one_sentence_and_exit_code_1(command: str, argv: str, 
 
 
 @pytest.mark.parametrize("name", ["a\x00b", "x" * 5000, "a/b", "\x1b[31m"])
-def test_a_name_that_can_be_no_path_is_one_all_the_same(cloud: Cloud, name: str, capsys: Capture) -> None:
+def test_image_name_that_is_no_valid_path_is_looked_up_in_the_cloud(cloud: Cloud, name: str, capsys: Capture) -> None:
     assert main(["explain", "--os-cloud", "admin", "--image", name]) == 1
     err = capsys.readouterr().err
     assert "there is no image" in err
@@ -173,7 +173,7 @@ def test_a_name_that_can_be_no_path_is_one_all_the_same(cloud: Cloud, name: str,
     assert cloud.written == []
 
 
-def test_a_placement_that_hangs_is_not_waited_for(
+def test_hanging_placement_ends_the_command_with_an_error(
     cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clouds, "PlacementClient", lambda adapter: PlacementClient(adapter, timeout=0.5))

@@ -28,7 +28,7 @@ def _diagnosed(capsys: Capture, *argv: str, code: int) -> Any:
 
 
 @pytest.mark.usefixtures("_failed")
-def test_a_server_has_no_host_for_the_reason_that_is_named(cloud: Cloud, capsys: Capture) -> None:
+def test_diagnose_names_the_conflicting_traits_of_a_failed_server(cloud: Cloud, capsys: Capture) -> None:
     found = _diagnosed(capsys, "--server", _SERVERS[0], code=2)
     assert (found["stage"], found["hosts"], found["candidates"]) == ("no-candidates", 11, [])
     names = {each["number"]: each["names"][0] for each in found["requirements"]}
@@ -40,7 +40,7 @@ def test_a_server_has_no_host_for_the_reason_that_is_named(cloud: Cloud, capsys:
     assert cloud.written == []
 
 
-def test_it_says_what_it_says_of_the_same_hosts_in_a_file(cloud: Cloud, capsys: Capture) -> None:
+def test_live_diagnosis_equals_that_of_the_same_hosts_in_a_file(cloud: Cloud, capsys: Capture) -> None:
     for name, code in (("intel-nic", 0), ("nova-vgpu", 0), ("impossible", 2)):
         live = _diagnosed(capsys, "--example", name, code=code)
         assert main(["diagnose", "--example", name, "-f", "json"]) == code
@@ -51,7 +51,7 @@ def test_it_says_what_it_says_of_the_same_hosts_in_a_file(cloud: Cloud, capsys: 
     assert cloud.written == []
 
 
-def test_a_trait_that_the_cloud_does_not_know_is_refused_by_it(cloud: Cloud, capsys: Capture) -> None:
+def test_trait_unknown_to_placement_is_diagnosed_as_refused(cloud: Cloud, capsys: Capture) -> None:
     found = _diagnosed(capsys, "--extra-spec", "trait:CUSTOM_NOWHERE=required", code=2)
     assert found["stage"] == "refused"
     assert "CUSTOM_NOWHERE" in found["message"]
@@ -59,7 +59,7 @@ def test_a_trait_that_the_cloud_does_not_know_is_refused_by_it(cloud: Cloud, cap
     assert cloud.written == []
 
 
-def test_a_placement_that_does_not_answer_is_a_stage_of_its_own(
+def test_hanging_placement_is_diagnosed_as_no_answer(
     cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Of the SDK's own question for the versions of Placement, which comes first.

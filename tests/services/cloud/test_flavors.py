@@ -29,12 +29,12 @@ def flavors(whole_cloud: Cloud) -> Cloud:
 @pytest.mark.usefixtures("flavors")
 class TestFlavors:
     @pytest.mark.parametrize("name", ["gpu ☃", "gpu 1"])
-    def test_a_flavor_has_all_that_nova_has(self, cloud: Cloud, name: str) -> None:
+    def test_flavor_is_read_with_all_its_fields_by_name_or_id(self, cloud: Cloud, name: str) -> None:
         expected = Flavor(2, 1024, 20, 3, 64, _SPECS, "gpu ☃")
         assert clouds.flavor_named(cloud.connection(), name) == expected
         assert cloud.written == []
 
-    def test_an_id_goes_before_an_equal_name(self, cloud: Cloud) -> None:
+    def test_flavor_id_takes_precedence_over_an_equal_name(self, cloud: Cloud) -> None:
         assert clouds.flavor_named(cloud.connection(), "4").name == "private"
 
     def test_every_flavor_is_listed_page_by_page(self, cloud: Cloud) -> None:
@@ -45,13 +45,13 @@ class TestFlavors:
         assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 3
 
     @pytest.mark.parametrize("name", ["flavor-66", ".", "..", "../servers", "x" * 300, "\x00"])
-    def test_a_name_that_nothing_has_is_told_of_with_close_ones(self, cloud: Cloud, name: str) -> None:
+    def test_unknown_flavor_name_is_refused_with_close_names(self, cloud: Cloud, name: str) -> None:
         with pytest.raises(DocumentError, match="there is no flavor") as caught:
             clouds.flavor_named(cloud.connection(), name)
         assert ("Close names: 'flavor-6'" in str(caught.value)) == (name == "flavor-66")
         assert str(caught.value).isprintable()
 
-    def test_extra_specs_that_are_not_shown_are_not_taken_for_none(self, cloud: Cloud) -> None:
+    def test_hidden_extra_specs_raise_instead_of_reading_as_none(self, cloud: Cloud) -> None:
         """As where Nova's policy hides them."""
         row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
         cloud.nova.hook = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
@@ -68,7 +68,9 @@ class TestFlavors:
         (503, {}, "look into the log"),
     ],
 )
-def test_an_answer_that_is_none_is_one_sentence(cloud: Cloud, status: int, body: object, message: str) -> None:
+def test_bad_flavor_list_response_raises_a_printable_cloud_error(
+    cloud: Cloud, status: int, body: object, message: str
+) -> None:
     cloud.nova.hook = lambda _method, path: (status, body) if "/flavors/detail" in path else None
     with pytest.raises(CloudError, match=message) as caught:
         list(clouds.flavors(cloud.connection()))
@@ -84,13 +86,13 @@ def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
     assert cloud.written == []
 
 
-def test_host_aggregates_are_for_administrators(cloud: Cloud) -> None:
+def test_host_aggregates_are_refused_without_administrator_roles(cloud: Cloud) -> None:
     with pytest.raises(CloudError, match="status 403.*roles that the documentation lists"):
         clouds.host_aggregates(cloud.connection("reader"))
 
 
 @pytest.mark.parametrize("rows", [None, [{}], [{"uuid": "x", "name": "a", "availability_zone": None}]])
-def test_aggregates_that_are_none_are_one_sentence(cloud: Cloud, rows: object) -> None:
+def test_malformed_host_aggregates_raise_a_cloud_error(cloud: Cloud, rows: object) -> None:
     cloud.nova.hook = lambda _method, path: (200, {"aggregates": rows}) if "os-aggregates" in path else None
     with pytest.raises(CloudError, match="not that of the service"):
         clouds.host_aggregates(cloud.connection())

@@ -55,13 +55,13 @@ def image(cloud: Cloud) -> Iterator[Any]:
         cloud.delete_image(each)
 
 
-def test_an_image_has_all_that_glance_has(cloud: Cloud, image: Any) -> None:
+def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) -> None:
     image_id = image("all", disk_format="qcow2", **_PROPERTIES)
     assert clouds.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
     assert cloud.written == []
 
 
-def test_what_is_no_property_is_what_glance_says_is_none(cloud: Cloud) -> None:
+def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Cloud) -> None:
     """Of its own schema, the fields that are its base, and those that depend on its configuration."""
     schema = send("GET", f"{cloud.glance.real}/v2/schemas/image")["properties"]
     assert {name for name, each in schema.items() if each.get("is_base", True)} <= _FIELDS
@@ -76,7 +76,7 @@ def test_an_image_is_found_by_its_name_in_any_script(cloud: Cloud, image: Any, n
     assert clouds.image_named(cloud.connection(), name).id == image_id
 
 
-def test_an_id_goes_before_an_equal_name(cloud: Cloud, image: Any) -> None:
+def test_image_id_takes_precedence_over_an_equal_name(cloud: Cloud, image: Any) -> None:
     first = image("first")
     image(first)
     assert clouds.image_named(cloud.connection(), first).id == first
@@ -88,19 +88,19 @@ def test_a_name_may_look_like_an_id(cloud: Cloud, image: Any) -> None:
     assert clouds.image_named(cloud.connection(), nobody).id == image_id
 
 
-def test_an_id_that_nothing_has_is_told(cloud: Cloud) -> None:
+def test_unknown_image_id_is_refused(cloud: Cloud) -> None:
     with pytest.raises(DocumentError, match="there is no image"):
         clouds.image_named(cloud.connection(), str(uuid4()))
 
 
-def test_of_several_images_of_one_name_the_ids_are_told(cloud: Cloud, image: Any) -> None:
+def test_ambiguous_image_name_is_refused_with_the_matching_ids(cloud: Cloud, image: Any) -> None:
     ids = [image("twice"), image("twice", os_hidden=True)]
     with pytest.raises(DocumentError, match="2 images have the name 'twice'. Give an ID: ") as caught:
         clouds.image_named(cloud.connection(), "twice")
     assert all(each in str(caught.value) for each in ids)
 
 
-def test_where_none_has_the_name_close_ones_are_told(cloud: Cloud, image: Any) -> None:
+def test_unknown_image_name_is_refused_with_close_names(cloud: Cloud, image: Any) -> None:
     image("ubuntu-24.04")
     with pytest.raises(DocumentError, match=r"there is no image 'ubuntu-24.4'.*Close names: 'ubuntu-24\.04'\."):
         clouds.image_named(cloud.connection(), "ubuntu-24.4")
@@ -121,7 +121,7 @@ def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
     assert cloud.written == []
 
 
-def test_a_broken_image_ends_nothing_and_is_told_of(cloud: Cloud) -> None:
+def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) -> None:
     good = {"id": "a", "name": "good", "disk_format": None}
     rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
     cloud.glance.hook = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
@@ -132,7 +132,9 @@ def test_a_broken_image_ends_nothing_and_is_told_of(cloud: Cloud) -> None:
     assert all("\n" not in each for each in told)
 
 
-def test_a_broken_image_is_a_warning_unless_somebody_listens(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_image_is_logged_as_a_warning_if_there_is_no_callback(
+    cloud: Cloud, caplog: pytest.LogCaptureFixture
+) -> None:
     cloud.glance.hook = lambda _method, path: (200, {"images": ["50 %s"]}) if path.startswith("/v2/images?") else None
     assert list(clouds.images(cloud.connection())) == []
     assert "'50 %s'" in caplog.text
@@ -149,7 +151,9 @@ _WRONG = [
 
 
 @pytest.mark.parametrize(("status", "body", "message"), _WRONG)
-def test_an_answer_that_is_none_is_one_sentence(cloud: Cloud, status: int, body: object, message: str) -> None:
+def test_bad_image_list_response_raises_a_one_line_cloud_error(
+    cloud: Cloud, status: int, body: object, message: str
+) -> None:
     cloud.glance.hook = lambda _method, path: (status, body) if path.startswith("/v2/images?") else None
     with pytest.raises(CloudError, match=message) as caught:
         list(clouds.images(cloud.connection()))
@@ -157,13 +161,13 @@ def test_an_answer_that_is_none_is_one_sentence(cloud: Cloud, status: int, body:
     assert "\n" not in str(caught.value)
 
 
-def test_a_glance_that_hangs_is_not_waited_for(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_glance_raises_after_the_timeout(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
     cloud.glance.is_hanging = True
     with pytest.raises(CloudError, match="Check that the service runs and is reachable"):
         list(clouds.images(cloud.connection()))
 
 
-def test_a_glance_that_is_down_is_one_sentence(cloud: Cloud) -> None:
+def test_unreachable_glance_raises_a_cloud_error_naming_the_request(cloud: Cloud) -> None:
     with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
         list(clouds.images(cloud.connection("down")))

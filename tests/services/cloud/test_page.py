@@ -43,7 +43,7 @@ def _examples() -> list[tuple[str, str, str]]:
 
 @pytest.mark.usefixtures("names")
 @pytest.mark.parametrize(("command", "output", "code"), _examples())
-def test_commands_print_what_the_page_shows(cloud: Cloud, command: str, output: str, code: str) -> None:
+def test_live_cloud_page_examples_print_what_the_page_shows(cloud: Cloud, command: str, output: str, code: str) -> None:
     done = cloud.openstack(*shlex.split(command)[1:])
     assert str(done.returncode) == code
     found = stripped(done.stderr + done.stdout)
@@ -51,11 +51,11 @@ def test_commands_print_what_the_page_shows(cloud: Cloud, command: str, output: 
     assert cloud.written == []
 
 
-def test_there_are_examples() -> None:
+def test_live_cloud_page_has_at_least_four_client_examples() -> None:
     assert len(_examples()) >= 4
 
 
-def test_the_rules_that_the_page_names_exist() -> None:
+def test_policy_rules_named_on_the_live_cloud_page_exist() -> None:
     told = set(re.findall(r"``((?:placement|os_compute_api):[\w:-]+|get_images?)``", _TEXT))
     rules: set[str] = set()
     for service in ("glance", "nova", "placement"):
@@ -77,7 +77,7 @@ _REQUESTS = [
 
 
 @pytest.mark.parametrize(("argv", "expected"), _REQUESTS)
-def test_the_page_tells_how_many_requests_there_are(
+def test_each_command_sends_the_expected_number_of_requests(
     cloud: Cloud, names: dict[str, str], argv: list[str], expected: tuple[int, ...], capsys: Any
 ) -> None:
     assert main([*(each.format_map(names) for each in argv), "--os-cloud", "admin"]) == 0

@@ -33,7 +33,9 @@ def _shown(cloud: Cloud, **fields: Any) -> str:
     return server
 
 
-def test_a_server_asks_for_its_image_and_flavor(cloud: Cloud, flavor: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_request_of_a_server_has_its_image_and_flavor(
+    cloud: Cloud, flavor: str, caplog: pytest.LogCaptureFixture
+) -> None:
     properties = {"hw_vif_model": "igb", "trait:HW_CPU_X86_AVX2": "required"}
     image = cloud.image("of a server", active=True, **properties)
     server = cloud.server(flavor, image)
@@ -44,21 +46,21 @@ def test_a_server_asks_for_its_image_and_flavor(cloud: Cloud, flavor: str, caplo
     assert cloud.written == []
 
 
-def test_what_the_image_said_then_goes_before_what_it_says_now(cloud: Cloud) -> None:
+def test_image_properties_at_boot_take_precedence_over_current_ones(cloud: Cloud) -> None:
     image = cloud.image("changed", hw_vif_model="igb", hw_disk_bus="scsi")
     server = _shown(cloud, image={"id": image, "properties": {"hw_vif_model": "e1000e"}})
     spec = clouds.request_of_server(cloud.connection(), server)
     assert spec.image == Image({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"}, "raw", image, "changed")
 
 
-def test_of_an_image_that_is_gone_nova_knows_the_properties(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+def test_properties_of_a_deleted_image_come_from_nova(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
     gone = str(uuid4())
     server = _shown(cloud, image={"id": gone, "properties": {"hw_vif_model": "igb"}})
     assert clouds.request_of_server(cloud.connection(), server).image == Image({"hw_vif_model": "igb"}, id=gone)
     assert f"The image {gone} is gone from Glance" in caplog.text
 
 
-def test_a_server_of_a_volume_asks_for_the_image_of_its_root_volume(cloud: Cloud) -> None:
+def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) -> None:
     other = cloud.others.volume(hw_vif_model="e1000e")
     root = cloud.others.volume(
         hw_vif_model="igb", disk_format="qcow2", image_name="old", image_id="x", min_ram="0", size="1"
@@ -80,7 +82,7 @@ _UNKNOWN_VOLUMES: list[Mapping[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", _UNKNOWN_VOLUMES)
-def test_of_a_volume_that_is_not_known_that_is_said(
+def test_unknown_root_volume_gives_a_request_without_image_and_a_warning(
     cloud: Cloud, fields: Mapping[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     spec = clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
@@ -88,14 +90,14 @@ def test_of_a_volume_that_is_not_known_that_is_said(
     assert "not known" in caplog.text
 
 
-def test_a_server_whose_volumes_nova_does_not_tell_yet(cloud: Cloud, flavor: str) -> None:
+def test_volume_backed_server_still_building_gives_a_request_without_image(cloud: Cloud, flavor: str) -> None:
     """While it is being built, as here for ever."""
     server = cloud.server(flavor, volume=cloud.others.volume(hw_vif_model="igb"))
     assert clouds.request_of_server(cloud.connection(), server) == RequestSpec(_FLAVOR, None, is_bfv=True)
 
 
 @pytest.mark.parametrize(("server", "message"), [("a name", "is no ID"), ("", "is no ID"), (_NOBODY, "there is no")])
-def test_a_server_that_is_none_is_one_sentence(cloud: Cloud, server: str, message: str) -> None:
+def test_invalid_or_unknown_server_id_is_refused(cloud: Cloud, server: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         clouds.request_of_server(cloud.connection(), server)
 
@@ -103,7 +105,7 @@ def test_a_server_that_is_none_is_one_sentence(cloud: Cloud, server: str, messag
 @pytest.mark.parametrize(
     "fields", [{"flavor": None}, {"flavor": {"id": "4"}}, {"image": "x"}, {"image": {"id": "../../flavors"}}]
 )
-def test_a_server_that_cannot_be_read_is_one_sentence(cloud: Cloud, fields: Mapping[str, Any]) -> None:
+def test_malformed_server_document_raises_a_printable_cloud_error(cloud: Cloud, fields: Mapping[str, Any]) -> None:
     with pytest.raises(CloudError, match="Nova") as caught:
         clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
     assert str(caught.value).isprintable()

@@ -12,7 +12,7 @@ from tests.services.ironic.proxy import Proxy
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
 
-def test_a_node_is_read_with_its_traits_and_what_may_be_written_into_its_bios(ironic: Ironic) -> None:
+def test_ironic_node_facts_include_its_traits_and_changeable_bios_settings(ironic: Ironic) -> None:
     node = ironic.node("manageable")
     ironic.add_traits(node, "CUSTOM_GOLD", "HW_CPU_X86_AVX2")
     facts = IronicNode(ironic.baremetal, node).facts()
@@ -25,7 +25,7 @@ def test_a_node_is_read_with_its_traits_and_what_may_be_written_into_its_bios(ir
     assert IronicNode(ironic.baremetal, ironic.show(node)["name"]).facts() == facts
 
 
-def test_hyperthreading_that_cannot_be_switched_is_no_capability_whether_on_or_off(ironic: Ironic) -> None:
+def test_read_only_hyperthreading_setting_is_not_reported_as_a_capability(ironic: Ironic) -> None:
     """It may be on: the trait says that it can be switched."""
     node = ironic.node("manageable", bios=[{**LOGICAL_PROC, "read_only": True}])
     facts = IronicNode(ironic.baremetal, node).facts()
@@ -34,7 +34,7 @@ def test_hyperthreading_that_cannot_be_switched_is_no_capability_whether_on_or_o
     assert not capability_traits(facts)[HYPERTHREADING]
 
 
-def test_a_node_whose_bios_ironic_does_not_manage_is_no_error(ironic: Ironic) -> None:
+def test_node_with_the_no_bios_interface_has_no_settings_and_raises_no_error(ironic: Ironic) -> None:
     """Settings that Ironic still has from before count no more."""
     node = ironic.node("manageable", bios_interface="no-bios")
     facts = IronicNode(ironic.baremetal, node).facts()
@@ -42,7 +42,7 @@ def test_a_node_whose_bios_ironic_does_not_manage_is_no_error(ironic: Ironic) ->
     assert not capability_traits(facts)[HYPERTHREADING]
 
 
-def test_what_we_have_reported_is_not_taken_for_an_operators_word(ironic: Ironic) -> None:
+def test_traits_we_reported_are_not_taken_for_operator_traits(ironic: Ironic) -> None:
     """Else a capability that was once reported would be there for ever."""
     node = ironic.node("manageable")
     ironic.add_traits(node, "CUSTOM_GOLD")
@@ -57,20 +57,22 @@ def test_what_we_have_reported_is_not_taken_for_an_operators_word(ironic: Ironic
 @pytest.mark.parametrize(
     "name", ["no-such-node", "6d85703a-565d-469a-96ce-30b6de53079d", "../conductors", "a/b", "", ".."]
 )
-def test_a_node_that_is_not_there_is_an_unknown_node(ironic: Ironic, name: str) -> None:
+def test_missing_node_or_malformed_name_raises_unknown_node(ironic: Ironic, name: str) -> None:
     """And no name is another part of the URL."""
     with pytest.raises(UnknownNode, match="^Ironic has no node"):
         IronicNode(ironic.baremetal, name).facts()
 
 
-def test_an_architecture_that_nobody_knows_is_a_failed_probe(ironic: Ironic) -> None:
+def test_unknown_cpu_arch_fails_the_probe(ironic: Ironic) -> None:
     node = ironic.node("manageable", properties={"cpu_arch": "x86_65\x1b"})
     with pytest.raises(ProbeFailed, match=r"properties.cpu_arch is 'x86_65\\x1b'"):
         IronicNode(ironic.baremetal, node).facts()
 
 
 @pytest.mark.parametrize("answer", [{"error": "maintenance"}, {"bios": {"LogicalProc": "Enabled"}}, []])
-def test_a_bios_that_is_not_answered_for_is_never_taken_for_none(ironic: Ironic, proxy: Proxy, answer: object) -> None:
+def test_bad_bios_response_raises_instead_of_reading_as_no_settings(
+    ironic: Ironic, proxy: Proxy, answer: object
+) -> None:
     node = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
     proxy.before = lambda _method, path: (200, answer) if "/bios" in path else None
     with pytest.raises(ProbeFailed, match="the answer has no list bios"):
@@ -80,7 +82,7 @@ def test_a_bios_that_is_not_answered_for_is_never_taken_for_none(ironic: Ironic,
         node.facts()
 
 
-def test_a_user_who_may_not_is_refused_with_ironics_words(ironic: Ironic, proxy: Proxy) -> None:
+def test_forbidden_request_raises_with_the_message_from_ironic(ironic: Ironic, proxy: Proxy) -> None:
     words = {"error_message": {"faultstring": "Access was denied:\nbaremetal:node:get\x1b[2J", "faultcode": "Client"}}
     proxy.before = lambda _method, path: (403, words) if "/nodes/" in path else None
     with pytest.raises(IronicRefused, match="403: 'Access was denied: baremetal:node:get") as raised:
@@ -88,7 +90,7 @@ def test_a_user_who_may_not_is_refused_with_ironics_words(ironic: Ironic, proxy:
     assert str(raised.value).isprintable()
 
 
-def test_an_api_without_traits_is_too_old_and_not_a_node_without_any(ironic: Ironic) -> None:
+def test_ironic_api_without_traits_raises_too_old(ironic: Ironic) -> None:
     """The client was told to use API 1.30, of 2017."""
     node = ironic.node("manageable")
     old = connect(ironic.url, baremetal_default_microversion="1.30").baremetal
@@ -97,7 +99,7 @@ def test_an_api_without_traits_is_too_old_and_not_a_node_without_any(ironic: Iro
 
 
 @pytest.mark.parametrize("note", ["CUSTOM_A", {"CUSTOM_A": 1}, ["custom\n"], [None], 7])
-def test_a_note_that_is_not_ours_stops_everything(ironic: Ironic, note: object) -> None:
+def test_invalid_trait_note_in_node_extra_stops_probe_and_report(ironic: Ironic, note: object) -> None:
     """It would decide which traits are removed."""
     node = ironic.node("manageable", extra={EXTRA: note})
     there = IronicNode(ironic.baremetal, node)

@@ -28,7 +28,7 @@ def over() -> Iterator[threading.Event]:
 
 @pytest.mark.parametrize("done", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "PUT"])
-def test_one_that_stalls_is_one_error_in_time(
+def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
     ironic: Ironic, proxy: Proxy, over: threading.Event, method: str, done: bool
 ) -> None:
     """Whether it does what was asked, or not; an operator's trait stays, and the next report ends what was begun."""

@@ -49,14 +49,14 @@ def act(kind: str, baremetal: Any, node: str, **options: Any) -> Act:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_setting_is_really_changed_and_the_node_is_active(ironic: Ironic, kind: str) -> None:
+def test_bios_setting_is_changed_on_the_machine_and_the_node_ends_active(ironic: Ironic, kind: str) -> None:
     node = ironic.node(STARTS[kind])
     act(kind, ironic.baremetal, node)(setting(), timeout=TIMEOUT)
     assert ironic.show(node)["provision_state"] == "active"
     assert ironic.bios(node)["LogicalProc"] == ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-def test_an_established_instance_is_switched_on_and_off(ironic: Ironic) -> None:
+def test_service_steps_toggle_a_bios_setting_under_an_existing_instance(ironic: Ironic) -> None:
     node = ironic.node("active", instance_uuid=INSTANCE)
     there = IronicNode(ironic.baremetal, node)
     for value in ("Disabled", "Enabled"):
@@ -65,7 +65,7 @@ def test_an_established_instance_is_switched_on_and_off(ironic: Ironic) -> None:
         assert ironic.show(node)["instance_uuid"] == INSTANCE
 
 
-def test_of_two_steps_of_a_service_the_later_counts(ironic: Ironic) -> None:
+def test_last_service_step_wins_and_duplicate_deploy_steps_are_refused(ironic: Ironic) -> None:
     """Ironic runs them in their order; in a deployment it refuses the second."""
     steps = setting(value="Disabled") + setting(value="Enabled") + setting(value="Disabled")
     node = ironic.node("active")
@@ -77,7 +77,7 @@ def test_of_two_steps_of_a_service_the_later_counts(ironic: Ironic) -> None:
     assert ironic.show(node)["provision_state"] == "available"
 
 
-def test_no_steps_deploy_a_node_and_are_no_service(ironic: Ironic, proxy: Proxy) -> None:
+def test_empty_step_list_deploys_a_node_but_starts_no_service(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("available")
     there = IronicNode(connect(proxy.url).baremetal, node)
     there.deploy([], timeout=TIMEOUT)
@@ -97,7 +97,7 @@ def test_no_steps_deploy_a_node_and_are_no_service(ironic: Ironic, proxy: Proxy)
         (setting("NoSuchSetting", "1"), "the machine has none of that name"),
     ],
 )
-def test_a_step_that_fails_is_told_with_its_reason_and_can_be_run_again(
+def test_failed_step_is_reported_with_its_reason_and_can_be_retried(
     ironic: Ironic, kind: str, steps: list[Any], reason: str
 ) -> None:
     node = ironic.node(STARTS[kind])
@@ -114,7 +114,7 @@ def test_a_step_that_fails_is_told_with_its_reason_and_can_be_run_again(
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-def test_a_step_that_ironic_skips_without_a_word_is_told(ironic: Ironic) -> None:
+def test_step_silently_skipped_by_ironic_raises_steps_failed(ironic: Ironic) -> None:
     """Its own fake BIOS has the step, but not for deployments; the node goes active, unchanged."""
     node = ironic.node("available", bios_interface="fake")
     with pytest.raises(StepsFailed, match="the BIOS setting 'LogicalProc' is 'Enabled', not 'Disabled'. .*'fake'"):
@@ -122,7 +122,7 @@ def test_a_step_that_ironic_skips_without_a_word_is_told(ironic: Ironic) -> None
     assert ironic.show(node)["provision_state"] == "active"
 
 
-def test_a_setting_that_ironic_does_not_show_is_not_taken_for_changed(ironic: Ironic) -> None:
+def test_bios_setting_that_ironic_does_not_show_is_not_assumed_changed(ironic: Ironic) -> None:
     node = ironic.node("available", bios=[], bios_interface="fake")
     with pytest.raises(StepsFailed, match="'LogicalProc' is not shown by Ironic, not 'Disabled'"):
         IronicNode(ironic.baremetal, node).deploy(setting(), timeout=TIMEOUT)
@@ -137,7 +137,7 @@ def test_a_setting_that_ironic_does_not_show_is_not_taken_for_changed(ironic: Ir
         {"interface": "bios", "step": "apply_configuration", "args": [], "priority": 150},
     ],
 )
-def test_steps_that_are_none_are_refused_and_nothing_is_changed(ironic: Ironic, kind: str, step: Any) -> None:
+def test_malformed_steps_are_refused_and_the_node_state_is_unchanged(ironic: Ironic, kind: str, step: Any) -> None:
     node = ironic.node(STARTS[kind])
     with pytest.raises(IronicRefused, match="PUT /v1/nodes/ID/states/provision with status 400"):
         act(kind, ironic.baremetal, node)([step], timeout=TIMEOUT)
@@ -158,30 +158,32 @@ class TestBeforeAnythingIsChanged:
     @pytest.mark.parametrize(
         ("kind", "state"), [("deploy", "active"), ("deploy", "manageable"), ("service", "available")]
     )
-    def test_in_the_wrong_state(self, ironic: Ironic, proxy: Proxy, kind: str, state: str) -> None:
+    def test_node_in_the_wrong_provision_state_is_refused(
+        self, ironic: Ironic, proxy: Proxy, kind: str, state: str
+    ) -> None:
         told = self.refused(ironic, proxy, kind, ironic.node(state))
         assert f"it is in the provision state '{state}'" in told
         assert f"begins in '{STARTS[kind]}'" in told
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_in_maintenance(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
+    def test_node_in_maintenance_is_refused(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
         node = ironic.node(STARTS[kind])
         ironic.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "smoke\n\x07"})
         told = self.refused(ironic, proxy, kind, node)
         assert "it is in maintenance ('smoke'). Mend what the reason says, then: openstack baremetal node" in told
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_locked(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
+    def test_locked_node_is_refused(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
         node = ironic.node(STARTS[kind])
         ironic.set_column(node, "reservation", "another-conductor")
         assert "the conductor 'another-conductor' has kept it locked" in self.refused(ironic, proxy, kind, node)
 
-    def test_of_an_instance_when_none_was_expected(self, ironic: Ironic, proxy: Proxy) -> None:
+    def test_node_with_an_unexpected_instance_is_refused(self, ironic: Ironic, proxy: Proxy) -> None:
         node = ironic.node("available", instance_uuid=INSTANCE.replace("1", "2"))
         assert "it belongs to the instance '2bd4" in self.refused(ironic, proxy, "deploy", node)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_of_another_instance_or_of_none(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
+    def test_node_without_the_expected_instance_is_refused(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:
         node = ironic.node(STARTS[kind])
         told = self.refused(ironic, proxy, kind, node, instance=INSTANCE)
         assert f"it belongs to no instance, not to '{INSTANCE}'" in told
@@ -190,7 +192,7 @@ class TestBeforeAnythingIsChanged:
         assert "it belongs to the instance '" in told
 
     @pytest.mark.parametrize(("kind", "last"), [("deploy", "1.68"), ("service", "1.86")])
-    def test_in_an_ironic_without_such_steps(self, ironic: Ironic, proxy: Proxy, kind: str, last: str) -> None:
+    def test_ironic_too_old_for_the_steps_is_refused(self, ironic: Ironic, proxy: Proxy, kind: str, last: str) -> None:
         """What it answers here is what an older one answers when it is asked for its versions."""
         node = ironic.node(STARTS[kind])
         proxy.before = lambda method, path: (
@@ -202,7 +204,7 @@ class TestBeforeAnythingIsChanged:
         assert proxy.sent == []
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_not_there(self, ironic: Ironic, kind: str) -> None:
+    def test_missing_node_raises_unknown_node(self, ironic: Ironic, kind: str) -> None:
         with pytest.raises(UnknownNode):
             act(kind, ironic.baremetal, "no-such-node")(setting(), timeout=TIMEOUT)
 
@@ -224,7 +226,7 @@ def _versions(url: str, last: str) -> dict[str, object]:
     }
 
 
-def test_a_lock_of_a_moment_is_waited_for(ironic: Ironic, proxy: Proxy) -> None:
+def test_steps_wait_for_a_briefly_locked_node(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("active")
     ironic.set_column(node, "reservation", "another-conductor")
     reads: list[str] = []
@@ -275,7 +277,7 @@ class TestRunAgain:
         assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_other_steps_are_refused(
+    def test_other_steps_are_refused_while_the_first_are_running(
         self, ironic: Ironic, proxy: Proxy, begun: Callable[[str], tuple[str, Path, list[Any]]], kind: str
     ) -> None:
         node, file, _steps = begun(kind)
@@ -292,7 +294,7 @@ class TestRunAgain:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("done", [False, True], ids=["request lost", "answer lost"])
-def test_where_the_connection_breaks_the_outcome_is_unknown_and_running_again_is_safe(
+def test_lost_connection_raises_outcome_unknown_and_a_retry_is_safe(
     ironic: Ironic, proxy: Proxy, kind: str, *, done: bool
 ) -> None:
     node = ironic.node(STARTS[kind])
@@ -313,7 +315,9 @@ def test_where_the_connection_breaks_the_outcome_is_unknown_and_running_again_is
 
 
 @pytest.mark.parametrize("failure", [LOST, (500, {}), (404, {})])
-def test_where_ironic_ends_midway_the_outcome_is_unknown(ironic: Ironic, proxy: Proxy, failure: Any) -> None:
+def test_ironic_failing_midway_raises_outcome_unknown_and_a_retry_succeeds(
+    ironic: Ironic, proxy: Proxy, failure: Any
+) -> None:
     node = ironic.node("active")
     begun = threading.Event()
 
@@ -334,7 +338,7 @@ def test_where_ironic_ends_midway_the_outcome_is_unknown(ironic: Ironic, proxy: 
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
-def test_a_slow_ironic_is_given_up_on(ironic: Ironic, proxy: Proxy) -> None:
+def test_slow_ironic_raises_outcome_unknown_after_the_timeout(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("active")
     go_on = threading.Event()
 

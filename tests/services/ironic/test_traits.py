@@ -27,7 +27,7 @@ def everything(ironic: Ironic, node: str) -> tuple[set[str], Mapping[str, object
     return set(shown["traits"]), shown["extra"]
 
 
-def test_traits_come_and_go_and_all_others_stay(ironic: Ironic) -> None:
+def test_report_adds_and_removes_our_traits_and_keeps_all_others(ironic: Ironic) -> None:
     node = ironic.node("manageable", extra={"rack": 7})
     ironic.add_traits(node, GOLD)
     there = IronicNode(ironic.baremetal, node)
@@ -42,7 +42,7 @@ def test_traits_come_and_go_and_all_others_stay(ironic: Ironic) -> None:
     assert everything(ironic, node) == ({GOLD}, {"rack": 7})
 
 
-def test_what_is_as_it_should_be_is_not_written(ironic: Ironic, proxy: Proxy) -> None:
+def test_unchanged_report_writes_nothing(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("manageable")
     there = IronicNode(connect(proxy.url).baremetal, node)
     there.report({HYPERTHREADING: True, AVX2: False})
@@ -51,7 +51,7 @@ def test_what_is_as_it_should_be_is_not_written(ironic: Ironic, proxy: Proxy) ->
     assert proxy.sent == []
 
 
-def test_a_trait_of_an_operators_is_never_removed(ironic: Ironic) -> None:
+def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None:
     """Not where it should not be there, not after it agreed with us for a while; it is told."""
     node = ironic.node("manageable")
     ironic.add_traits(node, HYPERTHREADING)
@@ -61,7 +61,7 @@ def test_a_trait_of_an_operators_is_never_removed(ironic: Ironic) -> None:
         assert everything(ironic, node) == ({HYPERTHREADING}, {})
 
 
-def test_a_trait_of_ours_that_an_operator_removed_comes_back_or_is_forgotten(ironic: Ironic) -> None:
+def test_reported_trait_removed_by_an_operator_is_restored_or_forgotten(ironic: Ironic) -> None:
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     there.report({HYPERTHREADING: True})
@@ -75,7 +75,7 @@ def test_a_trait_of_ours_that_an_operator_removed_comes_back_or_is_forgotten(iro
     assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, KEEP)]
 
 
-def test_what_nobody_answers_for_any_more_goes_and_what_is_not_known_now_stays(ironic: Ironic) -> None:
+def test_trait_no_longer_reported_is_removed_and_an_undetermined_one_stays(ironic: Ironic) -> None:
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     there.report({HYPERTHREADING: True, AVX2: True})
@@ -104,7 +104,7 @@ def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(ironic: Ironic, prox
     assert {change.change for change in told} == {"add", "remove", KEEP}
 
 
-def test_traits_that_do_not_fit_are_refused_before_anything_is_written(ironic: Ironic, proxy: Proxy) -> None:
+def test_report_over_the_trait_limit_is_refused_before_anything_is_written(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("manageable")
     ours = f"CUSTOM_{MOST_TRAITS}"
     there = IronicNode(connect(proxy.url).baremetal, node)
@@ -126,7 +126,7 @@ def test_traits_that_do_not_fit_are_refused_before_anything_is_written(ironic: I
     assert there.report({HYPERTHREADING: True, ours: False}) == []
 
 
-def test_fifty_is_what_this_ironic_allows(ironic: Ironic) -> None:
+def test_ironic_allows_exactly_the_fifty_traits_we_assume(ironic: Ironic) -> None:
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     ironic.send("PUT", f"/v1/nodes/{node}/traits", {"traits": [f"CUSTOM_{number}" for number in range(MOST_TRAITS)]})
@@ -135,7 +135,7 @@ def test_fifty_is_what_this_ironic_allows(ironic: Ironic) -> None:
         there.report({HYPERTHREADING: True})
 
 
-def test_a_trait_that_ironic_does_not_know_keeps_no_other_off_the_node(ironic: Ironic) -> None:
+def test_trait_unknown_to_ironic_does_not_block_the_other_traits(ironic: Ironic) -> None:
     """Its os-traits may be older than ours."""
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
@@ -148,7 +148,7 @@ def test_a_trait_that_ironic_does_not_know_keeps_no_other_off_the_node(ironic: I
 
 
 @pytest.mark.parametrize("name", ["CUSTOM_a", "../../x", "", "CUSTOM_" + "A" * 300])
-def test_what_is_no_trait_is_refused_before_anything_is_asked(ironic: Ironic, name: str) -> None:
+def test_invalid_trait_name_is_refused_before_ironic_is_asked(ironic: Ironic, name: str) -> None:
     with pytest.raises(ConfigurationError, match="is not the name of a trait"):
         IronicNode(ironic.baremetal, "no-such-node").report({name: True})
 
@@ -165,7 +165,7 @@ _REQUESTS = 4
 
 @pytest.mark.parametrize("done", [False, True], ids=["request lost", "answer lost"])
 @pytest.mark.parametrize("number", range(1, _REQUESTS + 1))
-def test_wherever_it_is_interrupted_the_next_run_puts_all_right(
+def test_report_interrupted_at_any_write_is_completed_by_the_next_run(
     ironic: Ironic, proxy: Proxy, number: int, *, done: bool
 ) -> None:
     """Nothing of ours is ever taken for an operator's, and nothing of theirs is lost."""
@@ -190,7 +190,7 @@ def test_wherever_it_is_interrupted_the_next_run_puts_all_right(
     assert everything(ironic, node) == ({HYPERTHREADING, GOLD, "CUSTOM_BY_HAND"}, {EXTRA: [GOLD, HYPERTHREADING]})
 
 
-def test_that_many_requests_write(ironic: Ironic, proxy: Proxy) -> None:
+def test_report_makes_exactly_the_four_writes_that_are_interrupted(ironic: Ironic, proxy: Proxy) -> None:
     """So that the test above has interrupted each."""
     before, wanted = _TURN
     there = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
@@ -201,7 +201,7 @@ def test_that_many_requests_write(ironic: Ironic, proxy: Proxy) -> None:
     assert len(proxy.sent) == _REQUESTS
 
 
-def test_a_lock_that_is_let_go_is_waited_for_and_one_that_stays_is_told(ironic: Ironic, proxy: Proxy) -> None:
+def test_report_waits_for_a_released_lock_and_raises_for_a_lasting_one(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("manageable")
     ironic.set_column(node, "reservation", "another-conductor")
     quick = {"baremetal_status_code_retry_delay": 0.01, "baremetal_status_code_retries": 2}
@@ -220,7 +220,7 @@ def test_a_lock_that_is_let_go_is_waited_for_and_one_that_stays_is_told(ironic: 
     assert everything(ironic, node) == ({HYPERTHREADING}, {EXTRA: [HYPERTHREADING]})
 
 
-def test_a_node_whose_state_changes_is_told(ironic: Ironic) -> None:
+def test_report_raises_while_the_node_changes_its_provision_state(ironic: Ironic) -> None:
     """Ironic does not let anybody write into a node then."""
     node = ironic.node("manageable")
     ironic.set_column(node, "provision_state", "deploying")
@@ -231,7 +231,7 @@ def test_a_node_whose_state_changes_is_told(ironic: Ironic) -> None:
     assert everything(ironic, node) == (set(), {})
 
 
-def test_a_trait_that_somebody_else_removed_meanwhile_is_gone(ironic: Ironic, proxy: Proxy) -> None:
+def test_trait_removed_concurrently_counts_as_removed(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("manageable")
     there = IronicNode(connect(proxy.url).baremetal, node)
     there.report({HYPERTHREADING: True})
@@ -245,7 +245,7 @@ def test_a_trait_that_somebody_else_removed_meanwhile_is_gone(ironic: Ironic, pr
     assert everything(ironic, node) == (set(), {})
 
 
-def test_that_all_was_asked_for_is_the_last_to_come_and_the_first_to_go(ironic: Ironic, proxy: Proxy) -> None:
+def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Proxy) -> None:
     """After each request that writes: a node that says so has all the rest."""
     node = ironic.node("manageable")
     there = IronicNode(connect(proxy.url).baremetal, node)
@@ -265,7 +265,7 @@ def test_that_all_was_asked_for_is_the_last_to_come_and_the_first_to_go(ironic: 
     assert [state for state in states if REPORTED in state and not complete <= state] == []
 
 
-def test_a_node_that_lacks_what_ironic_refused_does_not_say_that_all_was_asked_for(ironic: Ironic) -> None:
+def test_marker_trait_is_withheld_while_ironic_refuses_another_trait(ironic: Ironic) -> None:
     """Not for the first time, and not any more; once Ironic knows the trait, it does."""
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)

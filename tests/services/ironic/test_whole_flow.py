@@ -105,7 +105,7 @@ def _candidates(placement: Served, value: str) -> set[str]:
     return set(placement.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
 
-def test_from_the_capability_to_the_bios_and_back(
+def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:
     able, unable = ironic.node(), ironic.node(bios=(MODEL,))
@@ -170,7 +170,7 @@ class Refused(NamedTuple):
     ],
     ids=lambda case: case.reason,
 )
-def test_what_the_node_cannot_do_is_refused_before_anything_is_touched(
+def test_impossible_reconfigure_is_refused_before_the_node_is_touched(
     case: Refused, ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:
     node = ironic.node("active", bios=case.bios)
@@ -186,7 +186,7 @@ def test_what_the_node_cannot_do_is_refused_before_anything_is_touched(
     assert ironic.show(node) == before
 
 
-def test_an_operators_trait_is_kept_and_said(ironic: Ironic, cloud: Cloud) -> None:
+def test_report_keeps_a_trait_set_by_an_operator_and_says_so(ironic: Ironic, cloud: Cloud) -> None:
     node = ironic.node(bios=(MODEL,))
     ironic.add_traits(node, "HW_CPU_HYPERTHREADING")
     code, changes, told = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
@@ -196,7 +196,7 @@ def test_an_operators_trait_is_kept_and_said(ironic: Ironic, cloud: Cloud) -> No
     assert "HW_CPU_HYPERTHREADING" in ironic.traits(node)
 
 
-def test_a_cloud_or_a_node_that_is_not_there_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_cloud_or_node_is_named_in_the_error(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, told = cloud("capabilities", "show", "--driver", "ironic", "--node", "no-such-node")
     assert (code, "Ironic has no node 'no-such-node'" in told) == (1, True)
     argv = ["capabilities", "show", "--driver", "ironic", "--node", "x", "--os-cloud", "no-such-cloud"]
@@ -205,7 +205,7 @@ def test_a_cloud_or_a_node_that_is_not_there_is_said(cloud: Cloud, capsys: pytes
 
 
 @pytest.mark.parametrize("apply", [(), ("--apply",)])
-def test_another_instance_on_the_node_is_refused_whatever_is_to_be_done(
+def test_reconfigure_of_the_wrong_instance_is_refused_even_with_nothing_to_do(
     apply: tuple[str, ...], ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:
     node = ironic.node("active")
@@ -216,7 +216,7 @@ def test_another_instance_on_the_node_is_refused_whatever_is_to_be_done(
     assert (code, "it belongs to no instance" in told) == (1, True)
 
 
-def test_filters_that_decide_for_new_instances_do_not_matter_for_one_that_is_there(
+def test_reconfigure_ignores_filters_that_only_place_new_instances(
     ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:
     node = ironic.node("active")

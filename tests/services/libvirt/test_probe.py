@@ -57,7 +57,7 @@ def test_versions_and_name_are_those_of_the_connection(qemu: LibvirtFacts, conne
     assert qemu.host == connection.getHostname()
 
 
-def test_guests_of_its_own_architecture_have_what_every_qemu_has(qemu: LibvirtFacts, connection: Any) -> None:
+def test_probe_finds_the_devices_every_qemu_has_for_native_guests(qemu: LibvirtFacts, connection: Any) -> None:
     assert (qemu.architecture, qemu.virt_type) == (connection.getInfo()[0], "qemu")
     assert qemu.architecture == "x86_64"
     own = qemu.own_guests
@@ -67,14 +67,14 @@ def test_guests_of_its_own_architecture_have_what_every_qemu_has(qemu: LibvirtFa
     assert "i686" not in qemu.guests
 
 
-def test_machine_types_are_all_there_with_their_versions(qemu: LibvirtFacts) -> None:
+def test_probe_finds_all_machine_types_including_versioned_ones(qemu: LibvirtFacts) -> None:
     own = qemu.own_guests
     assert own.machines_are_complete
     major, minor, _ = qemu.hypervisor_version
     assert own.machines >= {"pc", "q35", f"pc-i440fx-{major}.{minor}", f"pc-q35-{major}.{minor}"}
 
 
-def test_the_host_reports_what_was_found(qemu: LibvirtFacts) -> None:
+def test_probed_host_reports_the_traits_of_what_was_found(qemu: LibvirtFacts) -> None:
     traits = capability_traits(qemu)
     assert traits["HW_ARCH_X86_64"]
     assert traits["COMPUTE_STORAGE_BUS_IDE"]
@@ -92,14 +92,18 @@ def test_kvm_is_found_where_libvirt_offers_it(libvirt: Any, offered: str) -> Non
     assert facts.own_guests.buses >= {"ide", "virtio", "scsi"}
 
 
-def test_the_identity_is_the_same_on_another_connection(libvirt: Any, qemu: LibvirtFacts, offered: str) -> None:
+def test_identity_contains_the_hypervisor_version_and_the_capabilities_hash(
+    libvirt: Any, qemu: LibvirtFacts, offered: str
+) -> None:
     identity = LibvirtHost(uri(), LibvirtSettings(virt_type="qemu")).identity()
     major, minor, micro = qemu.hypervisor_version
     assert f"hypervisor {major * 1_000_000 + minor * 1_000 + micro}," in identity
     assert hashlib.sha256(offered.encode()).hexdigest() in identity
 
 
-def test_a_read_only_connection_is_called_one(libvirt: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_read_only_connection_is_named_as_the_cause_of_the_failed_probe(
+    libvirt: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     host = LibvirtHost(f"{uri()}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
     with pytest.raises(ProbeFailed, match="The connection may only read") as raised:
         host.facts()
@@ -116,7 +120,7 @@ def test_a_read_only_connection_is_called_one(libvirt: Any, capfd: pytest.Captur
         ("nonsense://", "open('nonsense://'): "),
     ],
 )
-def test_a_libvirt_that_is_not_there_is_an_error(
+def test_unreachable_libvirt_fails_the_probe_and_prints_nothing_on_stderr(
     libvirt: Any, uri: str, says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is said once, by us: libvirt's own line on stderr is off."""
@@ -127,7 +131,7 @@ def test_a_libvirt_that_is_not_there_is_an_error(
     assert capfd.readouterr().err == ""
 
 
-def test_the_binding_of_the_other_tests_has_the_codes_of_the_real_one(libvirt: Any) -> None:
+def test_fake_libvirt_binding_matches_the_real_one(libvirt: Any) -> None:
     assert FakeLibvirt.VIR_ERR_OPERATION_DENIED == libvirt.VIR_ERR_OPERATION_DENIED
     assert FakeLibvirt.VIR_ERR_ACCESS_DENIED == libvirt.VIR_ERR_ACCESS_DENIED
     for name in ("getLibVersion", "getVersion", "getHostname", "getCapabilities", "getDomainCapabilities", "close"):

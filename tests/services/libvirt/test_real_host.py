@@ -82,7 +82,7 @@ def _hosts(spec: RequestSpec, placement: PlacementClient) -> tuple[str, ...]:
         ({"hw_emulation_architecture": "x86_64", "hw_disk_bus": "virtio"}, {}),
     ],
 )
-def test_a_request_that_the_host_can_do_goes_there(
+def test_capable_host_is_the_only_candidate_and_passes_the_late_check(
     properties: dict[str, object], extra_specs: dict[str, str], facts: LibvirtFacts, placement: PlacementClient
 ) -> None:
     spec = spec_of(properties, extra_specs)
@@ -105,7 +105,7 @@ def test_a_request_that_the_host_can_do_goes_there(
         {"hw_machine_type": "virt"},
     ],
 )
-def test_a_request_that_the_host_cannot_do_gets_no_candidate(
+def test_incapable_host_is_no_candidate_and_fails_the_late_check(
     properties: dict[str, object], facts: LibvirtFacts, placement: PlacementClient
 ) -> None:
     assert _hosts(spec_of(properties), placement) == ()
@@ -124,7 +124,7 @@ def test_a_request_that_the_host_cannot_do_gets_no_candidate(
         ({"hw_firmware_type": "bios"}, False),
     ],
 )
-def test_guests_of_an_emulated_architecture_are_asked_for_by_their_own_traits(
+def test_emulated_architecture_is_scheduled_by_its_own_traits(
     properties: dict[str, object], can: bool, facts: LibvirtFacts, placement: PlacementClient
 ) -> None:
     """Debian's QEMU for ARM beside that for x86: what one has and the other lacks."""
@@ -134,14 +134,14 @@ def test_guests_of_an_emulated_architecture_are_asked_for_by_their_own_traits(
     assert (unsupported(spec, facts) == []) is can
 
 
-def test_secure_boot_goes_to_the_host_on_q35_alone(facts: LibvirtFacts, placement: PlacementClient) -> None:
+def test_secure_boot_finds_the_host_only_with_machine_type_q35(facts: LibvirtFacts, placement: PlacementClient) -> None:
     assert facts.own_guests.secure_boot, "these tests need ovmf"
     asked = {"hw_firmware_type": "uefi", "os_secure_boot": "required"}
     assert _hosts(spec_of({**asked, "hw_machine_type": "q35"}), placement) == (facts.host,)
     assert _hosts(spec_of(asked), placement) == ()
 
 
-def test_the_law_holds_on_this_host(facts: LibvirtFacts, record_property: Any) -> None:
+def test_required_traits_and_late_check_agree_on_this_host(facts: LibvirtFacts, record_property: Any) -> None:
     cases = [*single_cases(), *pair_cases(), *platform_cases()]
     assert list(disagreements(cases, facts)) == []
     record_property("law_cases", len(cases))
@@ -151,7 +151,7 @@ def test_the_law_holds_on_this_host(facts: LibvirtFacts, record_property: Any) -
     ("properties", "present"),
     [({"hw_time_hpet": "true"}, True), ({}, False), ({"hw_time_hpet": "true", "hw_machine_type": "q35"}, True)],
 )
-def test_a_guest_has_the_timer_if_and_only_if_it_was_asked_for(
+def test_started_guest_has_hpet_if_and_only_if_requested(
     properties: dict[str, object], present: bool, facts: LibvirtFacts
 ) -> None:
     """QEMU itself says so: its object model, not what was written into the XML."""

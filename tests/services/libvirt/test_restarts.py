@@ -43,7 +43,9 @@ def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
     return Watch(host, report, 1.0)
 
 
-def test_killed_and_started_again(libvirtd: Own, caplog: pytest.LogCaptureFixture) -> None:
+def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
+    libvirtd: Own, caplog: pytest.LogCaptureFixture
+) -> None:
     """While it is down all traits stay, one line says so; another one when it is asked again."""
     service, uri = libvirtd
     caplog.set_level(logging.INFO, LOG.name)
@@ -64,7 +66,7 @@ def test_killed_and_started_again(libvirtd: Own, caplog: pytest.LogCaptureFixtur
     assert [record.getMessage() for record in said(caplog)][1:] == ["The host can be asked again."]
 
 
-def test_one_that_hangs_is_an_error_in_time_and_is_asked_again_when_it_goes_on(
+def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
     libvirtd: Own, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However long it hangs, one call waits for it, not one a round."""

@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield url
 
 
-def test_all_converge_beside_operators_and_nothing_is_lost(url: str) -> None:
+def test_fifty_reporters_and_operators_converge_without_losing_a_write(url: str) -> None:
     """Two reporters write to each host, each the traits that it owns, and operators the same hosts' traits and groups.
 
     Afterwards each host has what each of them said last, and an unchanged host costs each reporter one request.

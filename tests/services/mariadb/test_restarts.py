@@ -48,7 +48,9 @@ def traits_of_host(client: PlacementClient) -> frozenset[str]:
     return frozenset(client.request("GET", f"/resource_providers/{UUID}/traits")["traits"])
 
 
-def test_killed_and_started_again(service: tuple[Service, PlacementClient], caplog: pytest.LogCaptureFixture) -> None:
+def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
+    service: tuple[Service, PlacementClient], caplog: pytest.LogCaptureFixture
+) -> None:
     """No trait of an operator is lost, no set half written; each outage is one line, and the next report is right."""
     mariadb, client = service
     caplog.set_level(logging.INFO, LOG.name)

@@ -57,7 +57,7 @@ def test_a_request_that_no_host_can_serve_gets_none(cloud: Cloud) -> None:
         ({"hw_disk_bus": "usb", "hw_usb_model": "none"}, {}, "no host can do both"),
     ],
 )
-def test_the_reason_of_a_rejection_reaches_who_asked(
+def test_rejection_reason_reaches_the_caller_of_the_scheduler(
     properties: Mapping[str, str], extra_specs: Mapping[str, str], reason: str, cloud: Cloud
 ) -> None:
     answer = cloud.ask(properties, extra_specs)
@@ -81,12 +81,12 @@ def test_both_workers_run_the_filters_and_decide_alike(cloud: Cloud, scheduler: 
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_the_owner_is_asked_for_because_every_compute_reports_it(cloud: Cloud) -> None:
+def test_query_requires_the_owner_trait_that_every_compute_node_reports(cloud: Cloud) -> None:
     assert "OWNER_NOVA" in cloud.query_of(cloud.ask())["root_required"][0].split(",")
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_the_cells_are_not_asked_for_the_version_of_their_computes_at_each_request(cloud: Cloud) -> None:
+def test_scheduler_does_not_query_compute_versions_in_cells_on_each_request(cloud: Cloud) -> None:
     """As they are without the library."""
     requests = 20
     with cloud.databases.general_log():
@@ -95,7 +95,7 @@ def test_the_cells_are_not_asked_for_the_version_of_their_computes_at_each_reque
         assert cloud.databases.logged("min(services.version)") < requests
 
 
-def test_nothing_listens_but_on_loopback(cloud: Cloud, scheduler: Program) -> None:
+def test_services_of_the_test_cloud_listen_only_on_loopback(cloud: Cloud, scheduler: Program) -> None:
     """Neither the programs of the cloud nor RabbitMQ and MariaDB, with any of their ports."""
     listening = [
         (each.pid, each.laddr.ip, each.laddr.port)

@@ -32,7 +32,7 @@ def test_a_request_gets_hosts_that_cannot_serve_it_too(
 
 
 @pytest.mark.usefixtures("scheduler")
-def test_each_request_has_every_cell_asked_for_the_version_of_its_computes(cloud: Cloud) -> None:
+def test_scheduler_without_the_library_queries_compute_versions_on_each_request(cloud: Cloud) -> None:
     requests = 5
     with cloud.databases.general_log():
         for _ in range(requests):

@@ -46,7 +46,7 @@ def _hosts_of_many(cloud: Cloud) -> set[tuple[str, ...]]:
     return {cloud.ask(_WINDOWS).hosts for _ in range(5 * WORKERS)}
 
 
-def test_rules_are_read_again_on_sighup_and_a_mistake_changes_nothing(
+def test_sighup_reloads_rules_and_an_invalid_file_keeps_the_old_ones(
     cloud: Cloud, scheduler: Program, folder: Path
 ) -> None:
     """The interval is an hour: without the signal nothing would be read."""

@@ -20,7 +20,7 @@ def scheduler(cloud: Cloud) -> Iterator[Program]:
         yield program
 
 
-def test_after_sighup_the_filters_of_the_start_are_active_in_all_workers(cloud: Cloud, scheduler: Program) -> None:
+def test_sighup_keeps_the_filters_enabled_at_start_in_all_workers(cloud: Cloud, scheduler: Program) -> None:
     """Nova replaces its workers then; what is enabled changes with a restart only, and the log says so."""
     old = scheduler.workers()
     cloud.conf("scheduler", _NONE)
@@ -33,7 +33,7 @@ def test_after_sighup_the_filters_of_the_start_are_active_in_all_workers(cloud: 
         assert cloud.ask({"hw_time_hpet": "true"}).hosts == ("timer-host",)
 
 
-def test_sigterm_ends_all_of_it(cloud: Cloud, scheduler: Program) -> None:
+def test_sigterm_stops_the_scheduler_and_all_its_workers(cloud: Cloud, scheduler: Program) -> None:
     assert cloud.ask({"hw_time_hpet": "true"}).hosts == ("timer-host",)
     scheduler.signal(SIGTERM)
     assert scheduler.exit_code() == 0

@@ -32,7 +32,7 @@ def broken(tmp_path: Path) -> Path:
         ("enabled_filters = hpet,broken", ("'broken'", "does not load", "a_module_that_is_not_there")),
     ],
 )
-def test_a_misconfiguration_stops_it_with_one_line_that_says_what_to_correct(
+def test_misconfiguration_stops_the_scheduler_with_one_line_naming_the_mistake(
     options: str, said: tuple[str, ...], broken: Path, cloud: Cloud
 ) -> None:
     with cloud.starting_scheduler(f"{ACTIVATION}[prefilter]\n{options}\n", {"PYTHONPATH": str(broken)}) as program:

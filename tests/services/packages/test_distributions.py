@@ -72,7 +72,7 @@ def _metadata(built: Path) -> Message:
 
 
 @pytest.mark.parametrize("pattern", ["*.tar.gz", "*.whl"])
-def test_builds_in_different_places_are_equal_in_each_byte(pattern: str, built: Path, built_elsewhere: Path) -> None:
+def test_builds_in_different_environments_are_byte_identical(pattern: str, built: Path, built_elsewhere: Path) -> None:
     """Whatever the folder, time, umask, locale and leftovers; the wheel out of the tree is that out of the sdist."""
     (one,), (other,) = built.glob(pattern), built_elsewhere.glob(pattern)
     assert one.name == other.name
@@ -85,7 +85,7 @@ def test_the_source_distribution_has_the_whole_project(source: Path) -> None:
     assert found == _tree() | {"PKG-INFO"}
 
 
-def test_tests_run_out_of_the_source_distribution(source: Path) -> None:
+def test_tests_pass_from_the_unpacked_source_distribution(source: Path) -> None:
     """Some that read files of the project, on the package that lies beside them."""
     code = (
         "import sys; sys.path.insert(0, 'src'); import pytest;"
@@ -110,7 +110,7 @@ def test_the_long_description_is_the_readme(built: Path, source: Path) -> None:
     assert [link for link in links if not link.startswith("https://") and not (source / link).exists()] == []
 
 
-def test_each_python_that_is_named_can_be_tested() -> None:
+def test_python_classifiers_match_requires_python_and_tox_environments() -> None:
     """The classifiers begin at the lowest version, and each newer one has its environment in tox.ini."""
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     minors = [

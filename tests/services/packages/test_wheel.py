@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.services.packages.builds import PROJECT, clean_run, empty_environment
 
 
-def test_the_wheel_has_everything_and_nothing_else(wheel: Path) -> None:
+def test_wheel_contains_exactly_the_sources_and_the_licence(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {
         str(path.relative_to(PROJECT / "src"))
@@ -18,7 +18,7 @@ def test_the_wheel_has_everything_and_nothing_else(wheel: Path) -> None:
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
-def test_the_core_alone_filters_and_says_what_the_command_needs(wheel: Path, tmp_path: Path) -> None:
+def test_core_install_filters_and_the_command_names_the_missing_extra(wheel: Path, tmp_path: Path) -> None:
     bin_folder = empty_environment(tmp_path / "core")
     done = clean_run(bin_folder / "pip", "install", "--quiet", wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

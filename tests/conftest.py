@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
@@ -23,6 +24,11 @@ _EXAMPLES = float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
 def times(number: float) -> int:
     """Return how many examples, rounds or seconds: ``OS_PREFILTER_EXAMPLES`` times the number, at least one."""
     return max(1, round(number * _EXAMPLES))
+
+
+# Of each law that does not say how many examples it takes, those of the test kit as well.
+settings.register_profile("os-prefilter", max_examples=times(30))
+settings.load_profile("os-prefilter")
 
 
 def one_in(number: int) -> int:

@@ -76,9 +76,15 @@ def commands_of(page: Path) -> Iterator[Command]:
                 yield Command(page, command, output, code)
 
 
-def run(command: Command) -> tuple[str, int]:
-    """Run a command; return what it printed, both streams in one as a terminal shows them, and its exit code."""
+def run(command: Command, pytester: pytest.Pytester | None = None) -> tuple[str, int]:
+    """Run a command; return what it printed, both streams in one as a terminal shows them, and its exit code.
+
+    :param pytester: runs pytest in this process, which has imported already what takes seconds
+    """
     program, *arguments = shlex.split(command.text)
+    if pytester and arguments[:2] == ["-m", "pytest"]:
+        result = pytester.runpytest_inprocess(*arguments[2:])
+        return result.stdout.str(), int(result.ret)
     if program == "python":
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -145,15 +151,18 @@ def test_python_examples_run(page: Path) -> None:
     assert not result.failed, "".join(report)
 
 
-@pytest.mark.usefixtures("in_page_folder")
 @pytest.mark.parametrize(
     "command",
     [command for page in PAGES for command in commands_of(page)],
     ids=lambda command: f"{command.page.stem}: {command.text}",
 )
-def test_commands_print_what_the_page_shows(command: Command) -> None:
+def test_commands_print_what_the_page_shows(
+    command: Command, pytester: pytest.Pytester, request: pytest.FixtureRequest
+) -> None:
     """Every ``$ os-prefilter`` and ``$ python`` prints what the page says (``...``: anything), and exits so."""
-    printed, code = run(command)
+    # After pytester, which has a folder of its own.
+    request.getfixturevalue("in_page_folder")
+    printed, code = run(command, pytester)
     if command.exit_code is not None:
         assert str(code) == command.exit_code
     else:

@@ -20,7 +20,7 @@ from tests.conftest import times
 from tests.faults.broken_proxy import WRONG, broken, client_of
 from tests.support.placements import UUID, Answer, Observed, provider
 
-ROUNDS = times(5)
+ROUNDS = times(3)
 FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {

@@ -64,10 +64,8 @@ def _with(line: str) -> str:
         ),
         (
             "each_two",
-            _with('ASKED.append(value); return "not both" if ASKED[-2:] == ["virtio", "vga"] else ""').replace(
-                "one_in=10", "one_in=1"
-            ),
-            "The first: vif_model=virtio video_model=vga on",
+            _with('ASKED.append(value); return "not both" if ASKED[-2:-1] == ["virtio"] else ""'),
+            "requests break the law",
         ),
     ],
     ids=lambda value: value if len(value) < 30 else "",

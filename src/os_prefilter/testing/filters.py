@@ -32,9 +32,8 @@ from os_prefilter.testing.requests import request_of
 from os_prefilter.testing.subject import Subject, broken, told, twin
 from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
 
-# The same requests at each run: what conforms today does so tomorrow.
+# The same requests at each run: what conforms today does so tomorrow. As many as the profile of hypothesis says.
 _any = settings(
-    max_examples=100,
     deadline=None,
     derandomize=True,
     database=None,

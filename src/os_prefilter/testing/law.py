@@ -106,12 +106,16 @@ def pair_cases(owned: frozenset[str] | None = None, first: int = 0, step: int = 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
-    pairs = [
-        pair
-        for pair in combinations(choices(), 2)
-        if pair[0][0] is not pair[1][0] and (owned is None or not owned.isdisjoint(row.name for row, _ in pair))
+    return tuple(map(case_of, _pairs(owned)[first::step]))
+
+
+@cache
+def _pairs(owned: frozenset[str] | None) -> list[tuple[Choice, Choice]]:
+    return [
+        (one, other)
+        for one, other in combinations(choices(), 2)
+        if one[0] is not other[0] and (owned is None or one[0].name in owned or other[0].name in owned)
     ]
-    return tuple(map(case_of, pairs[first::step]))
 
 
 @cache

@@ -27,6 +27,8 @@ from os_prefilter.conf import OPTIONS
 from os_prefilter.plugins import NAMESPACE, REPORTERS
 from os_prefilter.reporting import traits_to_know
 
+pytest_plugins = ["pytester"]
+
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.rst") if "_build" not in page.parts)

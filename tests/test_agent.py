@@ -212,10 +212,19 @@ def test_stop_ends_the_agent_while_it_waits_for_the_next_round() -> None:
 
 
 def test_wait_and_run_return_at_once_after_stop() -> None:
-    watch = Watch(FakeHost(), lambda _facts: "", 1.0)
+    host = FakeHost()
+    watch = Watch(host, lambda _facts: "", 1.0)
     watch.stop()
-    watch.wait(1e6)
-    watch.run()
+
+    def wait_and_run() -> None:
+        watch.wait(1e6)
+        watch.run()
+
+    waiting = threading.Thread(target=wait_and_run, daemon=True)
+    waiting.start()
+    waiting.join(60)
+    assert not waiting.is_alive()
+    assert host.probed == []
 
 
 def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:

@@ -1,93 +1,16 @@
-"""The agent is killed at random points and started again: Placement and files are the old or the new, then right."""
+"""The writer of a provider configuration is killed at random points: the file is the old or the new one, then right."""
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import yaml
 
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.provider_config import document, write_document
-from os_prefilter.reporting import traits_to_know
-from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
-from tests.services.libvirt.connection import needs_libvirt, uri
-from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
 from tests.support.processes import started
-from tests.support.programs import until
-
-KILLS = times(2)
-OPERATORS = "CUSTOM_OF_AN_OPERATOR"
-STALE = "CUSTOM_VM_MODE_XEN"
-"""A trait of ours that this host does not have."""
-
-# The agent's requests for a report that changes something, and the one read of the next round.
-_REQUESTS = 5
-
-
-@pytest.fixture
-def server() -> Iterator[Served]:
-    with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
-        # It would create them one by one.
-        placement.know(traits_to_know())
-        yield state
-
-
-@contextmanager
-def agent(server: Served, folder: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    conf = folder / "nova.conf"
-    conf.write_text(nova_conf(server.url), encoding="utf-8")
-    command = [sys.executable, "-m", "os_prefilter.cli.main", "capabilities", "report", "--watch", "1"]
-    command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
-    environment = {**os.environ, "no_proxy": "127.0.0.1"}
-    with (folder / "agent.log").open("ab") as log, started(command, stdout=log, stderr=log, env=environment) as process:
-        yield process
-
-
-@needs_libvirt
-def test_agent_killed_at_random_leaves_old_or_new_traits_and_then_converges(server: Served, tmp_path: Path) -> None:
-    """Between two requests, with one under way, or anywhere: the host has its old traits or its new ones."""
-    choice = random.Random(7)  # noqa: S311 - when it is killed
-    placement = server.placement
-    old = traits_of(placement)
-    seen = {old}
-    for number in range(KILLS):
-        start = len(server.sent)
-        with agent(server, tmp_path) as process:
-            at = start + choice.randint(1, _REQUESTS)
-
-            def kill(request: int, at: int = at, process: "subprocess.Popen[bytes]" = process) -> None:
-                if request == at:
-                    process.kill()
-
-            server.before = server.after = lambda _number: None
-            if number % 3 == 0:
-                server.before = kill
-            elif number % 3 == 1:
-                server.after = kill
-            else:
-                server.wait_for(start + 1)
-                time.sleep(choice.uniform(0, 0.2))
-                process.kill()
-            assert process.wait(120) == -signal.SIGKILL, (tmp_path / "agent.log").read_text()
-        seen.add(traits_of(placement))
-        # So that there is something to change again.
-        put_traits(placement, lambda traits: traits.add(STALE))
-    server.before = server.after = lambda _number: None
-    with agent(server, tmp_path):
-        until(lambda: STALE not in traits_of(placement), (tmp_path / "agent.log").read_text)
-        new = traits_of(placement)
-    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", REPORTED} <= new
-    assert seen <= {old, new, new | {STALE}}
-    assert "Traceback" not in (tmp_path / "agent.log").read_text()
-
 
 WRITER = """
 import sys
@@ -103,7 +26,7 @@ def test_killed_writer_leaves_the_old_provider_config_or_the_new_one(tmp_path: P
     choice = random.Random(8)  # noqa: S311 - when it is killed
     path = tmp_path / "os-prefilter.yaml"
     sets = [{f"CUSTOM_{name}_{which}": True for name in range(300)} for which in (0, 1)]
-    for _ in range(2 * KILLS):
+    for _ in range(times(4)):
         command = [sys.executable, "-c", WRITER, str(path)]
         with started(command, stdout=subprocess.PIPE) as process:
             assert process.stdout

@@ -53,7 +53,7 @@ def test_gate_is_open_if_and_only_if_every_compute_node_has_reported(seed: int) 
 
 def test_the_random_fleets_have_both_open_and_closed_gates() -> None:
     states = [_is_open(_random_fleet(seed), frozenset(gate.answers)) for seed in range(times(10)) for gate in GATES]
-    assert min(states.count(True), states.count(False)) > 30
+    assert min(states.count(True), states.count(False)) > times(1)
 
 
 _SENT = [

@@ -325,3 +325,10 @@ def test_all_unknown_resource_classes_are_named_and_nothing_is_loaded() -> None:
         with pytest.raises(PlacementRefused, match="NEW_ONE, NEW_TWO; only a newer os-resource-classes has it"):
             placement.load(fleet)
         assert placement.client.request("GET", "/resource_providers")["resource_providers"] == []
+
+
+def test_what_is_no_trait_name_is_refused_and_nothing_is_created() -> None:
+    with EmbeddedPlacement() as placement:
+        with pytest.raises(PlacementRefused, match=r"no name of a trait: 'CUSTOM_bad name/\\n'"):
+            placement.know(["CUSTOM_GOOD", "CUSTOM_bad name/\n"])
+        assert not placement.client.custom_traits()

@@ -149,9 +149,9 @@ DIFFERENCES: tuple[Difference, ...] = (
         change=_in_an_aggregate,
     ),
     Difference(
-        "A group without resources",
+        "A group without resources, an empty same_subtree",
         of=(QUERY,),
-        nova="sends an empty parameter resources_X=, which Placement refuses",
+        nova="sends an empty parameter, resources_X= or same_subtree=, which Placement refuses",
         ours="leaves the parameter out",
         reason="a group of traits alone is allowed beside same_subtree",
         becomes=becomes.no_empty_parameter,

@@ -165,7 +165,7 @@ def request_specs(draw: st.DrawFn) -> Any:
         spec.request_level_params = objects.RequestLevelParams(
             root_required=draw(st.sets(st.sampled_from(_TRAITS[:2]))),
             root_forbidden=draw(st.sets(st.sampled_from(["COMPUTE_STATUS_DISABLED"]))),
-            same_subtree=draw(st.lists(st.lists(st.sampled_from(_GROUPS), min_size=1, max_size=2), max_size=1)),
+            same_subtree=draw(st.lists(st.lists(st.sampled_from(_GROUPS), max_size=2), max_size=1)),
         )
     if draw(st.integers(0, 4)) == 0:
         destination = objects.Destination()

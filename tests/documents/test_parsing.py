@@ -1,4 +1,4 @@
-"""Parsing: any input gives a value or a one-line error that names the file. ``tox -e fuzz`` tries more of them."""
+"""Parsing: any input gives a value or a one-line error that names the file. ``tests/exhaustive/fuzz`` tries more."""
 
 from random import Random
 

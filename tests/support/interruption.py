@@ -17,13 +17,14 @@ class FirstProcess:
     """What the process does that pytest was started as."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._has_workers = config.pluginmanager.hasplugin("dsession")
+        self._plugins = config.pluginmanager
         self._run = Run()
         signal.signal(signal.SIGTERM, _interrupt)
 
     def pytest_keyboard_interrupt(self) -> None:
         """Interrupt the workers of pytest-xdist at once: they would notice seconds later, and then be killed."""
-        for each in children() if self._has_workers else ():
+        # Without workers, the children are services, which fixtures end.
+        for each in children() if self._plugins.hasplugin("dsession") else ():
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGINT)
 

@@ -22,6 +22,7 @@ MARK = "OS_PREFILTER_TEST_RUN"
 FOLDER = "OS_PREFILTER_TEST_FOLDER"
 """The variable that names the folder of a run: open to services that run as another user, unlike those of pytest."""
 _END = b"end"
+_SESSIONS = "sessions"
 _GRACE = {True: 2.0, False: 12.0}
 """Seconds that processes get to end by themselves: after an orderly end, and where workers have to notice it first."""
 
@@ -32,9 +33,17 @@ class Run:
     def __init__(self) -> None:
         mark, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="os-prefilter-")
         Path(folder).chmod(0o711)
+        Path(folder, _SESSIONS).mkdir()
+        # Of a run within a run, the one must not end what cleans up after the other.
+        environment = {name: value for name, value in os.environ.items() if name not in (MARK, FOLDER)}
         command = [sys.executable, "-I", __file__, mark, folder]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            start_new_session=True,
         )
         os.environ[MARK], os.environ[FOLDER] = mark, folder
         # stevedore writes what it finds into the user's cache.
@@ -53,10 +62,8 @@ def marked(mark: str) -> dict[int, str]:
     for path in Path("/proc").glob("[0-9]*"):
         # It may end meanwhile, or belong to another user.
         with suppress(OSError):
-            if needle in (path / "environ").read_bytes().split(b"\0"):
-                line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                if line:
-                    found[int(path.name)] = line
+            if needle in (path / "environ").read_bytes().split(b"\0") and (line := _command_line(path)):
+                found[int(path.name)] = line
     return found
 
 
@@ -72,21 +79,51 @@ def children() -> list[int]:
     return found
 
 
+def note_session(number: int) -> Path:
+    """Note a process that leads a session; return the file to remove once it has ended.
+
+    Services that give themselves a title (setproctitle) overwrite their environment, and with it the mark.
+    """
+    path = Path(os.environ[FOLDER], _SESSIONS, str(number))
+    path.touch()
+    return path
+
+
+def _left(mark: str, folder: str) -> dict[int, str]:
+    """Return the processes of a run: those with its mark, and those of the sessions that were noted."""
+    noted = {int(path.name) for path in Path(folder, _SESSIONS).glob("*")}
+    found = marked(mark)
+    for path in Path("/proc").glob("[0-9]*") if noted else ():
+        with suppress(OSError):
+            if os.getsid(int(path.name)) in noted and (line := _command_line(path)):
+                found[int(path.name)] = line
+    return found
+
+
+def _command_line(path: Path) -> str:
+    """Return the command line of a process; empty for a zombie."""
+    return (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+
+
 def main() -> None:
     """Wait for the end of a run, and clean up after it."""
     mark, folder = sys.argv[1:]
-    is_orderly = sys.stdin.buffer.read() == _END
+    # Not to the end of the pipe: a process that was forked and goes on may hold its other end.
+    is_orderly = sys.stdin.buffer.read(len(_END)) == _END
     deadline = time.monotonic() + _GRACE[is_orderly]
-    while (left := marked(mark)) and time.monotonic() < deadline:
+    while (left := _left(mark, folder)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    sys.stdout.write("".join(f"{each}\n" for each in left.values()))
+    lines = "".join(f"{each}\n" for each in left.values())
     while left:
         for number in left:
             with suppress(OSError):
                 os.kill(number, signal.SIGKILL)
         time.sleep(0.1)
-        left = marked(mark)
+        left = _left(mark, folder)
     shutil.rmtree(folder, ignore_errors=True)
+    # Where the run was killed, nothing reads it.
+    with suppress(OSError):
+        os.write(1, lines.encode(errors="replace"))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
+from tests.support.leftovers import note_session
+
 T = TypeVar("T")
 
 PATIENCE = 120.0
@@ -77,6 +79,7 @@ class Program:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._note = note_session(self.pid)
 
     @property
     def log(self) -> str:
@@ -130,6 +133,7 @@ class Program:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait(PATIENCE)
         until(lambda: not self.processes(), lambda: f"{self.name} is still there: {self.processes()}")
+        self._note.unlink()
 
     def _last_lines(self) -> str:
         return "\n".join(self.log.splitlines()[-40:])

@@ -34,6 +34,8 @@ try:
 
     from os_prefilter.adapters.placement import PlacementClient
     from os_prefilter.operators.fleet import Fleet, Provider
+    from os_prefilter.terms import is_trait_name
+    from os_prefilter.texts import shown
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."
@@ -116,7 +118,7 @@ class EmbeddedPlacement:
     def know(self, traits: Iterable[str], resource_classes: Iterable[str] = ()) -> None:
         """Create those of these traits and resource classes that it lacks.
 
-        :raises PlacementError: if a standard one is among them
+        :raises PlacementError: if a standard one is among them, or what is no name of a trait
         """
         known = {row["name"] for row in self.client.request("GET", "/resource_classes")["resource_classes"]}
         missing = sorted(set(resource_classes) - known)
@@ -126,16 +128,18 @@ class EmbeddedPlacement:
             raise PlacementRefused("the fleet", 400, detail)
         for name in missing:
             self.client.request("PUT", f"/resource_classes/{name}")
-        self._know_traits(set(traits) - self.client.traits())
-
-    def _know_traits(self, missing: set[str]) -> None:
-        """Write traits into the table at once; the API would take one request of 4 ms for each of some hundreds."""
-        standard = {name for name in missing if not name.startswith("CUSTOM_")}
-        if standard:
-            raise UnknownTraits(standard)
-        if missing:
-            with _GLOBALS, self._engine.begin() as connection:
-                connection.execute(_TRAITS.insert(), [{"name": name} for name in sorted(missing)])
+        # At once into the table: the API would take one request of 4 ms for each of some hundreds.
+        with _GLOBALS:
+            missing_traits = set(traits) - self.client.traits()
+            wrong = sorted(name for name in missing_traits if not is_trait_name(name))
+            if wrong:
+                raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(shown, wrong))}")
+            standard_traits = {name for name in missing_traits if not name.startswith("CUSTOM_")}
+            if standard_traits:
+                raise UnknownTraits(standard_traits)
+            if missing_traits:
+                with self._engine.begin() as connection:
+                    connection.execute(_TRAITS.insert(), [{"name": name} for name in sorted(missing_traits)])
 
 
 def _with_parents(providers: Iterable[Provider], *above: Provider) -> Iterator[_Placed]:

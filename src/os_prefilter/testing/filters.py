@@ -32,7 +32,7 @@ from os_prefilter.testing.requests import request_of
 from os_prefilter.testing.subject import Subject, broken, told, twin
 from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
 
-# The same requests at each run: what conforms today does so tomorrow. As many as the profile of hypothesis says.
+# The same requests at each run: what conforms today does so tomorrow. Their number is that of hypothesis' profile.
 _any = settings(
     deadline=None,
     derandomize=True,

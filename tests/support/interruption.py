@@ -19,7 +19,9 @@ class FirstProcess:
     def __init__(self, config: pytest.Config) -> None:
         self._plugins = config.pluginmanager
         self._run = Run()
-        signal.signal(signal.SIGTERM, _interrupt)
+        # SIGINT too: a shell script starts what runs in its background with SIGINT ignored.
+        for each in _SIGNALS:
+            signal.signal(each, _interrupt)
 
     def pytest_keyboard_interrupt(self) -> None:
         """Interrupt the workers of pytest-xdist at once: they would notice seconds later, and then be killed."""

@@ -41,7 +41,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for: the interpreters that conformance tests start need neither pytest nor hypothesis."""
+    """Import what is asked for: the interpreters that conformance tests start do not need hypothesis, for one."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 import pytest
+from stevedore import _cache
 
 from tests.support.leftovers import Run, children
 
@@ -19,6 +20,8 @@ class FirstProcess:
     def __init__(self, config: pytest.Config) -> None:
         self._plugins = config.pluginmanager
         self._run = Run()
+        # It has chosen the user's folder when it was imported.
+        _cache._c = _cache.Cache()
         # SIGINT too: a shell script starts what runs in its background with SIGINT ignored.
         for each in _SIGNALS:
             signal.signal(each, _interrupt)

@@ -18,7 +18,21 @@ from os_prefilter.operators.fleet import example_fleet
 from os_prefilter.testing import request_of
 from tests.support import interruption
 
-_EXAMPLES = float(os.environ.get("OS_PREFILTER_EXAMPLES", "1"))
+_VARIABLE = "OS_PREFILTER_EXAMPLES"
+
+
+def _examples() -> float:
+    text = os.environ.get(_VARIABLE, "1")
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ValueError(f"{_VARIABLE} is {text!r}: give a number above 0, such as 50.")
+    return number
+
+
+_EXAMPLES = _examples()
 
 
 def times(number: float) -> int:

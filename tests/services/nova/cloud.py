@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs
 
+from kombu.connection import Connection
+
 from os_prefilter import capability_traits
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_conf import client_from, load_conf
@@ -53,9 +55,6 @@ long_rpc_timeout = 60
 workers = 1
 [oslo_concurrency]
 lock_path = {folder}/locks
-[oslo_messaging_rabbit]
-# So that nothing is left in RabbitMQ.
-amqp_auto_delete = true
 [placement]
 auth_type = admin_token
 endpoint = {placement}
@@ -125,6 +124,7 @@ class Cloud:
     def running(self) -> Iterator[None]:
         """Have everything but nova-scheduler up while the context lasts."""
         with ExitStack() as ending:
+            ending.callback(self._delete_queues)
             placement = self._start_placement(ending)
             self._set_up_databases(ending, placement)
             self._start_client(ending)
@@ -227,6 +227,19 @@ class Cloud:
         until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
         facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
         HostTraits(client, host).sync(Goal(managed(capability_traits(facts), Mode.BESIDE, facts)))
+
+    def _delete_queues(self) -> None:
+        """Leave nothing in RabbitMQ but what it deletes itself.
+
+        It could delete all by itself (``amqp_auto_delete``), but then loses what is sent while workers are replaced: a
+        queue whose last consumer has gone goes with its messages, and the next consumer may just have declared it.
+        """
+        url = self._values["rabbitmq"].replace("rabbit://", "amqp://", 1)
+        with Connection(url) as connection, connection.channel() as channel:  # type: ignore[no-untyped-call]
+            for topic in ("compute", "compute-alt", "conductor", "scheduler"):
+                for queue in (topic, *(f"{topic}.{host}" for host in (*HOSTS, topic))):
+                    channel.queue_delete(queue)
+            channel.exchange_delete(self._values["exchange"])
 
     def _start_client(self, ending: ExitStack) -> None:
         script = Path(__file__).with_name("client.py")

@@ -16,7 +16,7 @@ _LAYERS = (
     {"vocabulary", "yaml_document", "json_document"},
     {"templates", "template_document"},
     {"requirements", "request_spec", "extra_specs", "options", "content", "request", "documents"},
-    {"guest", "reporters"},
+    {"guest", "kept_machine_type", "reporters"},
     {"rules", "rule_checks", "rule_document", "rule_files"},
     {"asking", "filters", "facts", "plugins", "option_definitions", "conf", "rule_folders", "answers"},
     {"pinning", "stated", "capabilities", "decision", "reporting"},

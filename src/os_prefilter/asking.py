@@ -16,7 +16,7 @@ from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
 
 _LENIENT = Options(skip_all_unknown_values=True)
-_PLACES = ("image property", "image field", "flavor extra spec")
+_PLACES = ("image field {}".format, "flavor extra spec {}".format)
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
@@ -147,7 +147,7 @@ def _kept_off(
         return []
     if guest.family in without:
         raise ImpossibleCombination(found.source, guest.family_source)
-    if guest.family:
+    if guest.family or not guest.takes_default:
         return []
     known = {item.trait for item in asked}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
@@ -181,7 +181,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     # Nothing is read of the image of an instance that boots from a volume.
     if of_image is not None and request.boots_from_volume:
         return None
-    found = _said(row, (in_image, of_image, in_flavor), options, notes)
+    found = _said(row, (in_image, of_image, in_flavor), options, notes, request)
     if found:
         _check_beside(request, row, found)
     if device:
@@ -200,13 +200,16 @@ def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
     return found if found and gate.values[found.value].trait else None
 
 
-def _said(row: Row, raws: tuple[object, object, object], options: Options, notes: list[Note]) -> Chosen | None:
+def _said(
+    row: Row, raws: tuple[object, object, object], options: Options, notes: list[Note], request: Request
+) -> Chosen | None:
     """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
     found: Chosen | None = None
-    for raw, kind, name in zip(raws, _PLACES, (row.image_property, row.image_attribute, row.extra_spec), strict=True):
+    names = (row.image_property, row.image_attribute, row.extra_spec)
+    for raw, place_of, name in zip(raws, (request.place_of, *_PLACES), names, strict=True):
         if raw is None:
             continue
-        place = f"{kind} {name}"
+        place = place_of(str(name))
         value = _known(raw, place, row, options, notes)
         if value is None or (found and found.value == value):
             continue

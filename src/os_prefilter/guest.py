@@ -19,6 +19,8 @@ class Guest(NamedTuple):
     family: str = ""
     """The family of machine types that is asked for; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
+    takes_default: bool = True
+    """Whether the host's default machine type counts where no family is asked for."""
 
     @property
     def has_own_traits(self) -> bool:
@@ -32,7 +34,7 @@ def guest_of(request: Request) -> Guest:
     family = _MACHINE.canonical(request.image_property(str(_MACHINE.image_property))) or ""
     architecture = guest_architecture(emulated or "")
     source = f"image property {_EMULATION.image_property}={emulated}" if emulated else ""
-    family_source = f"image property {_MACHINE.image_property}={family}" if family else ""
+    family_source = f"{request.place_of(str(_MACHINE.image_property))}={family}" if family else ""
     if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
         family, family_source = OTHER, source
-    return Guest(architecture, source, family, family_source)
+    return Guest(architecture, source, family, family_source, request.takes_default_machine_type)

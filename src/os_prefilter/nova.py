@@ -13,9 +13,13 @@ from typing import Any
 import nova.conf
 from nova import context as nova_context
 from nova import exception
+from nova.compute.task_states import RESIZE_PREP
 from nova.objects import service
+from nova.objects.instance import Instance
+from nova.objects.instance_mapping import InstanceMapping
 from nova.scheduler import request_filter
 from nova.scheduler.client import report
+from nova.utils import SM_IMAGE_PROP_PREFIX
 
 from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
@@ -23,6 +27,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.pipeline import Pipeline
+from os_prefilter.request import UNKNOWN_MACHINE_TYPE
 
 LOG = logging.getLogger(__name__)
 
@@ -108,7 +113,7 @@ def _pipeline() -> Pipeline:
         "answers": AnswerCoverage(client),
     }
     try:
-        return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits)
+        return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)
     except ConfigurationError as error:
         problem = error
     # What Nova logs of an error at start is a traceback; this is the line to read. It is logged here because oslo.log
@@ -166,6 +171,24 @@ class _Placement:
         if method == "PUT":
             return client.put(url, None, version=microversion)
         return client.get(url, version=microversion)
+
+
+def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
+    """Return the machine type that Nova's libvirt driver gives to the server of a move, from its system metadata.
+
+    None for a resize or a cold migration: nova-compute then starts the guest with the request's image, in which nothing
+    is kept, so that the destination's default counts. So it does where nothing is kept, of another driver for instance.
+    """
+    admin = (context or nova_context.get_admin_context()).elevated()
+    mapping = InstanceMapping.get_by_instance_uuid(admin, request_spec.instance_uuid)
+    with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        server = Instance.get_by_uuid(in_cell, request_spec.instance_uuid, expected_attrs=["system_metadata"])
+    if server.task_state == RESIZE_PREP:
+        # To another cell it goes by a snapshot, which has what is kept.
+        leaves_cell = request_spec.requested_destination.allow_cross_cell_move
+        return UNKNOWN_MACHINE_TYPE if leaves_cell else None
+    kept: str | None = server.system_metadata.get(f"{SM_IMAGE_PROP_PREFIX}hw_machine_type")
+    return kept
 
 
 def _minimum_compute_version(context: Any) -> int:

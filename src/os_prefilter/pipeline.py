@@ -13,6 +13,7 @@ from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.decision import Decision, Run
 from os_prefilter.deployment import facts_from
 from os_prefilter.facts import Ask, Fact, values_of
+from os_prefilter.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.metrics import Measuring
 from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import NEEDS, LoadedFilter, load_filters
@@ -42,6 +43,7 @@ class Pipeline:
         options: Options | None = None,
         facts: Mapping[str, Fact] | None = None,
         measuring: Measuring | None = None,
+        kept_machine_type: MachineTypeOf | None = None,
     ) -> None:
         self.filters = tuple(filters)
         self.options = options or Options()
@@ -61,6 +63,7 @@ class Pipeline:
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
         self._remembered = Remembered()
+        self._kept_machine_type = KeptMachineType(kept_machine_type, self.options)
 
     @classmethod
     def from_conf(
@@ -69,6 +72,7 @@ class Pipeline:
         facts: Mapping[str, Ask] | None = None,
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
+        kept_machine_type: MachineTypeOf | None = None,
     ) -> Self:
         """Load the filters that ``conf`` enables.
 
@@ -79,6 +83,8 @@ class Pipeline:
             from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.
+        :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
+            if it gets that host's default (:data:`os_prefilter.kept_machine_type.MachineTypeOf`).
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         register_opts(conf)
@@ -89,7 +95,7 @@ class Pipeline:
             names = conf[GROUP].enabled_filters
         except cfg.Error as error:
             raise refused(error) from error
-        pipeline = cls(load_filters(names, NEEDS | known.keys()), options, known, measuring)
+        pipeline = cls(load_filters(names, NEEDS | known.keys()), options, known, measuring, kept_machine_type)
         if ("rules" in names) != ("rules" in (facts or {}) or bool(conf[GROUP].rules_dirs)):
             LOG.warning(
                 "No rule applies: that takes rules in [prefilter] enabled_filters, and directories in rules_dirs."
@@ -136,8 +142,10 @@ class Pipeline:
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return what was answered to the same request before, or run the filters."""
         values = values_of(self._facts, context)
-        if self._changes_in_place:
-            return self._run(request_spec, context, values)[0]
+        machine_type = self._kept_machine_type.of(request_spec, context)
+        # It is not part of the content, and servers move seldom.
+        if self._changes_in_place or machine_type is not None:
+            return self._run(request_spec, context, values, machine_type)[0]
         page = self._remembered.page(values)
         content, outcome = self._remembered.find(page, request_spec)
         if outcome is None:
@@ -148,9 +156,11 @@ class Pipeline:
             self._measuring.again(outcome.decision.runs)
         return outcome
 
-    def _run(self, request_spec: Any, context: Any, values: tuple[Any, ...]) -> tuple[Outcome, Request]:
+    def _run(
+        self, request_spec: Any, context: Any, values: tuple[Any, ...], machine_type: str | None = None
+    ) -> tuple[Outcome, Request]:
         """Run the filters; return what they answer, and the view of the request that the last of them had."""
-        request = Request(request_spec)
+        request = Request(request_spec, machine_type)
         facts = dict(zip(self._names_of_facts, values, strict=True))
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
@@ -165,7 +175,7 @@ class Pipeline:
             seconds = perf_counter() - start
             asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
             if each.nova_style:
-                request = Request(request_spec)
+                request = Request(request_spec, machine_type)
             else:
                 asked += self._mirrored(asked, request_spec, request)
                 pending.requirements += asked

@@ -21,10 +21,18 @@ _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
 _NO_PROPERTIES: Mapping[str, object] = MappingProxyType({})
 _TRAIT_PREFIX = "trait:"
+_MACHINE_TYPE = "hw_machine_type"
+
+UNKNOWN_MACHINE_TYPE = ""
+"""In the place of the machine type of a server that keeps one, but which one is not known."""
 
 
 class Request:
-    """What was asked for, as filters may see it. Not to be kept longer than the call."""
+    """What was asked for, as filters may see it. Not to be kept longer than the call.
+
+    :param kept_machine_type: the machine type that the server has already and keeps on the host that is looked for, or
+        :data:`UNKNOWN_MACHINE_TYPE`; None where the host gives its default to a guest whose image names none
+    """
 
     __slots__ = (
         "_beyond_content",
@@ -32,13 +40,14 @@ class Request:
         "_flavor_groups",
         "_image",
         "_image_traits",
+        "_kept_machine_type",
         "_properties",
         "_property",
         "_requested_groups",
         "_spec",
     )
 
-    def __init__(self, request_spec: Any) -> None:
+    def __init__(self, request_spec: Any, kept_machine_type: str | None = None) -> None:
         # What cannot be read would ask for nothing, and every host would do.
         if request_spec is None or isinstance(request_spec, Mapping):
             raise UnsuitableRequestSpec(
@@ -52,6 +61,9 @@ class Request:
         if not (properties is None or isinstance(properties, Mapping) or hasattr(properties, "fields")):
             raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
         self._properties = _by_current_name(properties)
+        self._kept_machine_type = kept_machine_type
+        if kept_machine_type:
+            self._properties = {**self._properties, _MACHINE_TYPE: kept_machine_type}
         self._property = self._properties.get
         extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
         self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
@@ -73,6 +85,17 @@ class Request:
     def image_properties(self) -> Mapping[str, object]:
         """The image properties under their current names."""
         return MappingProxyType(self._properties)
+
+    def place_of(self, name: str) -> str:
+        """Return where an image property is set, for messages."""
+        if self._kept_machine_type and name == _MACHINE_TYPE:
+            return f"the server's system metadata image_{name}"
+        return f"image property {name}"
+
+    @property
+    def takes_default_machine_type(self) -> bool:
+        """Whether a guest whose image names no machine type gets the host's default."""
+        return self._kept_machine_type is None
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""

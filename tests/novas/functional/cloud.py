@@ -4,6 +4,7 @@ import sysconfig
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,9 @@ from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.fixtures import PlacementFixture
 
 from os_prefilter.adapters.placement import PlacementClient
-from tests.novas.functional.hosts import ATTEMPTS, FACTS, HostDriver, report
+from os_prefilter.reporters import HostFacts
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from tests.novas.functional.hosts import ATTEMPTS, DRIVERS, FACTS, MACHINE_TYPES, HostDriver, report, report_host
 
 _NOVA = f"""
 [DEFAULT]
@@ -60,6 +63,8 @@ class Server(NamedTuple):
     host: str | None
     attempts: tuple[str, ...]
     """The hosts that tried to start it, in order."""
+    machine_types: tuple[str | None, ...]
+    """What it got there, each time."""
     fault: str
     """What its user is told about a failure."""
 
@@ -72,7 +77,7 @@ class Cloud:
         self._conf = Path(case.useFixture(fixtures.TempDir()).path, "nova.conf")
         self._conf.write_text(_NOVA + _ACTIVATION)
         conf.CONF([], project="nova", default_config_files=[str(self._conf)])
-        self._glance = _start(case)
+        self._placement, self._glance = _start(case)
         api = case.useFixture(nova_fixtures.OSAPIFixture())
         self._user, self._admin = api.api, api.admin_api
         self._admin.microversion = "latest"
@@ -105,6 +110,26 @@ class Cloud:
         # Nova wants it restarted before it is taken for alive.
         computes[host] = self._case.restart_compute_service(computes[host])
         self._admin.put_service(service, {"forced_down": False})
+
+    @contextmanager
+    def x86_guests(self, *hosts: str, **changes: Any) -> Iterator[None]:
+        """Change what these hosts can give to x86 guests, and report it, while the context lasts.
+
+        :param changes: fields of :class:`os_prefilter.reporters.libvirt_facts.GuestFacts`
+        """
+        before = {host: DRIVERS[host].facts for host in hosts}
+        for facts in before.values():
+            assert isinstance(facts, LibvirtFacts)
+            self._becomes(replace(facts, guests={"x86_64": replace(facts.guests["x86_64"], **changes)}))
+        try:
+            yield
+        finally:
+            for facts in before.values():
+                self._becomes(facts)
+
+    def _becomes(self, facts: HostFacts) -> None:
+        DRIVERS[facts.host].facts = facts
+        report_host(self._placement, facts)
 
     def flavor(self, extra_specs: Mapping[str, str] | None = None) -> str:
         """Return the ID of a small flavor with these extra specs."""
@@ -145,7 +170,8 @@ class Cloud:
             if is_there or (shown["status"] == "ERROR" and "fault" in shown):
                 host = self._admin.get_server(uuid)["OS-EXT-SRV-ATTR:host"]
                 fault = shown.get("fault", {}).get("message", "")
-                return Server(uuid, shown["status"], host, tuple(ATTEMPTS[uuid]), fault)
+                attempts, machine_types = tuple(ATTEMPTS[uuid]), tuple(MACHINE_TYPES[uuid])
+                return Server(uuid, shown["status"], host, attempts, machine_types, fault)
         raise TimeoutError(f"the server is not {status} after {_DEADLINE} s, tried on {ATTEMPTS[uuid]}: {shown}")
 
 
@@ -164,8 +190,8 @@ def cloud() -> Iterator[Cloud]:
     assert is_clean, "Nova's services did not end well"
 
 
-def _start(case: Any) -> Any:
-    """Start everything but the API; return the fake Glance."""
+def _start(case: Any) -> tuple[PlacementClient, Any]:
+    """Start everything but the API; return Placement and the fake Glance."""
     # A scheduler that ends takes its list of filters with it.
     case.useFixture(fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)))
     # Nova loads virt drivers from nowhere else.
@@ -178,8 +204,9 @@ def _start(case: Any) -> Any:
     case.scheduler = case.start_service("scheduler")
     for host in FACTS:
         case._start_compute(host)
-    report(PlacementClient(Adapter(Session(auth=Token(endpoint, "admin")), service_type="placement")))
-    return case.useFixture(nova_fixtures.GlanceFixture(case))
+    placement = PlacementClient(Adapter(Session(auth=Token(endpoint, "admin")), service_type="placement"))
+    report(placement)
+    return placement, case.useFixture(nova_fixtures.GlanceFixture(case))
 
 
 def _image(properties: dict[str, str], disk_format: str) -> dict[str, Any]:

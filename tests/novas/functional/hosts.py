@@ -57,6 +57,12 @@ FACTS: Mapping[str, HostFacts] = {name: replace(facts, host=name) for name, fact
 ATTEMPTS: defaultdict[str, list[str]] = defaultdict(list)
 """Server -> the hosts that tried to start it, in order; of all drivers in the process."""
 
+MACHINE_TYPES: defaultdict[str, list[str | None]] = defaultdict(list)
+"""Server -> the machine type that it got, or would have got, at each attempt."""
+
+DRIVERS: "dict[str, HostDriver]" = {}
+"""Host -> its driver."""
+
 
 class HostDriver(fake.FakeDriver):  # type: ignore[misc]
     """Nova's virt driver on one of the hosts."""
@@ -65,6 +71,7 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
         self.facts = FACTS[conf.CONF.host]
         self.memory_mb = (len(FACTS) - list(FACTS).index(self.facts.host)) * 1_000_000
         super().__init__(virtapi, read_only)
+        DRIVERS[self.facts.host] = self
         self.host_status_base["supported_instances"] = list(_supported_instances(self.facts))
 
     def capabilities_as_traits(self) -> dict[str, bool]:
@@ -95,11 +102,20 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
         :raises nova.exception.ComputeResourcesUnavailable: if it has none of the GPUs that were allocated.
         """
         ATTEMPTS[instance.uuid].append(self.facts.host)
+        self._keep_machine_type(instance, image)
         request = objects.RequestSpec(flavor=instance.flavor, image=image)
         os_prefilter.guest_settings(request, self.facts)
         asks_for_gpu = f"resources:{VGPU}" in instance.flavor.extra_specs
         if asks_for_gpu and self.facts.host != GPU_OF_NOVA:
             raise exception.ComputeResourcesUnavailable(reason="the driver manages no such GPU")
+
+    def _keep_machine_type(self, instance: Any, image: Any) -> None:
+        """Do what Nova's libvirt driver does where it builds a guest (``_configure_guest_by_virt_type``)."""
+        machine_type = image.properties.get("hw_machine_type")
+        if machine_type is None and isinstance(self.facts, LibvirtFacts) and "x86_64" in self.facts.guests:
+            machine_type = self.facts.guests["x86_64"].default_machine
+            instance.system_metadata["image_hw_machine_type"] = machine_type
+        MACHINE_TYPES[instance.uuid].append(machine_type)
 
 
 def report(placement: PlacementClient) -> None:
@@ -107,9 +123,8 @@ def report(placement: PlacementClient) -> None:
 
     Of one of them its driver says that it is Cyborg's, of the other it does not.
     """
-    for host, facts in FACTS.items():
-        goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=traits_to_know())
-        HostTraits(placement, host).sync(goal)
+    for facts in FACTS.values():
+        report_host(placement, facts)
     root = placement.request("GET", f"/resource_providers?name={GPU_OF_CYBORG}")["resource_providers"][0]["uuid"]
     generation = "resource_provider_generation"
     for name, traits in (
@@ -121,6 +136,12 @@ def report(placement: PlacementClient) -> None:
         placement.request("POST", "/resource_providers", body)
         placement.request("PUT", f"{url}/inventories", {"inventories": {VGPU: _inventory()}, generation: 0})
         placement.request("PUT", f"{url}/traits", {"traits": traits, generation: 1})
+
+
+def report_host(placement: PlacementClient, facts: HostFacts) -> None:
+    """Write to Placement what a host can do."""
+    goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=traits_to_know())
+    HostTraits(placement, facts.host).sync(goal)
 
 
 def _gpu(host: str) -> str:

@@ -1,0 +1,66 @@
+"""The machine type that a server keeps when it moves, so that the default of its next host does not count.
+
+Nova writes the machine type of a server's first start into the server's system metadata, where the image names none,
+and never into the request spec. See the ADR "A server's whole life".
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from os_prefilter.options import Options
+from os_prefilter.request import UNKNOWN_MACHINE_TYPE, Request
+from os_prefilter.texts import one_line, shown
+from os_prefilter.versioned import field_of
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+
+LOG = logging.getLogger(__name__)
+
+MachineTypeOf = Callable[[Any, Any], str | None]
+"""``(context, request_spec) -> machine type``, ``pc-q35-9.1`` for instance, that a server which exists keeps; None
+where it gets the default of its next host. Empty, or an error, means that it is not known. Called for moves alone,
+never for a new server."""
+
+_MACHINE = BY_NAME["machine_type"]
+_DEFAULT_MACHINE = BY_NAME["default_machine"]
+
+
+class KeptMachineType:
+    """Finds the machine type that the server of a request keeps, where filters can ask for one."""
+
+    def __init__(self, ask: MachineTypeOf | None, options: Options) -> None:
+        self._ask = ask
+        traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
+        qualified = {of_guest for (trait, _), of_guest in QUALIFIED.items() if trait in traits}
+        self._counts = any(map(options.reports, traits | qualified))
+
+    def of(self, request_spec: Any, context: Any) -> str | None:
+        """Return the machine type that the server of a request keeps; empty for one that is not known.
+
+        None for a new server, and where the host's default counts, or no machine type.
+        """
+        if not self._counts or not _exists(request_spec):
+            return None
+        if Request(request_spec).image_property(str(_MACHINE.image_property)) is not None:
+            return None
+        if self._ask is None:
+            return UNKNOWN_MACHINE_TYPE
+        try:
+            machine_type = self._ask(context, request_spec)
+        except Exception as error:  # noqa: BLE001 - a database of the embedding service
+            LOG.warning(
+                "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
+                shown(field_of(request_spec, "instance_uuid")),
+                f"{type(error).__name__}: {one_line(str(error))}",
+            )
+            return UNKNOWN_MACHINE_TYPE
+        if machine_type is None:
+            return None
+        # One of no known family asks for nothing, and is not the host's default either.
+        return machine_type if _MACHINE.canonical(machine_type) else UNKNOWN_MACHINE_TYPE
+
+
+def _exists(request_spec: Any) -> bool:
+    """Whether the server has been started before: Nova then says in which cell, or that it may leave its cell."""
+    destination = field_of(request_spec, "requested_destination")
+    return field_of(destination, "cell") is not None or field_of(destination, "allow_cross_cell_move", default=False)

@@ -1,0 +1,73 @@
+"""A server keeps the machine type of its first start in most moves, whatever the default of its next host is.
+
+The image asks for an IDE bus, which q35 never has. Both hosts can give it to a guest of the machine type ``pc``,
+and that is the default of both when the server is started.
+"""
+
+import pytest
+
+from tests.novas.functional.cloud import Cloud
+
+_SOURCE, _OTHER = "old", "kvm"
+_IDE = {"img_hv_type": "kvm", "hw_disk_bus": "ide"}
+_ON_OTHER = {"migrate": {"host": _OTHER}}
+
+
+def test_new_server_avoids_hosts_whose_default_never_has_its_bus(cloud: Cloud) -> None:
+    with cloud.x86_guests(_SOURCE, _OTHER, default_machine="q35"):
+        server = cloud.server(_IDE)
+
+    assert (server.status, server.attempts) == ("ERROR", ())
+
+
+def test_live_migration_keeps_the_machine_type_on_a_host_with_another_default(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    with cloud.x86_guests(_OTHER, default_machine="q35"):
+        moved = cloud.act(server, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE")
+
+    assert (moved.host, moved.attempts, moved.machine_types) == (_OTHER, (_SOURCE, _OTHER), ("pc", "pc"))
+
+
+def test_evacuation_keeps_the_machine_type_on_a_host_with_another_default(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    with cloud.x86_guests(_OTHER, default_machine="q35"), cloud.down(_SOURCE):
+        moved = cloud.act(server, {"evacuate": {}}, "SHUTOFF")
+
+    assert (moved.attempts, moved.machine_types) == ((_SOURCE, _OTHER), ("pc", "pc"))
+
+
+def test_unshelve_keeps_the_machine_type_on_a_host_with_another_default(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    shelved = cloud.act(server, {"shelve": None}, "SHELVED_OFFLOADED")
+    with cloud.x86_guests(_SOURCE, _OTHER, default_machine="q35"):
+        moved = cloud.act(shelved, {"unshelve": None}, "ACTIVE")
+
+    assert (moved.host, moved.machine_types) == (_SOURCE, ("pc", "pc"))
+
+
+def test_kept_machine_type_is_required_of_the_next_host(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    with cloud.x86_guests(_OTHER, "q35", default_machine="q35", machines=frozenset(("q35",))):
+        moved = cloud.act(server, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE")
+
+    assert (moved.host, moved.attempts) == (_SOURCE, (_SOURCE,))
+
+
+@pytest.mark.parametrize("resize", [False, True])
+def test_cold_migration_and_resize_avoid_a_host_whose_default_never_has_the_bus(cloud: Cloud, *, resize: bool) -> None:
+    """The next test shows what that host would do."""
+    server = cloud.server(_IDE)
+    action = {"resize": {"flavorRef": cloud.flavor({"hw:cpu_sockets": "1"})}} if resize else {"migrate": None}
+    with cloud.x86_guests(_OTHER, default_machine="q35"):
+        moved = cloud.act(server, action, "ACTIVE")
+
+    assert (moved.host, moved.attempts) == (_SOURCE, (_SOURCE,))
+
+
+def test_nova_starts_a_cold_migrated_server_with_the_default_of_its_next_host(cloud: Cloud) -> None:
+    """It hands the request's image to the driver, not the server's: when that changes, the filters may rely on it."""
+    server = cloud.server(_IDE)
+    with cloud.x86_guests(_OTHER, default_machine="q35"), cloud.not_activated():
+        moved = cloud.act(server, _ON_OTHER, "VERIFY_RESIZE")
+
+    assert (moved.status, moved.attempts, moved.machine_types) == ("ERROR", (_SOURCE, _OTHER), ("pc", "q35"))

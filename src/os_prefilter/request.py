@@ -31,7 +31,7 @@ class Request:
     """What was asked for, as filters may see it. Not to be kept longer than the call.
 
     :param kept_machine_type: the machine type that the server has already and keeps on the host that is looked for, or
-        :data:`UNKNOWN_MACHINE_TYPE`; None where the host gives its default to a guest whose image names none
+        ``UNKNOWN_MACHINE_TYPE``; None where the host gives its default to a guest whose image names none
     """
 
     __slots__ = (

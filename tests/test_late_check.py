@@ -1,10 +1,15 @@
 """The driver's half: what is refused, what must be switched on, and by which of its names it was asked for."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import (
     FlavorImageConflict,
     ImpossibleCombination,
@@ -12,11 +17,15 @@ from os_prefilter.errors import (
     UnusableReporter,
 )
 from os_prefilter.late_check import Unsupported, guest_settings, unsupported
+from os_prefilter.operators.fleet import Fleet, Inventory
 from os_prefilter.reporters import HostFacts, Setting
+from os_prefilter.reporting import traits_to_know
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import HPET, ROWS
+from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from tests.conftest import pipeline_of, spec_of
 from tests.support.hosts import KVM, LXC, NOTHING, X86
+from tests.support.nova_objects import nova_spec
+from tests.support.placements import provider
 
 _BOOLEANS = [row for row in ROWS if row.boolean and row.values["true"].trait]
 _NO_HPET = replace(LXC, host="container-1")
@@ -32,6 +41,10 @@ _NO_HPET = replace(LXC, host="container-1")
         (
             spec_of(extra_specs={f"trait1:{HPET}": "required", "resources1:VCPU": "1"}),
             f"flavor extra spec trait1:{HPET}=required",
+        ),
+        (
+            spec_of({"hw_time_hpet": "yes"}, {"resources7:VGPU": "1", f"trait7:{HPET}": "forbidden"}),
+            "image property hw_time_hpet=true",
         ),
         (
             spec_of({"hw_time_hpet": "yes"}, {f"trait7:{HPET}": "required"}),
@@ -55,6 +68,7 @@ def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(sp
         spec_of({"hw_time_hpet": "false"}),
         RequestSpec(Flavor(), None),
         spec_of({"hw_disk_bus": "virtio"}),
+        spec_of(extra_specs={"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"}),
     ],
 )
 def test_hpet_stays_off_unless_it_was_asked_for(spec: RequestSpec) -> None:
@@ -124,17 +138,73 @@ def test_unknown_value_is_refused_in_one_short_printable_line(value: object) -> 
     assert str(refused.value).isprintable()
 
 
-def test_late_check_covers_named_capability_traits_and_ignores_other_traits() -> None:
+def test_late_check_covers_capability_traits_of_the_host_and_ignores_other_traits() -> None:
     spec = spec_of(
         {"trait:COMPUTE_NET_VIF_MODEL_E1000": "required", "trait:CUSTOM_MINE": "required"},
-        {"trait:COMPUTE_NET_VIF_MODEL_SRIOV": "required", "trait2:HW_ARCH_X86_64": "forbidden", "resources2:VGPU": "1"},
+        {
+            "trait:COMPUTE_NET_VIF_MODEL_SRIOV": "required",
+            "resources1:PCPU": "1",
+            "trait1:HW_ARCH_X86_64": "forbidden",
+            "resources2:VGPU": "1",
+            "trait2:HW_ARCH_X86_64": "forbidden",
+        },
         requested_resources=[RequestGroup("port", required_traits={"CUSTOM_PHYSNET_A", "HW_ARCH_AARCH64"})],
     )
     assert [(item.property, item.value) for item in unsupported(spec, KVM)] == [
         ("flavor extra spec trait:COMPUTE_NET_VIF_MODEL_SRIOV", "required"),
-        ("flavor extra spec trait2:HW_ARCH_X86_64", "forbidden"),
-        ("request group port", "HW_ARCH_AARCH64"),
+        ("flavor extra spec trait1:HW_ARCH_X86_64", "forbidden"),
     ]
+
+
+_NESTED = BY_NAME["mem_encryption_model"].traits
+_DEVICES = (
+    provider("sev", "MEM_ENCRYPTION_CONTEXT", "HW_CPU_X86_AMD_SEV"),
+    provider("sev-es", "MEM_ENCRYPTION_CONTEXT", "HW_CPU_X86_AMD_SEV_ES"),
+    provider("gpu", "VGPU"),
+    provider("dpu", "FPGA", f"HW_ARCH_AARCH64 {HPET}"),
+)
+
+
+@pytest.fixture(scope="module")
+def devices() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement with one host, and providers of devices below it as Nova and Cyborg do."""
+    traits = {trait for trait, has in capability_traits(KVM).items() if has} - _NESTED
+    host = provider("kvm-1", "VCPU MEMORY_MB DISK_GB", " ".join(traits), _DEVICES)
+    room = {"VCPU": Inventory(16), "MEMORY_MB": Inventory(4096), "DISK_GB": Inventory(100)}
+    with EmbeddedPlacement(Fleet((replace(host, resources=room),))) as placement:
+        placement.know(traits_to_know())
+        yield placement.client
+
+
+_ENCRYPTED = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "can"),
+    [
+        ({}, {"resources_sev:MEM_ENCRYPTION_CONTEXT": "1", "trait_sev:HW_CPU_X86_AMD_SEV_ES": "forbidden"}, True),
+        (_ENCRYPTED, {"hw:mem_encryption": "true", "trait:HW_CPU_X86_AMD_SEV_ES": "forbidden"}, True),
+        ({}, {"trait:HW_CPU_X86_AMD_SEV_ES": "forbidden"}, True),
+        ({"hw_time_hpet": "yes"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"}, True),
+        ({"hw_time_hpet": "no"}, {"resources_dpu:FPGA": "1", f"trait_dpu:{HPET}": "required"}, True),
+        ({}, {"resources_dpu:FPGA": "1", "trait_dpu:HW_ARCH_AARCH64": "required"}, True),
+        ({}, {"resources_dpu:FPGA": "1", "trait_dpu:HW_ARCH_X86_64": "forbidden"}, True),
+        (_ENCRYPTED, {"resources1:VGPU": "1", "trait1:COMPUTE_SECURITY_STATELESS_FIRMWARE": "forbidden"}, True),
+        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, True),
+        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "forbidden"}, False),
+        ({}, {"resources1:MEMORY_MB": "512", "trait1:HW_ARCH_AARCH64": "required"}, False),
+    ],
+)
+def test_late_check_of_traits_in_request_groups_agrees_with_placement_and_novas_query(
+    properties: dict[str, object], extra_specs: dict[str, str], can: bool, devices: PlacementClient
+) -> None:
+    """With the query of Nova's own code, and with ours after the filters."""
+    spec = nova_spec(properties, extra_specs)
+    novas = ResourceRequest.from_request_spec(spec.obj_clone()).to_querystring()
+    assert devices.allocation_candidates(novas).hosts == ("kvm-1",) * can
+    assert (unsupported(spec, KVM) == []) is can
+    pipeline_of("hpet", "image_metadata").apply(spec)
+    assert devices.allocation_candidates(allocation_candidates_query(spec)).hosts == ("kvm-1",) * can
 
 
 def test_device_requested_by_both_property_and_trait_is_refused_once() -> None:

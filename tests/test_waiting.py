@@ -141,6 +141,21 @@ def test_requirements_of_a_third_party_filter_are_gated_in_every_scope(
     assert len(decision.notes) == 3 - len(asked)
 
 
+@pytest.mark.parametrize(
+    ("classes", "in_use", "asked"), [("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)]
+)
+def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes(
+    classes: str, in_use: bool, asked: bool
+) -> None:
+    """Their reports say nothing of devices: the trait of one waits until some provider has it."""
+    nodes: list[set[str]] = [{HPET} if in_use else set(), set()]
+    fact = Fact("answers", lambda _context: coverage_of(fleet_of(nodes)), 60)
+    mine = LoadedFilter("mine", lambda _request: require(HPET, "a rule", "_gpu"))
+    pipeline = Pipeline([mine], Options(wait_for_answers=("mine",)), {"answers": fact})
+    decision = pipeline.apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
+    assert [item.scope for item in decision.requirements] == ["_gpu"] * asked
+
+
 def test_gated_filter_that_returns_none_fails() -> None:
     broken: Any = lambda _request: None  # noqa: E731
     fact = Fact("answers", lambda _context: None, 60)

@@ -10,7 +10,7 @@ from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
 from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
+from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.terms import Row, Trait
 from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
@@ -91,7 +91,8 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
         if not found:
             continue
         trait = row.values[found.value].trait
-        if trait is None:
+        # Where Nova's query names the trait because the request does, it names it in the group that the request says.
+        if trait is None or (scope == UNSUFFIXED and row.device and not _has_property(request, row)):
             continue
         guest = guest or guest_of(request)
         if row.per_architecture:
@@ -103,6 +104,12 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
         if scope == ROOT:
             asked += _kept_off(guest, row, found, options, asked)
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+
+
+def _has_property(request: Request, row: Row) -> bool:
+    """Whether the image property, or the flavor extra spec, of a row is set."""
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
 
 
 def keep_off(request: Request, questions: Questions, options: Options) -> Requirements:
@@ -247,10 +254,12 @@ def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen |
 
 
 def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
-    """Return the sources in image and flavor that require, and that forbid, a trait by its name."""
+    """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
     wanted = [f"image property trait:{trait}=required"] if trait in request.image_traits else []
     unwanted = []
     for suffix, group in request.flavor_groups.items():
+        if not request.is_of_host(suffix or UNSUFFIXED):
+            continue
         if trait in group.required:
             wanted.append(f"flavor extra spec {trait_key(trait, suffix)}=required")
         if trait in group.forbidden:

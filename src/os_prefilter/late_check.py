@@ -27,6 +27,9 @@ _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
+# Nova 32 and later report each model on a provider of its own below the root. One that is forbidden excludes no host
+# that has another one as well, or that need not encrypt at all.
+_ENCRYPTION = BY_NAME["mem_encryption_model"]
 
 
 class Unsupported(NamedTuple):
@@ -82,7 +85,7 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     """Return what the driver must give the guest: HPET first, then as the vocabulary has it.
 
     A device that is there or not may be asked for by its property, or by its trait in the image, in the flavor or in
-    one of the flavor's groups.
+    one of the flavor's groups that describes the host (:meth:`os_prefilter.Request.is_of_host`).
 
     :raises UnsupportedByHost: if the host cannot do all of it.
     :raises FlavorImageConflict: if something is asked for and against at once.
@@ -202,9 +205,14 @@ class _Check(NamedTuple):
 
 
 def _explicit(request: Request, check: _Check) -> Iterator[Unsupported]:
-    """Yield the traits that a request names itself and that the host does not have, or has against its will."""
+    """Yield the traits that a request requires of the host, or forbids it, by name, where the host is otherwise.
+
+    Whether another provider, such as a GPU or a port, has the traits of the group that it serves, Placement knows.
+    """
     for item in written_requirements(request):
         if item.trait not in _traits() and not owns(check.reporter, item.trait, check.facts):
+            continue
+        if not request.is_of_host(item.scope) or (item.trait in _ENCRYPTION.traits and not item.required):
             continue
         reason = check.of_trait(item.trait, required=item.required)
         if reason:

@@ -12,6 +12,7 @@ from os_prefilter.content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.extra_specs import Group, flavor_groups
 from os_prefilter.image_properties import LEGACY_NAMES
+from os_prefilter.options import HOST_CLASSES
 from os_prefilter.requirements import ROOT, UNSUFFIXED
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
@@ -168,6 +169,21 @@ class Request:
             groups = {suffix: _as_group(suffix, group) for suffix, group in raw_groups(self._spec).items()}
             self._requested_groups = MappingProxyType(groups)
         return self._requested_groups
+
+    def is_of_host(self, scope: str) -> bool:
+        """Whether a trait that is required or forbidden in a scope is one of the host.
+
+        So it is on the root, in the unsuffixed group, in a group that asks for CPUs or memory, and in one of the flavor
+        that asks for no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
+        slot for encrypted memory, or a port, and says nothing of the host.
+
+        :raises MalformedRequest: as :attr:`flavor_groups` and :attr:`requested_groups` do.
+        """
+        if scope in (ROOT, UNSUFFIXED):
+            return True
+        group = self.flavor_groups.get(scope) or self.requested_groups.get(scope)
+        classes = {name for name, amount in group.resources.items() if amount} if group else set()
+        return not classes.isdisjoint(HOST_CLASSES) or (scope in self.flavor_groups and not classes)
 
     @property
     def pci_request_ids(self) -> frozenset[str]:

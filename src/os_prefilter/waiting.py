@@ -74,7 +74,8 @@ def _answer(call: Call, gates: dict[str, Gate], request: Request, given: Given) 
     asked: list[Requirement] = []
     notes = list(answer.notes)
     for item in answer.asked:
-        reason = held_back(item, coverage, gates)
+        # A gate says which compute nodes report a trait of theirs; of devices below them it says nothing.
+        reason = held_back(item, coverage, gates if request.is_of_host(item.scope) else {})
         if reason:
             notes.append(Note(item.source, reason, waits=item.required or coverage is None))
         else:

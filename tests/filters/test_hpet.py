@@ -24,7 +24,11 @@ _ASKED = [(HPET, True, "root")]
         ({"hw_time_hpet": "perhaps"}, {}, []),
         ({f"trait:{HPET}": "required"}, {}, _ASKED),
         ({}, {f"trait:{HPET}": "required"}, _ASKED),
-        ({}, {"resources1:VGPU": "1", f"trait1:{HPET}": "required"}, _ASKED),
+        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, _ASKED),
+        ({}, {"resources1:VGPU": "1", f"trait1:{HPET}": "required"}, []),
+        ({"hw_time_hpet": "on"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"}, _ASKED),
+        ({"hw_time_hpet": "off"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"}, []),
+        ({"hw_time_hpet": "on"}, {"resources1:MEM_ENCRYPTION_CONTEXT": "1", f"trait1:{HPET}": "forbidden"}, _ASKED),
         ({}, {f"trait:{HPET}": "forbidden"}, []),
         ({"hw_time_hpet": "on"}, {f"trait:{HPET}": "required"}, _ASKED),
         ({"hw_time_hpet": "off"}, {f"trait:{HPET}": "forbidden"}, []),
@@ -33,7 +37,10 @@ _ASKED = [(HPET, True, "root")]
 def test_hpet_is_required_by_the_image_property_or_the_explicit_trait(
     properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
 ) -> None:
-    """Also without the trait in reported_traits: enabling the filter is the statement."""
+    """Also without the trait in reported_traits: enabling the filter is the statement.
+
+    The trait in the group of a device is one of the device.
+    """
     assert asked_by("hpet", spec_of(properties, extra_specs), reported_traits=[]) == expected
 
 
@@ -43,6 +50,7 @@ def test_hpet_is_required_by_the_image_property_or_the_explicit_trait(
         ({"hw_time_hpet": "true"}, {f"trait:{HPET}": "forbidden"}),
         ({"hw_time_hpet": "false"}, {f"trait:{HPET}": "required"}),
         ({"hw_time_hpet": "false"}, {f"trait_a:{HPET}": "required"}),
+        ({"hw_time_hpet": "true"}, {"resources_a:MEMORY_MB": "512", f"trait_a:{HPET}": "forbidden"}),
         ({"hw_time_hpet": "false", f"trait:{HPET}": "required"}, {}),
         ({f"trait:{HPET}": "required"}, {f"trait:{HPET}": "forbidden"}),
     ],

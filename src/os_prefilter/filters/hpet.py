@@ -1,8 +1,9 @@
 """The High Precision Event Timer (specs support-hpet-on-guest and the decision on traits as configuration).
 
 Two ways to ask: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in the
-image, in the flavor or in one of its groups, which the virt driver then takes for its cue. Enabling this filter says
-that hosts report the trait, whatever ``reported_traits`` says.
+image, in the flavor or in one of its groups that describes the host, which the virt driver then takes for its cue. In
+the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, whatever
+``reported_traits`` says.
 """
 
 from dataclasses import replace

@@ -34,7 +34,7 @@ class Case(NamedTuple):
     choices: tuple[Choice, ...]
     spec: RequestSpec
     required: tuple[tuple[str, bool], ...] | None
-    """(trait, required) of all requirements; None where the filters, or the building of the query, reject it."""
+    """(trait, required) of all requirements of the host; None where the filters, or Nova's query, reject it."""
 
     def __str__(self) -> str:
         return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)
@@ -77,7 +77,7 @@ def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = No
         stated = stated_requirements(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
-    items = (*decision.requirements, *stated)
+    items = (item for item in (*decision.requirements, *stated) if Request(spec).is_of_host(item.scope))
     return Case(some, spec_with(some, extra_specs), tuple({(item.trait, item.required) for item in items}))
 
 
@@ -90,10 +90,11 @@ def _pipeline() -> Pipeline:
 def single_cases() -> tuple[Case, ...]:
     """Return each value alone, and each with one of the flavor's ways to name a device by its trait."""
     explicit = [
-        case_of((), {f"{key}:{row.values['true'].trait}": rule})
+        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule})
         for row in table()
         if row.boolean and row.values["true"].trait
-        for key, rule in (("trait", "required"), ("trait1", "required"), ("trait", "forbidden"))
+        for suffix, resources in (("", {}), ("1", {"resources1:VCPU": "1"}), ("2", {"resources2:VGPU": "1"}))
+        for rule in ("required", "forbidden")
     ]
     return (*map(case_of, ((choice,) for choice in choices())), *explicit)
 

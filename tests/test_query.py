@@ -88,6 +88,21 @@ _SMALL = "DISK_GB:1,MEMORY_MB:512,VCPU:1"
             spec_of({"hw_firmware_stateless": "true", "hw_firmware_type": "uefi"}),
             {"resources": _SMALL, "required": "COMPUTE_SECURITY_STATELESS_FIRMWARE"},
         ),
+        # A trait that the request names stays where it names it.
+        *(
+            (
+                spec_of(
+                    {"hw_firmware_type": "uefi"},
+                    {f"resources1:{name}": "1", "trait1:COMPUTE_SECURITY_STATELESS_FIRMWARE": "required"},
+                ),
+                {
+                    "resources": _SMALL.removesuffix(",VCPU:1" * (name == "VCPU")),
+                    "resources1": f"{name}:1",
+                    "required1": "COMPUTE_SECURITY_STATELESS_FIRMWARE",
+                },
+            )
+            for name in ("VCPU", "VGPU")
+        ),
         (
             spec_of({}, {"resources:VGPU": "+4", "resources:FPGA": "1_0"}),
             {"resources": "DISK_GB:1,FPGA:10,MEMORY_MB:512,VCPU:1,VGPU:4"},
@@ -166,6 +181,7 @@ def test_invalid_limit_raises_value_error(limit: Any) -> None:
         RequestSpec(Flavor(root_gb=2**31 - 1, ephemeral_gb=1)),
         spec_of({}, {"resources:VGPU": "99999999999"}),
         spec_of({}, {"resources:VGPU": "1" * 5000}),
+        spec_of({}, {"resources:VGPU": "+" + "\u0661" * 5000}),
         spec_of(requested_resources=[RequestGroup("a", {"VGPU": 2**31})]),
         spec_of(requested_resources=[RequestGroup("root", {"VGPU": 1})]),
         spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})]),
@@ -251,7 +267,8 @@ def test_value_that_nova_would_reject_is_rejected(properties: dict[str, object],
         # Nova looks at the value first.
         {"trait:hw_cpu_foo": "optional", "traitor:x": "required ", "traits:custom_x": "foo"},
         {"trait:": "required", "trait1:": "forbidden"},
-        {"resources:vgpu": "1", "resources:VGPU\n": "1", "resources:CUSTOM_lower": "0", "resources:CUSTOM_x": "-1"},
+        {"resources:vgpu": "1", "resources:CUSTOM_lower": "0", "resources:CUSTOM_x": "-1"},
+        {"resources:VG\nPU": "1", "resources1:VGPU\n\n": "1", "trait\n:OWNER_NOVA": "required"},
         {"resources:VGPU": "-1", "resources:FPGA": "one"},
     ],
 )
@@ -261,10 +278,22 @@ def test_traits_and_resources_without_effect_in_nova_do_not_change_the_query(ext
     )
 
 
-@pytest.mark.parametrize("amount", [" " * 70 + "1", "0" * 70 + "1", "+1", "\t1\n"])
+@pytest.mark.parametrize(
+    "amount",
+    [
+        *(" " * 70 + "1", "0" * 70 + "1", "+1", "\t1\n", "\u0660" * 70 + "1", "\u0660" * 70 + "\u0661"),
+        *("+" + "0" * 70 + "1", " " + "0" * 35 + "\u0966" * 35 + "\u0967\n"),
+    ],
+)
 def test_padded_resource_amount_is_read_as_nova_reads_it(amount: str) -> None:
     expected = allocation_candidates_query(spec_of({}, {"resources:VGPU": "1"}))
     assert allocation_candidates_query(spec_of({}, {"resources:VGPU": amount})) == expected
+
+
+@pytest.mark.parametrize("zero", ["0", "\u0660"])
+def test_padded_amount_of_a_port_is_read_like_one_of_a_flavor(zero: str) -> None:
+    amounts: Any = {"VGPU": zero * 5000 + "1"}
+    assert _query(spec_of(requested_resources=[RequestGroup("port", amounts)]))["resourcesport"] == "VGPU:1"
 
 
 def test_resources_are_in_novas_order() -> None:

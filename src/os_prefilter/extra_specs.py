@@ -10,7 +10,9 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile, islice
 from types import MappingProxyType
+from unicodedata import decimal
 
 import os_resource_classes
 
@@ -20,7 +22,9 @@ from os_prefilter.texts import shown
 
 LOG = logging.getLogger(__name__)
 
-_KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)", re.DOTALL)
+# Nova's pattern ends with $, which one line break at the end of the key does not disturb.
+_KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)
+_LINE_BREAK = "\n"
 _CUSTOM = "CUSTOM_"
 _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
@@ -57,7 +61,8 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
         match = _KEY.fullmatch(key)
         if match:
             kind, suffix, name = match.groups()
-            parts = groups.setdefault(suffix or "", _Parts())
+            # For Nova, a key with a line break within the name is none of these, and makes no group.
+            parts = _Parts() if _LINE_BREAK in name else groups.setdefault(suffix or "", _Parts())
             if kind == "resources":
                 _add_resource(parts, key, name, value)
             else:
@@ -95,18 +100,20 @@ def resource_amount(value: object) -> int | None:
     """Return what Nova's ``int()`` makes of an amount, of any size and sign; None if it makes nothing of it."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
-    if isinstance(value, str) and len(value) > _LONGEST_AMOUNT:
-        value = value.strip()
-        if value.isdecimal():
-            # Python parses no thousands of digits.
-            value = value.lstrip("0")[: _LONGEST_AMOUNT + 1] or "0"
+    if isinstance(value, str) and len(value) > _MOST_DIGITS:
+        digits = value.strip().removeprefix("+")
+        if len(digits) > _MOST_DIGITS and digits.isdecimal():
+            # As for int(), digits are those of any script; so are zeros.
+            significant = dropwhile(lambda digit: not decimal(digit), digits)
+            value = "".join(islice(significant, _MOST_DIGITS)) or "0"
     try:
         return int(value)
     except ValueError:
         return None
 
 
-_LONGEST_AMOUNT = 64
+# Python parses no more (sys.int_info.default_max_str_digits).
+_MOST_DIGITS = 4300
 
 
 def is_resource_class(name: object) -> bool:
@@ -130,6 +137,14 @@ def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
 def resource_key(resource_class: str, suffix: str) -> str:
     """Return the extra spec that asks for a resource class in the group ``suffix``, the unsuffixed one if empty."""
     return f"resources{suffix}:{resource_class}"
+
+
+def regrouped(extra_specs: Mapping[str, str], resource_class: str, suffix: str) -> dict[str, str]:
+    """Return extra specs that ask for a resource class in the group ``suffix`` in place of the unsuffixed one."""
+    unsuffixed, suffixed = resource_key(resource_class, ""), resource_key(resource_class, suffix)
+    # In their order: where both spellings are there, Nova takes the last one.
+    spellings = {unsuffixed + end: suffixed + end for end in ("", _LINE_BREAK)}
+    return {spellings.get(key, key): value for key, value in extra_specs.items()}
 
 
 def trait_key(trait: str, suffix: str) -> str:

@@ -78,12 +78,14 @@ def _groups(request: Request, request_spec: Any) -> dict[str, _Group]:
 
 def _requested_group(requested: Any) -> _Group:
     resources = field_of(requested, "resources", {})
+    amounts: dict[str, int] = {}
     for name, value in resources.items():
         amount = resource_amount(value)
         if not is_resource_class(name) or amount is None or not 0 <= amount <= LARGEST_AMOUNT:
             raise MalformedRequest("requested_resources", f"{name}:{value}", "a resource class and an amount")
+        amounts[name] = amount
     group = _Group(
-        resources={name: int(amount) for name, amount in resources.items()},
+        resources=amounts,
         aggregates=[list(each) for each in field_of(requested, "aggregates", ())],
         forbidden_aggregates=set(field_of(requested, "forbidden_aggregates", ())),
         in_tree=field_of(requested, "in_tree"),

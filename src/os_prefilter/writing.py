@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
-from os_prefilter.extra_specs import resource_key, trait_key
+from os_prefilter.extra_specs import regrouped, trait_key
 from os_prefilter.request import Request, raw_groups
 from os_prefilter.requirements import ROOT, UNSUFFIXED, OwnGroup, Requirement
 from os_prefilter.stated import written_requirements
@@ -113,15 +113,15 @@ def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
     if in_flavor or new.own_groups:
         flavor = copy.deepcopy(request_spec.flavor)
-        flavor.extra_specs = {**_regrouped(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
+        flavor.extra_specs = {**_in_own_groups(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
         # Before the others: a request spec that cannot be written to shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
 
 
-def _regrouped(extra_specs: Mapping[str, str], own_groups: tuple[OwnGroup, ...]) -> dict[str, str]:
-    regrouped = dict(extra_specs)
+def _in_own_groups(extra_specs: Mapping[str, str], own_groups: tuple[OwnGroup, ...]) -> dict[str, str]:
+    found = dict(extra_specs)
     for name, suffix, forbidden in own_groups:
-        regrouped[resource_key(name, suffix)] = regrouped.pop(resource_key(name, ""))
-        regrouped |= {trait_key(trait, suffix): "forbidden" for trait in forbidden}
-    return regrouped
+        found = regrouped(found, name, suffix)
+        found |= {trait_key(trait, suffix): "forbidden" for trait in forbidden}
+    return found

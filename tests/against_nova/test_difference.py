@@ -9,15 +9,19 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from nova import objects
+from nova.scheduler.utils import ResourceRequest
 
-from os_prefilter import Pipeline
+from os_prefilter import Pipeline, Request
+from os_prefilter.errors import MalformedRequest
+from os_prefilter.extra_specs import is_resource_class
 from os_prefilter.vocabulary import opt_in_traits
 from tests.against_nova.becomes import REFUSED
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
 from tests.against_nova.nova import FILTERS, NOVA, NovaCode, expected, filters_switched_on, our_filter, our_query
 from tests.against_nova.requests import PCI_REQUEST, request_specs
-from tests.conftest import pipeline_of, times
+from tests.conftest import pipeline_of, spec_of, times
 
 _GENERATED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
@@ -38,6 +42,49 @@ def _pipeline(name: str, *reported: str) -> Pipeline:
 def test_query_equals_that_of_nova_except_for_the_listed_differences(spec: Any) -> None:
     """Where Nova refuses a request, so do we."""
     assert our_query(spec) == expected(QUERY, spec)
+
+
+_KEYS = st.builds(
+    "{}{}:{}{}".format,
+    st.sampled_from(["resources", "trait", "Resources", "resource", " trait"]),
+    st.sampled_from(["", "1", "_gpu", "-", "\u0661", "a b", "x" * 64, "x" * 65, "1\n"]),
+    st.sampled_from(["VGPU", "CUSTOM_IRON", "NO_SUCH", "VG\nPU", "OWNER_NOVA", "VGPU:1", ""]),
+    st.sampled_from(["", "", "\n", "\n\n", "\r", "\r\n", " ", "\x85", "\u2028", "\x00"]),
+)
+_VALUES = st.sampled_from(["required", "forbidden", "Required", "1", "0", "-1", "1.0", "0x1"]) | st.builds(
+    lambda before, zero, number, digits, after: before + zero * number + digits + after,
+    st.sampled_from(["", " ", "\t", "+", "-", "\u3000"]),
+    st.sampled_from("0\u0660\u0966\uff10"),
+    st.sampled_from([0, 1, 63, 64, 65, 70, 250]),
+    st.sampled_from(["", "1", "\u0661", "\uff17", "1_0", "_1", "2147483647", "\u00b2"]),
+    st.sampled_from(["", "\n", " ", "\x1c", "\u200b"]),
+)
+
+
+@settings(_GENERATED, max_examples=times(300))
+@given(st.dictionaries(_KEYS, _VALUES, max_size=4))
+def test_keys_and_amounts_of_a_flavor_are_read_as_nova_reads_them(extra_specs: dict[str, str]) -> None:
+    """Except for names that Placement cannot have: those are refused."""
+    nova = ResourceRequest()
+    nova._process_extra_specs(objects.Flavor(extra_specs=extra_specs))
+    theirs = {
+        suffix or "": (each.resources, each.required_traits, each.forbidden_traits)
+        for suffix, each in nova._rg_by_id.items()
+    }
+    try:
+        groups = Request(spec_of(extra_specs=extra_specs)).flavor_groups
+    except MalformedRequest:
+        names = [key.removesuffix("\n").partition(":")[2] for key in extra_specs]
+        assert not all(name.isascii() and name.isprintable() and name.isidentifier() for name in names)
+        return
+    found = {suffix: (each.resources, each.required, each.forbidden) for suffix, each in groups.items()}
+    # A trait without a name is left out.
+    named = {suffix: (resources, yes - {""}, no - {""}) for suffix, (resources, yes, no) in theirs.items()}
+    # So is a resource class that Placement cannot have, if none of it is asked for.
+    assert found == {
+        suffix: ({name: amount for name, amount in resources.items() if amount or is_resource_class(name)}, yes, no)
+        for suffix, (resources, yes, no) in named.items()
+    }
 
 
 @settings(_GENERATED, max_examples=times(60))

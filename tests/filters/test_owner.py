@@ -10,7 +10,7 @@ from math import inf
 import pytest
 from oslo_config import cfg
 
-from os_prefilter import Pipeline, Request, RequestGroup, Requirements
+from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
 from os_prefilter.errors import MissingFact
 from os_prefilter.facts import Fact
 from os_prefilter.options import Options
@@ -85,6 +85,15 @@ def test_the_flavor_is_cloned_not_changed() -> None:
     pipeline_of("owner").apply(spec)
     assert chosen.extra_specs == {"resources:VGPU": "1"}
     assert spec.flavor.extra_specs == {"resources_owned_VGPU:VGPU": "1", "trait_owned_VGPU:OWNER_NOVA": "required"}
+
+
+def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> None:
+    """Nova reads the class without it."""
+    spec = spec_of(extra_specs={"resources:VGPU": "1", "resources:VGPU\n": "2"})
+    assert ("OWNER_NOVA", True, "_owned_VGPU") in asked_by("owner", spec)
+    query = allocation_candidates_query(spec)
+    assert "resources_owned_VGPU=VGPU%3A2" in query
+    assert "VGPU" not in query.partition("resources=")[2].partition("&")[0]
 
 
 def test_nova_gets_novas_gpu_and_never_cyborgs(hosts: Callable[..., tuple[str, ...]]) -> None:

@@ -8,12 +8,14 @@ from random import Random
 import pytest
 
 from os_prefilter import Pipeline
+from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.operators.demand import Condition, Demand
 from os_prefilter.operators.diagnose import diagnose
 from os_prefilter.operators.diagnosis import CANDIDATES, NO_CANDIDATES, Diagnosis
 from os_prefilter.operators.fleet import Fleet, Provider
-from tests.conftest import times
+from tests.conftest import spec_of, times
 from tests.support.demands import oracle, random_demand, random_fleet, request_of
+from tests.support.placements import lone_host
 
 Parts = dict[frozenset[Condition], frozenset[str]]
 """Each part of a demand, and the hosts that meet it."""
@@ -32,6 +34,16 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     with oracle(Fleet(tuple(map(_emptied, fleet.hosts)))) as placement:
         empty = {part: placement.hosts(demand, part) for part in _parts(demand)}
     _check(found, now, empty, frozenset(host.name for host in fleet.instance_hosts))
+
+
+def test_finding_names_the_extra_spec_that_asks_for_a_resource() -> None:
+    """Also where its key ends with a line break, which Nova does not read as part of the class."""
+    spec = spec_of(extra_specs={"resources1:VGPU\n": "1", "resources:FPGA\n": "1"})
+    with EmbeddedPlacement(lone_host()) as placement:
+        found = diagnose(spec, Pipeline.from_names(), lone_host(), placement.client, live=False)
+    because = {str(each.condition): each.because for each in found.findings}
+    assert because["VGPU=1"] == "flavor extra spec resources1:VGPU"
+    assert because["FPGA=1"] == "flavor extra spec resources:FPGA"
 
 
 def _drawn(random: Random, *, flat: bool) -> tuple[Fleet, Demand]:

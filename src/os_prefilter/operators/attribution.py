@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from os_prefilter.decision import Decision
+from os_prefilter.extra_specs import resource_key
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
 from os_prefilter.request import Request
 from os_prefilter.requirements import UNSUFFIXED, Requirement
@@ -60,7 +61,8 @@ class Attributions:
         return "the host that the request names" if condition.scope == UNSUFFIXED else "same_subtree of the request"
 
     def _resource(self, name: str, suffix: str) -> str:
-        for key in (f"resources{suffix}:{name}", f"resources:{name}"):
-            if self._request.extra_spec(key) is not None:
-                return f"flavor extra spec {key}"
+        groups = self._request.flavor_groups
+        for each in (suffix, ""):
+            if each in groups and name in groups[each].resources:
+                return f"flavor extra spec {resource_key(name, each)}"
         return _FIELDS.get(name, "flavor and image")

@@ -1,12 +1,14 @@
 """The pipeline: in order, with provenance, all or nothing."""
 
 import copy
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import pytest
 from nova import objects
 
-from os_prefilter import Pipeline, Request, RequestGroup, Requirement, Requirements
+from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, as_filter
@@ -189,6 +191,42 @@ def test_spec_without_a_flavor_is_refused_and_not_half_written() -> None:
     with pytest.raises(UnsuitableRequestSpec):
         _pipeline(a=require("OWNER_NOVA", "x"), b=require("OWNER_NOVA", "x", UNSUFFIXED)).apply(spec)
     assert not spec.root_required
+
+
+class _ReadOnly(RequestSpec):
+    """A request spec whose flavor cannot be replaced."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "flavor" and hasattr(self, name):
+            raise AttributeError("property 'flavor' has no setter")
+        super().__setattr__(name, value)
+
+
+@dataclass(frozen=True)
+class _FrozenFlavor:
+    """A flavor that cannot be changed, nor its copy."""
+
+    extra_specs: dict[str, str] = field(default_factory=dict)
+    vcpus: int = 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        (_ReadOnly(Flavor(1, 512)), "AttributeError: \"property 'flavor' has no setter\""),
+        (RequestSpec(_FrozenFlavor()), "FrozenInstanceError: \"cannot assign to field 'extra_specs'\""),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(name=Lock())), "TypeError: .*pickle"),  # type: ignore[arg-type]
+    ],
+    ids=["spec", "flavor", "uncopyable"],
+)
+def test_flavor_that_cannot_be_replaced_is_refused_and_nothing_is_written(spec: RequestSpec, problem: str) -> None:
+    chosen = spec.flavor
+    answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", UNSUFFIXED)}
+    with pytest.raises(UnsuitableRequestSpec, match=f"{problem}.*It needs a flavor that can be copied and replaced"):
+        _pipeline(**answers).apply(spec)
+    assert not spec.root_required
+    assert spec.flavor is chosen
+    assert not spec.flavor.extra_specs
 
 
 def test_control_characters_in_a_requirement_source_are_escaped_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

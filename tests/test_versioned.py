@@ -1,12 +1,16 @@
 """Reading the fields of Nova's objects gives what their public interface gives."""
 
+from threading import Lock
 from typing import Any
 
 import pytest
 from nova import objects
 
-from os_prefilter import versioned
+from os_prefilter import Pipeline, allocation_candidates_query, versioned
+from os_prefilter.errors import FilterFailed, UnsuitableRequestSpec
+from os_prefilter.plugins import as_filter
 from os_prefilter.versioned import field_of, set_fields_of
+from tests.conftest import pipeline_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
 _OBJECTS = [
@@ -38,6 +42,77 @@ def test_fields_read_equal_those_of_the_objects_public_interface(
     assert set_fields_of(thing) == expected
     for name in thing.fields:
         assert field_of(thing, name, "default") == ("default" if expected.get(name) is None else expected[name])
+
+
+class _OfAService:
+    """Part of an object of another service, which cannot be made without what that service knows of it."""
+
+    def __init__(self, service: object, **fields: Any) -> None:
+        super().__init__(**fields)
+        self.service = service
+
+    @classmethod
+    def obj_name(cls) -> str:
+        """Return the name of the base: fields of Nova's objects take nothing else."""
+        return cls.__name__.removeprefix("_")
+
+
+class _RequestSpec(_OfAService, objects.RequestSpec):  # type: ignore[misc]
+    pass
+
+
+class _Flavor(_OfAService, objects.Flavor):  # type: ignore[misc]
+    pass
+
+
+class _RequestGroup(_OfAService, objects.RequestGroup):  # type: ignore[misc]
+    pass
+
+
+def _rejects(_context: Any, spec: Any) -> bool:
+    spec.flavor.extra_specs["trait:OWNER_NOVA"] = "required"
+    spec.is_bfv = True
+    spec.root_required.add("OWNER_NOVA")
+    raise ValueError("half-way")
+
+
+def _spec(service: object) -> Any:
+    flavor = _Flavor(service, vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0)
+    flavor.extra_specs = {"resources:VGPU": "1"}
+    image = objects.ImageMeta.from_dict({"properties": {"hw_vif_model": "e1000e"}})
+    return _RequestSpec(service, flavor=flavor, image=image)
+
+
+def test_class_of_nova_whose_constructor_takes_arguments_is_scheduled_like_its_base() -> None:
+    spec, base = _spec(Lock()), nova_spec({"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"})
+    pipeline = pipeline_of("image_metadata", "owner")
+    chosen = spec.flavor
+    assert pipeline.apply(spec).requirements == pipeline.apply(base).requirements
+    assert allocation_candidates_query(spec) == allocation_candidates_query(base)
+    assert chosen.extra_specs == {"resources:VGPU": "1"}
+    assert "trait_owned_VGPU:OWNER_NOVA" in spec.flavor.extra_specs
+    assert spec.flavor.service is spec.service
+    assert "extra_specs" in spec.flavor.obj_what_changed()
+
+
+def test_request_spec_of_a_subclass_is_restored_with_what_is_no_field() -> None:
+    spec = _spec(service := Lock())
+    before = {name: repr(getattr(spec, name)) for name in ("flavor", "image")}
+    with pytest.raises(FilterFailed, match="half-way"):
+        Pipeline([as_filter("rejects", _rejects)]).apply(spec)
+    assert {name: repr(getattr(spec, name)) for name in ("flavor", "image")} == before
+    assert "is_bfv" not in spec
+    assert not spec.root_required
+    assert spec.service is spec.flavor.service is service
+
+
+def test_part_that_cannot_be_copied_is_refused_with_the_cause() -> None:
+    """A filter written the Nova way needs a copy of all parts; those in lists copy themselves."""
+    spec = nova_spec(requested_resources=[_RequestGroup("of another", requester_id="port", resources={"VGPU": 1})])
+    with pytest.raises(
+        UnsuitableRequestSpec, match=r"cannot be copied .*__init__\(\) missing 1 required positional argument"
+    ):
+        Pipeline([as_filter("rejects", _rejects)]).apply(spec)
 
 
 def test_properties_are_read_and_missing_attributes_give_the_default() -> None:

@@ -218,8 +218,8 @@ class UnsuitableRequestSpec(PrefilterError):
     def __init__(self, request_spec: object, problem: str) -> None:
         super().__init__(
             f"A {type(request_spec).__name__} is no RequestSpec that filters can work on: {problem}. It needs a "
-            "flavor, an image or None, the sets root_required and root_forbidden, and sets of traits in its "
-            "requested_resources, as os_prefilter.RequestSpec and Nova's have them."
+            "flavor that can be copied and replaced, an image or None, the sets root_required and root_forbidden, and "
+            "sets of traits in its requested_resources, as os_prefilter.RequestSpec and Nova's have them."
         )
 
 

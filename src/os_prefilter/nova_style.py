@@ -5,7 +5,6 @@ they did to traits and aggregates is found by comparing before and after. Whethe
 nothing: in Nova, False means disabled, not asked, or failed.
 """
 
-import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import trait_named
 from os_prefilter.texts import shown
-from os_prefilter.versioned import field_of
+from os_prefilter.versioned import clone_of, field_of
 
 NovaStyleFilter = Callable[[Any, Any], object]
 
@@ -59,9 +58,11 @@ class Snapshot:
 
     def __init__(self, request_spec: Any) -> None:
         try:
-            self._state = vars(copy.deepcopy(request_spec))
-        except TypeError as error:
-            raise UnsuitableRequestSpec(request_spec, shown(str(error))) from error
+            self._state = vars(clone_of(request_spec))
+        except Exception as error:
+            # Its parts may have a way of their own to be copied.
+            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {shown(str(error))})"
+            raise UnsuitableRequestSpec(request_spec, problem) from error
         self._request_spec = request_spec
 
     def restore(self) -> None:

@@ -5,8 +5,11 @@ request has some thirty fields to look at, and most are unset. The objects keep 
 the field's name with a prefix; whether that still holds is asked of each class once.
 """
 
+import copy
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
+
+_Owner = TypeVar("_Owner")
 
 PREFIX = "_obj_"
 """Before the name of a field in an object's ``__dict__``."""
@@ -37,7 +40,40 @@ def set_fields_of(owner: Any) -> dict[str, Any]:
 @cache
 def keeps_fields_in_dict(kind: Any) -> bool:
     """Whether a value under the prefixed name is what the class's public interface gives for the field."""
-    probe: Any = kind()
+    # Not kind(): the class of another service may need arguments.
+    probe: Any = object.__new__(kind)
     name = next(iter(probe.fields))
     vars(probe)[PREFIX + name] = value = object()
-    return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value
+    try:
+        return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value
+    except AttributeError:
+        # It reads what its __init__ would have set.
+        return False
+
+
+def clone_of(owner: _Owner) -> _Owner:
+    """Return a deep copy of a RequestSpec-like object or of one of its parts.
+
+    Objects of oslo.versionedobjects copy themselves by calling their class without arguments, which fails for one that
+    needs some, and loses all but their fields. Here the fields are copied, and the rest is taken over.
+
+    :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be copied.
+    """
+    return _cloned(owner, {})
+
+
+def _cloned(owner: _Owner, memo: dict[int, Any]) -> _Owner:
+    kind: Any = owner.__class__
+    is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(kind)
+    if not is_versioned or id(owner) in memo:
+        return copy.deepcopy(owner, memo)
+    # Before its fields: lists and mappings among them refer to their object.
+    clone: _Owner = object.__new__(kind)
+    memo[id(owner)] = clone
+    for name, value in vars(owner).items():
+        is_own = name.startswith(PREFIX) or name == _CHANGED
+        vars(clone)[name] = _cloned(value, memo) if is_own else value
+    return clone
+
+
+_CHANGED = "_changed_fields"

@@ -1,6 +1,5 @@
 """Writing requirements into a RequestSpec-like object: first all is checked and prepared, then all is written."""
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ from os_prefilter.requirements import ROOT, UNSUFFIXED, OwnGroup, Requirement
 from os_prefilter.stated import written_requirements
 from os_prefilter.terms import is_trait_name
 from os_prefilter.texts import shown
-from os_prefilter.versioned import field_of
+from os_prefilter.versioned import clone_of, field_of
 
 _Key = tuple[str, str, bool]
 
@@ -77,12 +76,11 @@ def add(new: Additions, request_spec: Any) -> None:
         # Read once: with Nova's objects each is a property that goes through others.
         require = request_spec.root_required.update if new.root_required else None
         forbid = request_spec.root_forbidden.update if new.root_forbidden else None
-        steps = _in_groups(new, request_spec) if new.in_groups or new.own_groups else ()
+        for step in _in_groups(new, request_spec) if new.in_groups or new.own_groups else ():
+            step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
         raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
-    for step in steps:
-        step()
     if require:
         require(new.root_required)
     if forbid:
@@ -100,7 +98,7 @@ def _known(request_spec: Any) -> dict[_Key, str]:
 
 
 def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
-    """Return the steps that write what is not on the root, none of which can fail."""
+    """Return the steps that write what is not on the root, of which none but the first can fail."""
     steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
     groups = raw_groups(request_spec)
@@ -112,9 +110,9 @@ def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
             suffix = "" if item.scope == UNSUFFIXED else item.scope
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
     if in_flavor or new.own_groups:
-        flavor = copy.deepcopy(request_spec.flavor)
+        flavor = clone_of(request_spec.flavor)
         flavor.extra_specs = {**_in_own_groups(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
-        # Before the others: a request spec that cannot be written to shows it here.
+        # Before the others: a request spec whose flavor cannot be assigned shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
 

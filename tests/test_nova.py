@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from nova.conf import CONF
@@ -25,6 +25,7 @@ from os_prefilter.errors import (
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.plugins import NAMESPACE, installed_filters
 from tests.support.nova_start import Start, entries, our_entry, starting
+from tests.support.rule_texts import rule, write_rules
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -77,6 +78,72 @@ def test_enabled_filter_replaces_novas_counterpart_until_it_is_disabled(
     assert said == (SAME_PURPOSE[name] in novas)
     start("hpet")
     assert entries() == [*novas, "ours"]
+
+
+class WayBack(NamedTuple):
+    """A way back that a page of the documentation describes, from one configuration to another."""
+
+    page: str
+    enabled: str
+    options: tuple[str, ...]
+    """Lines of nova.conf that the page has the operator write; FOLDER stands for a directory."""
+    enabled_after: str = ""
+    options_after: tuple[str, ...] | None = None
+    """None where the page does not say that they are changed."""
+
+
+_WAIT = "wait_for_answers = {}".format
+_RULES = "rules_dirs = FOLDER"
+_WAYS_BACK = [
+    WayBack("enable-safely", "hpet", (_WAIT("hpet"),)),
+    WayBack("enable-safely", "hpet,image_type", (_WAIT("image_type,hpet"),), "image_type"),
+    WayBack("agent", "image_metadata,hpet", (_WAIT("hpet"), "reported_traits = *"), "", (_WAIT("hpet"),)),
+    *(WayBack("upgrade, one filter", name, (_WAIT(name),)) for name in sorted({*SAME_PURPOSE, "rules"} - {"owner"})),
+    WayBack("upgrade, one filter", "rules", (_RULES, _WAIT("rules"))),
+    WayBack("upgrade, all filters", "hpet,rules,owner", (_RULES, _WAIT("hpet,rules"), "metrics = true")),
+    WayBack("upgrade, metrics", "hpet", (_WAIT("hpet"), "metrics = true"), "hpet", (_WAIT("hpet"), "metrics = false")),
+    WayBack("rules", "hpet,rules", (_RULES, _WAIT("rules")), "hpet", ("rules_dirs =", _WAIT("rules"))),
+    WayBack("bare-metal", "deploy_config", (_WAIT("deploy_config"), "config_templates = FOLDER/../templates.yaml")),
+    WayBack("filters, owner", "owner,hpet", ("owner_gate = coverage", _WAIT("*")), "hpet"),
+    WayBack("filters, owner", "owner", ("owner_gate = compute_version", _WAIT("*"))),
+]
+
+
+@pytest.mark.parametrize("way", _WAYS_BACK, ids=lambda way: f"{way.page}: {way.enabled} -> {way.enabled_after}")
+def test_documented_way_back_starts_the_scheduler_with_the_remaining_filters(
+    way: WayBack, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nova's own filters of the same purpose run again, and no option that the page does not name must be changed."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    write_rules(folder / "a.yaml", rule("licensed", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"]))
+    (tmp_path / "templates.yaml").write_text("templates: [{config-type: a, config-value: b, traits: [CUSTOM_A]}]")
+    novas = entries()
+
+    def started(enabled: str, options: tuple[str, ...]) -> None:
+        start(enabled, *(line.replace("FOLDER", str(folder)) for line in options))
+        names = [name for name in enabled.split(",") if name]
+        assert [each.name for each in our_entry().pipeline.filters] == names
+        assert entries() == [each for each in novas if each not in [SAME_PURPOSE.get(name) for name in names]] + [
+            "ours"
+        ]
+
+    started(way.enabled, way.options)
+    caplog.clear()
+    started(way.enabled_after, way.options if way.options_after is None else way.options_after)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_file(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.yaml").write_text("rules: [{name: broken}]")
+    with pytest.raises(InvalidOption):
+        start("rules", f"rules_dirs = {tmp_path}")
+    start("hpet", f"rules_dirs = {tmp_path}")
+    assert [each.name for each in our_entry().pipeline.filters] == ["hpet"]
+    assert "a.yaml:1: " in caplog.text
+    assert "Ignored, because the filter rules is not enabled." in caplog.text
 
 
 def test_third_party_request_filters_keep_their_position(start: Start) -> None:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.cli.main import main
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, starting, user_context
-from tests.support.placements import Observed, put_traits
+from tests.support.placements import Observed, nova_conf, put_traits, served, traits_of
 from tests.support.reporting_fleets import fleet_of
 
 _HOSTS = ("host-0", "host-1", "host-2")
@@ -62,3 +64,33 @@ def test_gated_filter_requires_nothing_while_placement_is_down_at_start(start: S
     _start(start, observed, "wait_for_answers = hpet", "facts_interval = 0")
     observed.hook = lambda _method, _url: (503, b"down")
     assert _schedule() == {"OWNER_NOVA"}
+
+
+def test_way_back_of_the_agent_excludes_no_host_at_any_step(
+    start: Start, observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scheduler first, with wait_for_answers as it is; then ``--remove`` on one host after the other."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    for host in _HOSTS:
+        put_traits(observed.placement, lambda traits: traits.add(REPORTED), host)
+    for host in ("host-0", "host-2"):
+        put_traits(observed.placement, lambda traits: traits.add(HPET), host)
+
+    def hosts() -> set[str]:
+        spec = nova_spec({"hw_time_hpet": True})
+        our_entry()(user_context(), spec)
+        return set(observed.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+    start("hpet", "wait_for_answers = hpet", "reported_traits = *")
+    ask(observed)
+    assert hosts() == {"host-0", "host-2"}
+    start("", "wait_for_answers = hpet", "reported_traits =")
+    assert hosts() == set(_HOSTS)
+    conf = tmp_path / "agent.conf"
+    with served(observed.placement) as server:
+        conf.write_text(nova_conf(server.url))
+        for host in _HOSTS:
+            report = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", host]
+            assert main([*report, "--remove"]) == 0
+            assert not traits_of(observed.placement, host) & {HPET, REPORTED}
+            assert hosts() == set(_HOSTS)

@@ -187,10 +187,9 @@ def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
 
 
 _WRONG: list[tuple[list[str], str]] = [
-    (["image_metadata"], "'image_metadata' is not in enabled_filters, which has hpet, owner"),
-    (["hpett\n"], "'hpett\\n' is not in enabled_filters"),
-    ([""], "'' is not in enabled_filters"),
-    (["*", "hpett"], "'hpett' is not in enabled_filters"),
+    (["hpett\n"], "'hpett\\n' is not an installed filter. Enabled filters: hpet, owner. Installed filters: accel"),
+    ([""], "'' is not an installed filter"),
+    (["*", "hpett"], "'hpett' is not an installed filter"),
     (["owner"], "the filter owner waits by itself, see the option owner_gate"),
 ]
 
@@ -204,6 +203,24 @@ def test_wrong_name_in_wait_for_answers_stops_the_service(names: list[str], mess
         "the filter 'owner'", "the filter owner"
     )
     assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("names", [["image_metadata"], ["image_metadata", "image_metadata"], ["*", "image_metadata"]])
+def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    pipeline = Pipeline.from_conf(
+        conf_with(enabled_filters=["hpet"], reported_traits=["*"], wait_for_answers=[*names]),
+        {"answers": lambda _context: coverage_of(fleet_of([set()]))},
+    )
+    (record,) = (each for each in caplog.records if each.levelno == logging.WARNING)
+    assert record.getMessage() == (
+        "[prefilter] wait_for_answers names image_metadata, not in enabled_filters: ignored. Remove it there, or "
+        "enable it."
+    )
+    assert bool(pipeline.apply(spec_of({"hw_time_hpet": "yes"})).requirements) == ("*" not in names)
+
+
+def test_disabled_filter_in_wait_for_answers_needs_no_answers_fact() -> None:
+    assert Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["hpet"])).filters == ()
 
 
 def test_nova_style_filter_cannot_be_gated() -> None:

@@ -37,14 +37,18 @@ _WRONG = [
     Wrong("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),
     Wrong("config_templates", "config_templates = /etc", "this is a directory; give the path of a file"),
     Wrong("config_templates", "config_templates = $state/x", "no such option state in group .*Write \\$\\$ for a \\$"),
-    Wrong("rules_dirs", "rules_dirs = /no/such", "/no/such: the directory of rules cannot be read"),
-    Wrong("rules_dirs", "rules_dirs = ,/etc", "a directory in it is empty"),
+    Wrong(
+        "rules_dirs",
+        "enabled_filters = rules\nrules_dirs = /no/such",
+        "/no/such: the directory of rules cannot be read",
+    ),
+    Wrong("rules_dirs", "enabled_filters = rules\nrules_dirs = ,/etc", "a directory in it is empty"),
     Wrong("facts_interval", "facts_interval = -1", "facts_interval in FILE is not valid: .*greater than or equal to 0"),
     Wrong("facts_interval", "facts_interval = soon", "facts_interval in FILE is not valid: .*'soon'"),
     Wrong("facts_interval", "facts_interval = nan", "nan is not a number of seconds"),
     Wrong("facts_interval", "facts_interval = inf", "inf is not a number of seconds"),
     Wrong("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
-    Wrong("wait_for_answers", "wait_for_answers = hpet", "'hpet' is not in enabled_filters"),
+    Wrong("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter"),
     Wrong(
         "wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "waits by itself"
     ),
@@ -107,6 +111,8 @@ def test_every_option_has_a_case_with_a_wrong_value() -> None:
         "config_templates =",
         "facts_interval = 0",
         "reported_traits = *",
+        "rules_dirs = /no/such",
+        "wait_for_answers = hpet",
     ],
 )
 def test_edge_value_of_an_option_is_accepted(lines: str, nova_conf: Path) -> None:

@@ -1,5 +1,6 @@
 """The facts about a deployment that filters may declare as needs, from the configuration and what is provided."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 from oslo_config import cfg
 
 from os_prefilter.conf import GROUP
+from os_prefilter.errors import InvalidOption
 from os_prefilter.facts import Ask, Fact
 from os_prefilter.metrics import Measuring
 from os_prefilter.waiting import FACT
+
+LOG = logging.getLogger(__name__)
 
 
 def facts_from(
@@ -21,6 +25,7 @@ def facts_from(
     """Return the facts that filters may declare as needs: those provided, and those derived from them.
 
     :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
+    :raises InvalidOption: if the filter ``rules`` is enabled and its rules cannot be read
     """
     group = conf[GROUP]
     if measuring and FACT in provided:
@@ -32,7 +37,14 @@ def facts_from(
         interval = inf if always else group.facts_interval
         facts["owner_is_reported"] = Fact("owner_is_reported", gate, interval, unknown=always)
     if "rules" not in facts:
-        facts["rules"] = _rules(conf, ensure_traits)
+        try:
+            facts["rules"] = _rules(conf, ensure_traits)
+        except InvalidOption as error:
+            if "rules" in group.enabled_filters:
+                raise
+            # Disabling the filter must be enough to start without its rules. A filter of another package that needs
+            # them stops the service: the fact is missing.
+            LOG.warning("%s Ignored, because the filter rules is not enabled.", error)
     return facts
 
 

@@ -136,8 +136,9 @@ must not have, for image properties and extra specs of the operator's own. Files
             values="paths of directories, separated by commas.",
             default="empty; no rules.",
             wrong="""
-a directory that cannot be read, or a file with a mistake. Later, the rules of before stay in use and the log says so.
-Directories without the filter ``rules`` in ``enabled_filters``, or the filter without directories, log a warning.
+with the filter ``rules`` enabled, a directory that cannot be read or a file with a mistake. Later, the rules of before
+stay in use and the log says so. Directories without the filter ``rules`` in ``enabled_filters``, or the filter without
+directories, log a warning.
 """,
             since="0.1.0",
         ),
@@ -166,9 +167,12 @@ excludes no host that can. ``os-prefilter readiness`` shows what is waited for. 
 ``facts_interval`` seconds. Needs the fact ``answers``, which the service that embeds the pipeline provides; in Nova it
 is there.
 """,
-            values="names of enabled filters, separated by commas, or ``*`` for all that can wait.",
+            values="""
+names of filters, separated by commas, or ``*`` for all enabled ones that can wait. A filter that is not enabled is
+ignored with a warning.
+""",
             default="empty; each filter asks at once.",
-            wrong="a filter that is not enabled or cannot wait, or one where nobody provides the fact.",
+            wrong="a filter that is not installed or cannot wait, or an enabled one where nobody provides the fact.",
             since="0.1.0",
         ),
     ),

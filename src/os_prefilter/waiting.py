@@ -1,5 +1,6 @@
 """Filters that wait: what they ask for is enforced once every compute node says whether it can (ADR 0014)."""
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
@@ -8,11 +9,13 @@ from os_prefilter.answers import Coverage, Gate, gates_by_trait, held_back
 from os_prefilter.calls import Call, Given
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.options import Options
-from os_prefilter.plugins import LoadedFilter
+from os_prefilter.plugins import LoadedFilter, installed_filters
 from os_prefilter.request import Request
 from os_prefilter.requirements import Note, Requirement, Requirements
 from os_prefilter.templates import effective
 from os_prefilter.texts import listed, shown
+
+LOG = logging.getLogger(__name__)
 
 FACT = "answers"
 """The name of the fact; its value is a :class:`os_prefilter.answers.Coverage`."""
@@ -30,27 +33,42 @@ _ADVICE = (
 def names_that_wait(filters: Sequence[LoadedFilter], names: Sequence[str], provided: Collection[str]) -> frozenset[str]:
     """Return the names of the filters that wait.
 
+    The name of an installed filter that is not enabled is ignored with a warning, so that removing a filter from
+    ``enabled_filters`` is enough to disable it.
+
     :param names: the option ``wait_for_answers``
     :param provided: the names of the facts that there are
-    :raises InvalidOption: if a name is not that of an enabled filter that can wait
+    :raises InvalidOption: if a name is not that of an installed filter, or of a filter that cannot wait
     :raises MissingFact: if a filter waits, and nobody says for what
     """
     by_name = {each.name: each for each in filters}
     for name in names:
         if name != EVERY:
             _check(name, by_name)
+    disabled = set(names) - by_name.keys() - {EVERY}
+    if disabled:
+        LOG.warning(
+            "[prefilter] wait_for_answers names %s, not in enabled_filters: ignored. Remove it there, or enable it.",
+            listed(disabled),
+        )
     every = {name for name, each in by_name.items() if name != _OWN_GATE and not each.nova_style}
-    waiting = frozenset(every if EVERY in names else names)
+    waiting = frozenset(every if EVERY in names else by_name.keys() & set(names))
     if waiting and FACT not in provided:
         raise MissingFact(min(waiting), FACT, _ADVICE)
     return waiting
 
 
 def _check(name: str, by_name: dict[str, LoadedFilter]) -> None:
-    if name not in by_name:
-        problem = f"{shown(name)} is not in enabled_filters, which has {listed(by_name)}. Enable it, or remove it here."
-    elif name == _OWN_GATE:
+    if name == _OWN_GATE:
         problem = "the filter owner waits by itself, see the option owner_gate. Remove it here."
+    elif name not in by_name:
+        installed = installed_filters()
+        if name in installed:
+            return
+        problem = (
+            f"{shown(name)} is not an installed filter. Enabled filters: {listed(by_name)}. Installed filters: "
+            f"{listed(installed)}. Correct the name, or remove it here."
+        )
     elif by_name[name].nova_style:
         problem = (
             f"the filter {shown(name)} is written the Nova way and changes the request itself, so that nothing can be "

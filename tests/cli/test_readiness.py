@@ -106,7 +106,7 @@ def test_invalid_wait_for_answers_gives_a_one_line_error(fleet: str, tmp_path: P
     assert main(["readiness", "--config-file", str(conf), "--hosts", fleet]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not in enabled_filters")
+    assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not an installed filter")
     assert len(err.splitlines()) == 1
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Self
 
@@ -49,6 +50,8 @@ class Pipeline:
         self.options = options or Options()
         facts = facts or {}
         waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
+        self._known = facts
+        self._waits = bool(waits)
         self._measuring = measuring
 
         def call_of(each: LoadedFilter) -> Call:
@@ -116,6 +119,15 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+
+    def without_waiting(self) -> "Pipeline":
+        """Return the pipeline as it enforces once every compute node has reported: nothing waits for answers.
+
+        The gate of the filter ``owner`` stays: it opens only when no compute node lacks the trait.
+        """
+        if not self._waits:
+            return self
+        return Pipeline(self.filters, replace(self.options, wait_for_answers=()), self._known)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.

@@ -39,7 +39,7 @@ class Note(NamedTuple):
     warn: bool = False
     """Whether the operator should see it in the log: a value that nobody knows."""
     waits: bool = False
-    """Whether it will be asked for once every compute node says whether it can."""
+    """Whether it will be asked for once every compute node has reported."""
 
     def __str__(self) -> str:
         return one_line(f"{self.source}: {self.reason}")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.main import main
+from os_prefilter.vocabulary import REPORTED
 
 Capture = pytest.CaptureFixture[str]
 
@@ -111,6 +113,54 @@ def test_config_file_without_filters_means_no_filters_before(capsys: Capture, tm
     path = images(tmp_path, image("a", hw_vif_model="nosuch"))
     (row,) = rows(capsys, "--images", path, "--config-file", str(config), code=2)
     assert row["Verdict"].startswith("becomes rejected: image property hw_vif_model has the unknown value 'nosuch'")
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> list[str]:
+    """Return the arguments of an audit with one compute node that has not reported, and none with a HPET."""
+    hosts = {f"kvm-{number}": ["COMPUTE_NODE", *([REPORTED] if number else [])] for number in range(3)}
+    fleet = {
+        "hosts": {
+            name: {"resources": {"VCPU": 8, "MEMORY_MB": 4096}, "traits": traits} for name, traits in hosts.items()
+        }
+    }
+    (tmp_path / "fleet.json").write_text(json.dumps(fleet))
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpet\n")
+    path = images(tmp_path, image("telco", hw_time_hpet="true"), image("debian"))
+    return ["--hosts", str(tmp_path / "fleet.json"), "--images", path, "--config-file", str(config)]
+
+
+def test_audit_warns_of_what_waiting_filters_take_away_once_all_hosts_have_reported(
+    waiting: list[str], capsys: Capture, tmp_path: Path
+) -> None:
+    """In the table, in JSON, on the page, beside the table, and by the exit code."""
+    telco, debian = rows(capsys, *waiting, "--enable", "hpet", code=2)
+    assert (telco["Before"], telco["Waiting"], telco["After"], telco["Verdict"]) == (3, 3, 0, "becomes unschedulable")
+    assert [each["trait"] for each in telco["Lost to"]] == ["CUSTOM_COMPUTE_TIME_HPET"]
+    assert (debian["Before"], debian["Waiting"], debian["After"], debian["Verdict"]) == (3, 3, 3, "ok")
+    html = tmp_path / "page.html"
+    assert main(["audit", *waiting, "--enable", "hpet", "--html", str(html)]) == 2
+    out, err = capsys.readouterr()
+    assert "| Before | Waiting | After |" in out
+    said = "CUSTOM_COMPUTE_TIME_HPET is not asked for: 1 compute node (kvm-0) does not say yet"
+    assert f"Not asked for yet: 1: image property hw_time_hpet=true: {said}" in err
+    assert "one that has not reported counts as one that cannot" in err
+    text = html.read_text(encoding="utf-8")
+    assert said in text
+    data = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)[0])
+    assert [(line["before"], line["waiting"], line["after"]) for line in data["lines"]] == [(3, 3, 0), (3, 3, 3)]
+
+
+def test_audit_without_waiting_filters_has_no_column_for_them(
+    waiting: list[str], capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = hpet\n")
+    html = tmp_path / "page.html"
+    found = rows(capsys, *waiting, "--before", "noop", "--html", str(html), "--enable", "hpet", code=2)
+    assert [row["After"] for row in found] == [0, 3]
+    assert not any("Waiting" in row for row in found)
+    assert '"waiting"' not in html.read_text(encoding="utf-8")
 
 
 def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) -> None:

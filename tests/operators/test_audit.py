@@ -5,15 +5,22 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, Image, Pipeline
+from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError
+from os_prefilter.facts import Fact
 from os_prefilter.operators.audit import Audit, Cause, Line, Loss, Verdict, audit
 from os_prefilter.operators.demand import POLICY, RESOURCE, TRAIT, Condition
 from os_prefilter.operators.fleet import Fleet, Provider, example_fleet
 from os_prefilter.operators.host_sets import HostSets, capability_of
 from os_prefilter.operators.image_groups import Change
-from tests.conftest import pipeline_of
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.plugins import LoadedFilter
+from os_prefilter.requirements import forbid, require
+from os_prefilter.vocabulary import HPET, REPORTED
+from tests.conftest import conf_with, pipeline_of
 from tests.support.placements import provider
+from tests.support.reporting_fleets import fleet_of
 
 NONE = Pipeline(())
 FILTERS = ("image_metadata", "image_type", "hpet", "compute_status")
@@ -102,6 +109,72 @@ def test_audit_reports_no_loss_for_filters_that_are_already_enabled() -> None:
     line = only_line(audit([Image({"hw_vif_model": "igb"}, "raw")], example_fleet(), same))
     assert (line.verdict, line.losses) == (Verdict.OK, ())
     assert line.before == line.after
+
+
+def waiting_pipeline(fleet: Fleet, *names: str, **options: Any) -> Pipeline:
+    options = {"enabled_filters": list(names), "reported_traits": ["*"], "wait_for_answers": ["*"], **options}
+    reported = fleet.every_compute_has("OWNER_NOVA")
+    facts = {"answers": lambda _context: coverage_of(fleet), "owner_coverage": lambda _context: reported}
+    return Pipeline.from_conf(conf_with(**options), facts)
+
+
+_REPORTS: list[tuple[list[set[str]], tuple[int, int], Verdict]] = [
+    ([{REPORTED}, {REPORTED}, set()], (3, 0), Verdict.UNSCHEDULABLE),
+    ([set(), set(), set()], (3, 0), Verdict.UNSCHEDULABLE),
+    ([{REPORTED, HPET}, {REPORTED}, set()], (3, 1), Verdict.LOSES),
+    ([{REPORTED, HPET}, {REPORTED, HPET}, {HPET}], (3, 3), Verdict.OK),
+    ([{REPORTED, HPET}, {REPORTED}, {REPORTED}], (1, 1), Verdict.LOSES),
+]
+
+
+@pytest.mark.parametrize("enabled", [False, True], ids=["to be enabled", "enabled already"])
+@pytest.mark.parametrize(("traits", "hosts", "verdict"), _REPORTS)
+def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_reported(
+    traits: list[set[str]], hosts: tuple[int, int], verdict: Verdict, enabled: bool
+) -> None:
+    """The verdict is that of the worse; a Placement where the silent hosts report the marker has the same hosts."""
+    fleet = fleet_of(traits)
+    after = waiting_pipeline(fleet, "hpet")
+    image = Image({"hw_time_hpet": "yes"})
+    result = audit([image, Image({})], fleet, Change(after if enabled else NONE, after))
+    line, plain = sorted(result.lines, key=lambda line: line.after.bit_count())[:2]
+    is_open = hosts[0] == hosts[1] == 1
+    assert (line.waiting.bit_count(), line.after.bit_count()) == hosts
+    assert line.verdict == (Verdict.OK if enabled and is_open else verdict)
+    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, Verdict.OK)
+    assert result.is_waiting == (hosts[0] != hosts[1])
+    assert bool(result.waits) == any(REPORTED not in each for each in traits)
+    for text, images in result.waits:
+        assert "CUSTOM_COMPUTE_TIME_HPET is not asked for: " in text
+        assert images == 1
+    later = fleet_of([{*each, REPORTED} for each in traits])
+    spec = RequestSpec(Flavor(1, 512), image)
+    waiting_pipeline(later, "hpet").apply(spec)
+    with EmbeddedPlacement(later) as placement:
+        placement.know([HPET])
+        found = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+    assert len(found) == hosts[1]
+
+
+def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_another_one() -> None:
+    """What two filters ask for cannot both hold; while one of them waits the request is not rejected."""
+    fleet = fleet_of([{REPORTED, HPET}, {HPET}])
+    filters = [
+        LoadedFilter("hpet", lambda _request: require(HPET, "a rule")),
+        LoadedFilter("without", lambda _request: forbid(HPET, "another rule")),
+    ]
+    fact = Fact("answers", lambda _context: coverage_of(fleet), 60)
+    pipeline = Pipeline(filters, Options(wait_for_answers=("hpet",)), {"answers": fact})
+    line = only_line(audit([Image({})], fleet, Change(NONE, pipeline)))
+    assert (line.waiting, line.after, line.verdict) == (0, 0, Verdict.REJECTED)
+    assert "is both required (hpet: a rule) and forbidden" in line.reason
+
+
+def test_audit_says_that_the_filter_owner_waits_and_that_this_costs_no_host() -> None:
+    fleet = fleet_of([{"OWNER_NOVA"}, set()])
+    result = audit([Image({})], fleet, Change(NONE, waiting_pipeline(fleet, "owner", owner_gate="coverage")))
+    assert only_line(result).verdict == Verdict.OK
+    assert result.waits == (("not every compute service reports OWNER_NOVA yet: not asked for", 1),)
 
 
 def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() -> None:

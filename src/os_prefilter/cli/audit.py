@@ -23,7 +23,8 @@ from os_prefilter.operators.image_groups import MOST_UNKNOWN
 from os_prefilter.operators.image_list import LeftOut
 from os_prefilter.texts import counted, first_of
 
-_COLUMNS = ("Images", "Count", "Flavor", "Before", "After", "Verdict", "Lost to")
+_COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict", "Lost to")
+_WAITING = _COLUMNS.index("Waiting")
 _SHOWN = 10
 _MOST_NAMES = 3
 _ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
@@ -71,7 +72,9 @@ class AuditImages(Listing):
             self.app.stderr.write(f"{text}\n")
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
         rows = [_row(line, parsed_args.formatter) for line in self._audit.lines if line.verdict in verdicts]
-        return _COLUMNS, rows
+        if self._audit.is_waiting:
+            return _COLUMNS, rows
+        return _without_waiting(_COLUMNS), [_without_waiting(row) for row in rows]
 
 
 def _row(line: Line, form: str) -> tuple[Any, ...]:
@@ -83,7 +86,12 @@ def _row(line: Line, form: str) -> tuple[Any, ...]:
     if form == "csv":
         names, flavor = _cell(names), _cell(flavor)
     verdict = f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict)
-    return names, line.images, flavor, line.before.bit_count(), line.after.bit_count(), verdict, lost
+    hosts = (each.bit_count() for each in (line.before, line.waiting, line.after))
+    return names, line.images, flavor, *hosts, verdict, lost
+
+
+def _without_waiting(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return row[:_WAITING] + row[_WAITING + 1 :]
 
 
 class _Names(FormattableColumn[Any]):
@@ -144,6 +152,12 @@ def _summary(result: Audit, left_out: LeftOut) -> Iterator[str]:
         yield from _first("No host meets", [_told_unserved(*each) for each in result.unserved])
         yield from _first("Hosts that serve no image", result.unused)
         yield from _first("Hosts of these that served one before", result.newly_unused)
+    yield from _first("Not asked for yet", [f"{text} ({counted(number, 'image')})" for text, number in result.waits])
+    if result.is_waiting:
+        yield (
+            "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
+            "has not reported counts as one that cannot."
+        )
     told = (
         "Not asked for" if len(result.unknown) < MOST_UNKNOWN else f"Not asked for, of which {MOST_UNKNOWN} are counted"
     )

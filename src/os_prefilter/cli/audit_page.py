@@ -41,6 +41,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
         taken_at=one_line(taken_at),
         unserved=[(told_cause(cause), cause.because, images) for cause, images in audit.unserved[:_MOST_ITEMS]],
         unknown=audit.unknown[:_MOST_ITEMS],
+        waits=audit.waits[:_MOST_ITEMS],
         host_groups=_host_groups(audit),
         data=_data(audit),
         style=Markup(style),  # noqa: S704 - ours
@@ -60,16 +61,17 @@ def _data(audit: Audit) -> dict[str, Any]:
     return {
         "groups": [{"name": one_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
-        "lines": [_line(line, numbers, others) for line in audit.lines],
+        "lines": [_line(line, numbers, others, waiting=audit.is_waiting) for line in audit.lines],
     }
 
 
-def _line(line: Line, numbers: Sequence[int], others: int) -> dict[str, Any]:
+def _line(line: Line, numbers: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
     return {
         "names": line.names,
         "images": line.images,
         "flavor": line.flavor,
         "before": line.before.bit_count(),
+        **({"waiting": line.waiting.bit_count()} if waiting else {}),
         "after": line.after.bit_count(),
         "verdict": line.verdict,
         "reason": line.reason,

@@ -11,6 +11,7 @@
     "-": { sign: "\u2717", text: "lost", kind: "lost", rank: 2 },
     ".": { sign: "\u00b7", text: "never", kind: "never", rank: 1 },
   };
+  const waiting = data.lines.some((line) => line.waiting !== undefined);
   const flavors = data.lines.some((line) => line.flavor);
   const byText = new Intl.Collator("en", { numeric: true }).compare;
   const byNumber = (one, two) => one - two;
@@ -30,6 +31,8 @@
     ...(flavors ? [{ head: "Flavor", value: (line) => line.flavor, compare: byText,
       cell: (line) => make("td", "", make("bdi", "", line.flavor)) }] : []),
     { head: "Before", value: (line) => line.before, compare: byNumber, cell: (line) => number(line.before) },
+    ...(waiting ? [{ head: "Waiting", value: (line) => line.waiting, compare: byNumber,
+      cell: (line) => number(line.waiting) }] : []),
     { head: "After", value: (line) => line.after, compare: byNumber, cell: (line) => number(line.after) },
     { head: "Verdict", value: (line) => ORDER.indexOf(line.verdict), compare: byNumber, cell: verdictCell },
     { head: "Lost to", value: (line) => (line.lost[0] || [""])[0], compare: byText, cell: causesCell },

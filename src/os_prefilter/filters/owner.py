@@ -44,7 +44,7 @@ def owner(
 ) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""
     if not owner_is_reported:
-        note = Note(f"not every compute service reports {options.owner_trait} yet", "not asked for")
+        note = Note(f"not every compute service reports {options.owner_trait} yet", "not asked for", waits=True)
         return Requirements(notes=(note,))
     trait = trait_named(options.owner_trait)
     asked = _on_device_profiles(request, trait, options)

@@ -1,6 +1,7 @@
 """All images against the fleet: which hosts each has before and after filters are enabled, and what it loses them to.
 
-An audit judges capability: traits, and that a resource class is there. Amounts and usage are not judged.
+An audit judges capability: traits, and that a resource class is there. Amounts and usage are not judged. Filters that
+wait for compute nodes to report are judged twice: as they are now, and as they are once none waits. The worse counts.
 """
 
 from collections import Counter
@@ -78,8 +79,12 @@ class Line:
     flavor: str
     before: int
     """The set of hosts before (:mod:`os_prefilter.operators.host_sets`)."""
+    waiting: int
+    """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
+    """The set of hosts once no filter waits; a compute node that has not reported counts as one that cannot."""
     verdict: Verdict
+    """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
     """Lost hosts that meet each requirement alone, and not all together."""
@@ -114,6 +119,13 @@ class Audit:
     """What no host meets at all, and how many images ask for it."""
     unknown: tuple[tuple[str, int], ...]
     """What nobody knows, such as a misspelt value, and in how many images it is."""
+    waits: tuple[tuple[str, int], ...]
+    """What filters do not ask for yet because they wait, and of how many images."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an image has other hosts once no filter waits."""
+        return any(line.waiting != line.after for line in self.lines)
 
     def count(self, *verdicts: Verdict) -> int:
         """Return how many images have one of the verdicts; with flavors, how many pairs of image and flavor."""
@@ -152,27 +164,30 @@ def audit(
         newly_unused=sets.named(used_before & ~used),
         unserved=_unserved(found.groups, sets),
         unknown=tuple(found.unknown.most_common()),
+        waits=tuple(found.waits.most_common()),
     )
 
 
 def _line(group: ImageGroup, sets: HostSets) -> Line:
-    flavor, before, after = group.key
-    had = 0 if before.rejected else sets.serving(before.query)
-    has = 0 if after.rejected else sets.serving(after.query)
+    flavor, before, waiting, after = group.key
+    had, now, has = (0 if each.rejected else sets.serving(each.query) for each in (before, waiting, after))
+    states = ((_verdict(before, asked, had, hosts), asked, hosts) for asked, hosts in ((after, has), (waiting, now)))
+    verdict, worse, left = min(states, key=lambda state: _URGENT.index(state[0]))
     losses: tuple[Loss, ...] = ()
     combined = 0
-    if lost := had & ~has if not after.rejected else 0:
-        losses, combined = _losses(lost, before, after, sets)
+    if lost := had & ~left if not worse.rejected else 0:
+        losses, combined = _losses(lost, before, worse, sets)
     return Line(
         names=tuple(group.names),
         images=group.images,
         flavor=flavor,
         before=had,
+        waiting=now,
         after=has,
-        verdict=_verdict(before, after, had, has),
+        verdict=verdict,
         losses=losses,
         combined=combined,
-        reason=after.rejected,
+        reason=worse.rejected,
     )
 
 

@@ -12,7 +12,7 @@ from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.request import Request
 from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.requirements import Requirement
+from os_prefilter.requirements import Note, Requirement
 from os_prefilter.stated import stated_requirements
 from os_prefilter.texts import one_line
 
@@ -52,7 +52,10 @@ class GroupKey(NamedTuple):
 
     flavor: str
     before: Asked
+    waiting: Asked
+    """After the change, while filters wait for compute nodes that have not reported."""
     after: Asked
+    """After the change, once none waits."""
 
 
 @dataclass(slots=True)
@@ -73,6 +76,8 @@ class ImageGroups:
     images: int
     unknown: Counter[str]
     """What nobody knows, such as a misspelt value, and in how many images it is, counted with the filters to enable."""
+    waits: Counter[str]
+    """What filters do not ask for yet, because they wait, and of how many images."""
 
 
 def grouped(
@@ -89,28 +94,37 @@ def grouped(
     """
     groups: dict[GroupKey, ImageGroup] = {}
     unknown: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    enforcing = change.after.without_waiting()
     queries: dict[str, tuple[Condition, ...]] = {}
     count = kept = 0
     for count, image in enumerate(images, 1):
-        notes: set[str] = set()
+        notes: set[Note] = set()
         name = one_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
         for flavor in flavors or (_ANY_FLAVOR,):
             label = one_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
-            key = GroupKey(label, *(_asked(image, flavor, each, queries, notes) for each in change))
+            before, waiting = (_asked(image, flavor, each, queries, notes) for each in change)
+            after = waiting if enforcing is change.after else _asked(image, flavor, enforcing, queries, notes)
+            key = GroupKey(label, before, waiting, after)
             group = groups.setdefault(key, ImageGroup(key))
             group.images += 1
             if kept < MOST_NAMES:
                 group.names.append(name)
                 kept += 1
-        unknown.update(note for note in notes if note in unknown or len(unknown) < MOST_UNKNOWN)
+        _count(unknown, {str(note) for note in notes if note.warn})
+        _count(waits, {str(note) for note in notes if note.waits})
         progress(count)
-    return ImageGroups(list(groups.values()), count, unknown)
+    return ImageGroups(list(groups.values()), count, unknown, waits)
+
+
+def _count(counter: Counter[str], texts: set[str]) -> None:
+    counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
 
 
 def _asked(
-    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[str]
+    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
 ) -> Asked:
-    """Return what is asked for; add what nobody knows to ``notes``, and keep in ``queries`` what was read already."""
+    """Return what is asked for; add what is not to ``notes``, and keep in ``queries`` what was read already."""
     spec = RequestSpec(flavor=flavor, image=image)
     try:
         stated = stated_requirements(Request(spec))
@@ -118,7 +132,7 @@ def _asked(
         text = allocation_candidates_query(spec, limit=None)
     except RequestRejected as error:
         return Asked((), rejected=str(error))
-    notes.update(str(note) for note in decision.notes if note.warn)
+    notes.update(note for note in decision.notes if note.warn or note.waits)
     if text not in queries:
         queries[text] = capability_of(text)
     return Asked(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, Image, Pipeline
+from os_prefilter import Flavor, Image, Options, Pipeline
 from os_prefilter.cli.audit_page import MOST_COLUMNS, page
 from os_prefilter.operators.audit import Audit, audit
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
 
@@ -127,6 +129,18 @@ def requests(driver: Any, page: Path) -> list[str]:
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
     sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     return [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
+
+
+@needs_browser
+def test_audit_page_shows_the_hosts_while_filters_wait(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
+    fleet = Fleet((host("reported", f"COMPUTE_NODE {HPET} {REPORTED}"), host("silent", "COMPUTE_NODE")))
+    facts = {"answers": lambda _context: coverage_of(fleet)}
+    pipeline = Pipeline.from_names("hpet", options=Options(wait_for_answers=("hpet",)), facts=facts)
+    images = [Image({"hw_time_hpet": "yes"}, name="telco"), Image({}, name="debian")]
+    show(driver, written(tmp_path_factory, audit(images, fleet, Change(Pipeline(()), pipeline)), []))
+    assert names(driver) == ["telco", "debian"]
+    assert [column(driver, head) for head in ("Before", "Waiting", "After")] == [["2", "2"], ["2", "2"], ["1", "2"]]
+    assert "1 compute node (silent) does not say yet" in driver.find_element("css selector", "details[open]").text
 
 
 @needs_browser

@@ -63,6 +63,18 @@ def test_offer_omits_properties_that_no_enabled_filter_reads(hosts: list[str], c
     assert "hw_vif_model" not in capsys.readouterr().out
 
 
+def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
+    hosts: list[str], capsys: Capture, tmp_path: Path
+) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
+    assert main(["offer", *hosts, "--config-file", str(config), "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith("Filters that wait for compute nodes to report: hpet. ")
+    (hpet,) = (each for each in json.loads(out)["properties"] if each.get("image_property") == "hw_time_hpet")
+    assert {each["value"]: each["status"] for each in hpet["values"]}["true"] == "not checked"
+
+
 def test_templates_of_the_operator_are_offered(capsys: Capture, tmp_path: Path) -> None:
     """In the words of flavors."""
     (tmp_path / "templates.yaml").write_text(

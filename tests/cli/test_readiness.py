@@ -47,15 +47,15 @@ def test_json_lists_every_compute_node_that_has_not_reported(fleet: str, capsys:
 
 
 def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, capsys: Capture) -> None:
-    assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,owner"]) == 0
+    assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,compute_status"]) == 0
     out, err = capsys.readouterr()
     assert "old0, old1, old2 and 2 more" in out
-    assert err == "1 open, 1 closed.\nHosts are not asked for what these filters need: owner.\n"
+    assert err == "1 open, 1 closed.\nHosts are not asked for what these filters need: compute_status.\n"
 
 
 @pytest.mark.parametrize(
     ("names", "argv", "code"),
-    [("hpet", [], 0), ("hpet", ["--check"], 2), ("image_type", ["--check"], 0), ("owner", ["--check"], 0)],
+    [("hpet", [], 0), ("hpet", ["--check"], 2), ("image_type", ["--check"], 0), ("owner", ["--check"], 2)],
 )
 def test_exit_code_is_2_only_with_check_and_a_closed_gate(names: str, argv: list[str], code: int, fleet: str) -> None:
     assert main(["readiness", "--hosts", fleet, "--filter", names, *argv]) == code
@@ -98,6 +98,19 @@ def test_explain_names_the_compute_nodes_that_a_gated_filter_waits_for(
     lines = json.loads(capsys.readouterr().out)
     (line,) = (each for each in lines if each["By"] == "hpet")
     assert "5 compute nodes (among them old0, old1, old2) do not say yet" in str(line)
+
+
+@pytest.mark.parametrize("command", ["candidates", "diagnose"])
+def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
+    command: str, fleet: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """Of the filter owner as well, whose gate is another one."""
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
+    assert main([command, "--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet]) == 0
+    said = "".join(capsys.readouterr())
+    assert "CUSTOM_COMPUTE_TIME_HPET is not asked for: 5 compute nodes (among them old0, old1, old2) do not" in said
+    assert "not every compute service reports OWNER_NOVA yet: not asked for" in said
 
 
 def test_invalid_wait_for_answers_gives_a_one_line_error(fleet: str, tmp_path: Path, capsys: Capture) -> None:

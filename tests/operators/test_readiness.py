@@ -28,7 +28,8 @@ _LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tu
     ([{"COMPUTE_IMAGE_TYPE_RAW"}], "image_type", [("image_type", "always", OPEN, ())]),
     ([{"HW_CPU_HYPERTHREADING"}], "deploy_config", [("cpu_thread_policy", "always", OPEN, ())]),
     ([set()], "noop", []),
-    ([set()], "owner", []),
+    ([{"OWNER_NOVA"}, {REPORTED}], "owner", [("owner", "always", CLOSED, ("host-1",))]),
+    ([{"OWNER_NOVA"}], "owner", [("owner", "always", OPEN, ())]),
     ([set()], "compute_status", []),
     ([set()], "of_somebody_else", []),
 ]
@@ -45,7 +46,7 @@ def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:
     for name in installed_filters():
         rows = {row.name for row in rows_asked_by(name) if row.traits}
         listed = {line.row for line in readiness(fleet_of([set()]), [name], _EVERY)}
-        assert listed == rows or name == "deploy_config"
+        assert listed == rows or name in ("deploy_config", "owner")
 
 
 def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
@@ -57,8 +58,14 @@ def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
     assert readiness(fleet, ["hpet"], Options())
 
 
+def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
+    options = Options(owner_trait="OWNER_CYBORG", foreign_owner_traits=(), owned_resource_classes=("FPGA",))
+    assert readiness(fleet_of([set()]), ["owner"], options) == []
+
+
 def test_only_compute_nodes_are_waited_for() -> None:
     """Not their children, not providers of others."""
     child = provider("gpu", "VGPU")
-    fleet = Fleet((provider("a", traits=f"COMPUTE_NODE {REPORTED}", children=(child,)), provider("disk", "DISK_GB")))
+    compute = provider("a", traits=f"COMPUTE_NODE OWNER_NOVA {REPORTED}", children=(child,))
+    fleet = Fleet((compute, provider("disk", "DISK_GB")))
     assert {line.state for line in readiness(fleet, installed_filters(), _EVERY)} == {OPEN}

@@ -10,6 +10,7 @@ from os_prefilter.cli.snapshot import summary
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.offer import DEFAULT_ZONE, offer
 from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
+from os_prefilter.texts import listed
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 
@@ -49,6 +50,11 @@ class Offer(CloudCommand):
         write_output(text, parsed_args, self.app.stdout)
         if fleet.taken_at:
             self.app.stderr.write(f"{summary(fleet)}\n")
+        if found.waiting:
+            self.app.stderr.write(
+                f"Filters that wait for compute nodes to report: {listed(found.waiting)}. The values that they would "
+                "ask for are not checked; 'os-prefilter readiness' shows the compute nodes.\n"
+            )
         if not found.hosts:
             self.app.stderr.write("No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n")
         return 0 if found.hosts else NO_HOST

@@ -69,6 +69,8 @@ class Offer:
     """The names of the zones or aggregates."""
     taken_at: str = ""
     """When the fleet was read, as in :attr:`os_prefilter.operators.fleet.Fleet.taken_at`."""
+    waiting: tuple[str, ...] = ()
+    """The filters that wait for compute nodes to report; the values that they would ask for are not checked."""
 
 
 def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
@@ -87,7 +89,7 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
         names = (row.image_property or "", row.image_attribute or "", row.extra_spec or "")
         values = tuple(_value(row, each, requests, hosts, places) for each in row.values if each)
         properties.append(Property(*names, values))
-    return Offer(tuple(properties), len(hosts.enabled), by, tuple(places), fleet.taken_at)
+    return Offer(tuple(properties), len(hosts.enabled), by, tuple(places), fleet.taken_at, requests.waiting)
 
 
 def _value(

@@ -9,7 +9,7 @@ from os_prefilter.answers import ALWAYS, GATES, Coverage, Gate, Silent, gates_by
 from os_prefilter.operators.fleet import Fleet, Provider
 from os_prefilter.options import Options
 from os_prefilter.templates import effective
-from os_prefilter.terms import Trait
+from os_prefilter.terms import Trait, trait_named
 from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
 
 OPEN = "open"
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
     filter: str
     row: str
-    """Of the vocabulary, or ``deploy-config``."""
+    """Of the vocabulary, ``deploy-config``, or ``owner`` for the trait of the filter of that name."""
     kind: str
     """Which traits of the row: ``always`` or ``if reported``, as ``os-prefilter vocabulary list`` says "when"."""
     state: str
@@ -66,6 +66,10 @@ def _gates(name: str, options: Options) -> list[Gate]:
         templates = effective(options.templates)
         by_trait = gates_by_trait(templates)
         return sorted({by_trait[trait] for trait in templates.traits if trait in by_trait})
+    if name == "owner":
+        # Whichever gate is configured: a compute node without the trait is excluded once the filter enforces.
+        own = frozenset((trait_named(options.owner_trait),))
+        return [Gate(name, ALWAYS, own, own)] if options.owns_hosts else []
     return [
         gate
         # That hosts were asked for the rows of other packages, no marker says.

@@ -7,7 +7,7 @@ from os_prefilter.errors import RequestRejected
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.request import Request
 from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.requirements import ROOT, UNSUFFIXED, Note
 from os_prefilter.stated import stated_requirements, unsuffixed_resources
 from os_prefilter.templates import effective
 from os_prefilter.terms import Row
@@ -52,9 +52,19 @@ class SmallestRequests:
         """What can be asked for: the vocabulary, and the configuration templates."""
         self._rows = {row.name: row for row in self.rows}
         self._configured = {row.name for row in self._templates.rows}
+        self._deferred: set[tuple[str, Note]] = set()
         self._usual = frozenset(_resources(self._spec({})))
         self.always = self._asked({})
         """What is asked of every host, by a request for nothing in particular."""
+        self._always_deferred = frozenset(self._deferred)
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The filters that did not ask for a value, because they wait for compute nodes to report.
+
+        What a filter defers for every request, as ``owner`` does, says nothing of a value.
+        """
+        return tuple(sorted({name for name, _ in self._deferred - self._always_deferred}))
 
     def traits(self, row: Row, value: str) -> frozenset[str]:
         """Return the traits that a value stands for."""
@@ -98,7 +108,10 @@ class SmallestRequests:
         spec = self._spec(wanted)
         request = Request(spec)
         resources = _resources(spec)
-        requirements = [*stated_requirements(request), *self._pipeline.apply(spec).requirements]
+        stated = stated_requirements(request)
+        decision = self._pipeline.apply(spec)
+        self._deferred.update((run.filter, note) for run in decision.runs for note in run.notes if note.waits)
+        requirements = [*stated, *decision.requirements]
 
         def on(scope: str) -> _Traits:
             return frozenset((item.trait, item.required) for item in requirements if item.scope == scope)

@@ -73,7 +73,8 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     """Return the request spec in what Nova stores in its table ``request_specs``, or in the plain form.
 
     The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
-    ``requested_resources``. A whole row of the table, with the JSON as the string ``spec``, is understood too.
+    ``requested_resources``, ``pci_requests``, ``requested_destination`` and ``request_level_params``. A whole row of
+    the table, with the JSON as the string ``spec``, is understood too.
     """
     data = _unwrapped(document, path, "request spec")
     if isinstance(data.get("spec"), str):

@@ -4,13 +4,14 @@ import doctest
 import re
 import shlex
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from os_prefilter.cli.main import main
 from tests.services.cloud.cloud import Cloud
-from tests.test_docs import DOCS, blocks, stripped
+from tests.test_docs import DOCS, blocks, files_of, stripped
 
 _PAGE = DOCS / "live-cloud.rst"
 _TEXT = _PAGE.read_text(encoding="utf-8")
@@ -53,6 +54,27 @@ def test_live_cloud_page_examples_print_what_the_page_shows(cloud: Cloud, comman
 
 def test_live_cloud_page_has_at_least_four_client_examples() -> None:
     assert len(_examples()) >= 4
+
+
+@pytest.mark.usefixtures("names")
+def test_commands_of_the_page_enable_safely_run_on_the_cloud_as_written(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They need no file but nova.conf, and judge the cloud's own images on its own hosts."""
+    monkeypatch.chdir(tmp_path)
+    page = DOCS / "enable-safely.rst"
+    (tmp_path / "nova.conf").write_text(files_of(page)["nova.conf"])
+    commands = re.findall(
+        r"^    os-prefilter (.*--os-cloud mycloud.*)$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [command.split()[0] for command in commands] == ["snapshot", "audit", "readiness", "audit", "explain"]
+    for command in commands:
+        words = command.replace("mycloud", "admin").replace("/etc/nova/", "")
+        assert main(shlex.split(words)) in (0, 2)
+        out, err = capsys.readouterr()
+        assert "on 11 hosts." in err or not command.startswith("audit")
+        assert "ubuntu-24.04" in out or not command.startswith("audit")
+    assert cloud.written == []
 
 
 def test_policy_rules_named_on_the_live_cloud_page_exist() -> None:

@@ -15,6 +15,9 @@ from os_prefilter.waiting import FACT
 
 LOG = logging.getLogger(__name__)
 
+OWNER_GATE = "owner_is_reported"
+"""The name of the fact that opens the filter ``owner``."""
+
 
 def facts_from(
     conf: cfg.ConfigOpts,
@@ -35,7 +38,7 @@ def facts_from(
     if gate:
         always = group.owner_gate == "always"
         interval = inf if always else group.facts_interval
-        facts["owner_is_reported"] = Fact("owner_is_reported", gate, interval, unknown=always)
+        facts[OWNER_GATE] = Fact(OWNER_GATE, gate, interval, unknown=always)
     if "rules" not in facts:
         try:
             facts["rules"] = _rules(conf, ensure_traits)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from time import perf_counter
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from os_prefilter import nova_style, writing
 from os_prefilter.calls import Call, Given, Pending, answer_of, bound
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.decision import Decision, Run
-from os_prefilter.deployment import facts_from
+from os_prefilter.deployment import OWNER_GATE, facts_from
 from os_prefilter.facts import Ask, Fact, values_of
 from os_prefilter.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.metrics import Measuring
@@ -51,7 +52,6 @@ class Pipeline:
         facts = facts or {}
         waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
         self._known = facts
-        self._waits = bool(waits)
         self._measuring = measuring
 
         def call_of(each: LoadedFilter) -> Call:
@@ -121,13 +121,11 @@ class Pipeline:
         return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
 
     def without_waiting(self) -> "Pipeline":
-        """Return the pipeline as it enforces once every compute node has reported: nothing waits for answers.
-
-        The gate of the filter ``owner`` stays: it opens only when no compute node lacks the trait.
-        """
-        if not self._waits:
-            return self
-        return Pipeline(self.filters, replace(self.options, wait_for_answers=()), self._known)
+        """Return the pipeline as it enforces once every gate is open: nothing waits for compute nodes to report."""
+        known = dict(self._known)
+        if OWNER_GATE in known:
+            known[OWNER_GATE] = Fact(OWNER_GATE, lambda _context: True, inf)
+        return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.

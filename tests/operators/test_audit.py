@@ -170,11 +170,30 @@ def test_audit_counts_the_worse_verdict_if_a_deferred_requirement_contradicts_an
     assert "is both required (hpet: a rule) and forbidden" in line.reason
 
 
-def test_audit_says_that_the_filter_owner_waits_and_that_this_costs_no_host() -> None:
-    fleet = fleet_of([{"OWNER_NOVA"}, set()])
-    result = audit([Image({})], fleet, Change(NONE, waiting_pipeline(fleet, "owner", owner_gate="coverage")))
-    assert only_line(result).verdict == Verdict.OK
+@pytest.mark.parametrize("has_inventories", [True, False])
+def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(has_inventories: bool) -> None:
+    """Its gate opens then, and not before: no compute node is lost, and Cyborg's GPU is no longer Nova's to give."""
+    hosts = (
+        provider("nova", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("nova-gpu", "VGPU"),)),
+        provider("cyborg", "VCPU MEMORY_MB", "COMPUTE_NODE", (provider("its-gpu", "VGPU", "OWNER_CYBORG"),)),
+        provider("ready", "VCPU MEMORY_MB", "COMPUTE_NODE OWNER_NOVA"),
+    )
+    fleet = Fleet(hosts, has_inventories=has_inventories)
+    flavors = (Flavor(1, 1, name="plain"), Flavor(1, 1, extra_specs={"resources:VGPU": "1"}, name="gpu"))
+    after = waiting_pipeline(fleet, "owner", owner_gate="coverage")
+    result = audit([Image({})], fleet, Change(NONE, after), flavors=flavors)
+    gpu, plain = sorted(result.lines, key=lambda line: line.flavor)
+    assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, Verdict.OK)
+    if has_inventories:
+        assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (0b011, 0b011, 0b001, Verdict.LOSES)
     assert result.waits == (("not every compute service reports OWNER_NOVA yet: not asked for", 1),)
+
+
+def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> None:
+    fleet = Fleet((provider("a"),))
+    after = waiting_pipeline(fleet, "hpet", "owner", owner_gate="coverage")
+    line = only_line(audit([Image({"hw_time_hpet": "yes"})], fleet, Change(NONE, after)))
+    assert (line.waiting, line.after, line.verdict) == (1, 1, Verdict.OK)
 
 
 def test_audit_lists_each_requirement_no_host_meets_once_with_its_image_count() -> None:

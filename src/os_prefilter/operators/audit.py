@@ -14,6 +14,7 @@ from os_prefilter.operators.demand import RESOURCE, Condition, condition_of
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.host_sets import HostSets, union
 from os_prefilter.operators.image_groups import Asked, Change, ImageGroup, grouped
+from os_prefilter.operators.readiness import coverage_of, once_owned
 from os_prefilter.request_spec import Flavor, Image
 from os_prefilter.requirements import Requirement
 from os_prefilter.texts import one_line
@@ -82,7 +83,11 @@ class Line:
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
-    """The set of hosts once no filter waits; a compute node that has not reported counts as one that cannot."""
+    """The set of hosts once no filter waits.
+
+    A compute node that has not reported counts as one that cannot; but the filter ``owner`` waits until each compute
+    node has its trait, so that each counts as having it.
+    """
     verdict: Verdict
     """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
@@ -145,12 +150,16 @@ def audit(
     :param flavors: without one, images are judged alone: each host counts as large enough.
     :raises PrefilterError: if a filter fails, or asks for what an audit cannot judge; what it rejects is a verdict.
     """
-    found = grouped(images, flavors, change, lambda count: progress("images", count, None))
+    # A gate does not open before there is a compute node.
+    enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
+    found = grouped(images, flavors, change, enforcing, lambda count: progress("images", count, None))
     queries = {asked.query for group in found.groups for asked in group.key[1:] if not asked.rejected}
-    sets = HostSets(fleet, queries, any_size=not flavors)
+    now = sets = HostSets(fleet, queries, any_size=not flavors)
+    if any(group.key.waits_for_owner for group in found.groups):
+        sets = HostSets(once_owned(fleet, change.after.options), queries, any_size=not flavors)
     lines = []
     for number, group in enumerate(found.groups, 1):
-        lines.append(_line(group, sets))
+        lines.append(_line(group, now, sets))
         progress("kinds of images", number, len(found.groups))
     used_before, used = union(line.before for line in lines), union(line.after for line in lines)
     kinds = sorted(sets.kinds.values(), key=lambda hosts: -hosts.bit_count())
@@ -168,11 +177,15 @@ def audit(
     )
 
 
-def _line(group: ImageGroup, sets: HostSets) -> Line:
+def _line(group: ImageGroup, now: HostSets, later: HostSets) -> Line:
     flavor, before, waiting, after = group.key
-    had, now, has = (0 if each.rejected else sets.serving(each.query) for each in (before, waiting, after))
-    states = ((_verdict(before, asked, had, hosts), asked, hosts) for asked, hosts in ((after, has), (waiting, now)))
-    verdict, worse, left = min(states, key=lambda state: _URGENT.index(state[0]))
+    had, has_now = (0 if each.rejected else now.serving(each.query) for each in (before, waiting))
+    has = 0 if after.rejected else later.serving(after.query)
+    states = (
+        (_verdict(before, asked, had, hosts), asked, hosts, sets)
+        for asked, hosts, sets in ((after, has, later), (waiting, has_now, now))
+    )
+    verdict, worse, left, sets = min(states, key=lambda state: _URGENT.index(state[0]))
     losses: tuple[Loss, ...] = ()
     combined = 0
     if lost := had & ~left if not worse.rejected else 0:
@@ -182,7 +195,7 @@ def _line(group: ImageGroup, sets: HostSets) -> Line:
         images=group.images,
         flavor=flavor,
         before=had,
-        waiting=now,
+        waiting=has_now,
         after=has,
         verdict=verdict,
         losses=losses,

@@ -57,6 +57,11 @@ class GroupKey(NamedTuple):
     after: Asked
     """After the change, once none waits."""
 
+    @property
+    def waits_for_owner(self) -> bool:
+        """Whether the filter ``owner`` waits."""
+        return any(item.filter == "owner" for item in set(self.after.added).difference(self.waiting.added))
+
 
 @dataclass(slots=True)
 class ImageGroup:
@@ -84,18 +89,19 @@ def grouped(
     images: Iterable[Image],
     flavors: Sequence[Flavor],
     change: Change,
+    enforcing: Pipeline,
     progress: Callable[[int], None] = lambda _images: None,
 ) -> ImageGroups:
-    """Apply both pipelines to each image with each flavor, and put together what asks for the same.
+    """Apply the pipelines to each image with each flavor, and put together what asks for the same.
 
     :param flavors: if empty, each image alone.
+    :param enforcing: the filters after the change, once none of them waits; run where one does.
     :param progress: called with the number of images that are done.
     :raises PrefilterError: if a filter fails; a request that it rejects is a result.
     """
     groups: dict[GroupKey, ImageGroup] = {}
     unknown: Counter[str] = Counter()
     waits: Counter[str] = Counter()
-    enforcing = change.after.without_waiting()
     queries: dict[str, tuple[Condition, ...]] = {}
     count = kept = 0
     for count, image in enumerate(images, 1):
@@ -103,8 +109,12 @@ def grouped(
         name = one_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
         for flavor in flavors or (_ANY_FLAVOR,):
             label = one_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
-            before, waiting = (_asked(image, flavor, each, queries, notes) for each in change)
-            after = waiting if enforcing is change.after else _asked(image, flavor, enforcing, queries, notes)
+            before = _asked(image, flavor, change.before, queries, notes)
+            deferred: set[Note] = set()
+            waiting = after = _asked(image, flavor, change.after, queries, deferred)
+            if any(note.waits for note in deferred):
+                after = _asked(image, flavor, enforcing, queries, notes)
+            notes |= deferred
             key = GroupKey(label, before, waiting, after)
             group = groups.setdefault(key, ImageGroup(key))
             group.images += 1

@@ -1,6 +1,7 @@
 """Which filters may be enforced without excluding a host that can, and which hosts hold the others back."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import os_traits
@@ -8,6 +9,7 @@ import os_traits
 from os_prefilter.answers import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
 from os_prefilter.operators.fleet import Fleet, Provider
 from os_prefilter.options import Options
+from os_prefilter.reporting import is_foreign, is_recognized
 from os_prefilter.templates import effective
 from os_prefilter.terms import Trait, trait_named
 from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
@@ -59,6 +61,25 @@ def readiness(fleet: Fleet, filters: Iterable[str], options: Options) -> list[Li
             silent = tuple(sorted(each.name for each in silent_in(fleet, gate.answers)))
             lines.append(Line(name, gate.row, gate.kind, OPEN if some and not silent else CLOSED, silent))
     return lines
+
+
+def once_owned(fleet: Fleet, options: Options) -> Fleet:
+    """Return a fleet as it is when the gate of the filter ``owner`` opens.
+
+    Each compute node has the owner's trait then, and so has each provider below it that the owner creates, as
+    ``os-prefilter capabilities report`` recognizes them; of a fleet without inventories, each that is not another's.
+    """
+
+    def owned(provider: Provider, *, is_root: bool = False) -> Provider:
+        recognized = is_root or not fleet.has_inventories or is_recognized(provider.resources, options)
+        if is_foreign(provider.traits, options) or not (recognized or options.owner_trait in provider.traits):
+            return provider
+        below = tuple(map(owned, provider.providers))
+        return replace(provider, traits=provider.traits | {options.owner_trait}, providers=below)
+
+    compute = os_traits.COMPUTE_NODE
+    hosts = (owned(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)
+    return replace(fleet, hosts=tuple(hosts))
 
 
 def _gates(name: str, options: Options) -> list[Gate]:

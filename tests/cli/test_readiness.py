@@ -113,10 +113,13 @@ def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
     assert "not every compute service reports OWNER_NOVA yet: not asked for" in said
 
 
-def test_invalid_wait_for_answers_gives_a_one_line_error(fleet: str, tmp_path: Path, capsys: Capture) -> None:
+@pytest.mark.parametrize("arguments", [[], ["--filter", "image_type"]])
+def test_invalid_wait_for_answers_gives_a_one_line_error(
+    arguments: list[str], fleet: str, tmp_path: Path, capsys: Capture
+) -> None:
     conf = tmp_path / "nova.conf"
     conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpett\n")
-    assert main(["readiness", "--config-file", str(conf), "--hosts", fleet]) == 1
+    assert main(["readiness", "--config-file", str(conf), "--hosts", fleet, *arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not an installed filter")

@@ -235,8 +235,9 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pip
         "answers": lambda _context: coverage_of(fleet) if isinstance(fleet, Fleet) else fleet.coverage(),
     }
     if arguments.filter:
-        # The option is about the filters that the file enables.
-        waiting = [name for name in conf[GROUP].wait_for_answers if name in (*enabled, "*")]
+        # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
+        others = installed_filters().keys() - set(enabled)
+        waiting = [name for name in conf[GROUP].wait_for_answers if name not in others]
         conf.set_override("wait_for_answers", waiting, GROUP)
     # Nobody serves a command's.
     conf.set_override("metrics", False, GROUP)

@@ -99,9 +99,9 @@ def _periodic(ironic: Ironic, placement: Served, *nodes: str) -> None:
         client.request("PUT", f"/resource_providers/{node}/traits", body)
 
 
-def _candidates(placement: Served, value: str) -> set[str]:
+def _candidates(placement: Served, value: str, enabled: str = "deploy_config") -> set[str]:
     spec = RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs={**_METAL, _KEY: value}))
-    pipeline_of("deploy_config").apply(spec)
+    pipeline_of(enabled).apply(spec)
     return set(placement.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
 
@@ -145,6 +145,25 @@ def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     assert cloud(*back)[0] == 0
     assert ironic.machine(able)["LogicalProc"] == "Disabled"
     assert ironic.show(able)["provision_state"] == "active"
+
+
+def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(
+    ironic: Ironic, placement: Served, cloud: Cloud
+) -> None:
+    """Of upgrade.rst: the filter is disabled first, then ``--remove`` for one node after the other."""
+    nodes = [ironic.node(), ironic.node(bios=(MODEL,))]
+    for node in nodes:
+        ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
+        assert cloud("capabilities", "report", "--driver", "ironic", "--node", node)[0] == 0
+    _periodic(ironic, placement, *nodes)
+    assert _candidates(placement, "disabled") == {nodes[0]}
+    assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
+    for node in nodes:
+        assert cloud("capabilities", "report", "--driver", "ironic", "--node", node, "--remove")[0] == 0
+        assert ironic.traits(node) == {"CUSTOM_OF_AN_OPERATOR"}
+        assert "os_prefilter_traits" not in ironic.show(node)["extra"]
+        _periodic(ironic, placement, node)
+        assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
 
 
 class Refused(NamedTuple):

@@ -225,10 +225,6 @@ def test_device_requested_by_both_property_and_trait_is_refused_once() -> None:
             {"os_secure_boot": "required", "hw_firmware_type": "bios"},
             ("image property os_secure_boot=required", "image property hw_firmware_type=bios"),
         ),
-        (
-            {"hw_disk_bus": "usb", "hw_usb_model": "none"},
-            ("image property hw_disk_bus=usb", "image property hw_usb_model=none"),
-        ),
     ],
 )
 def test_impossible_combination_is_refused_by_late_check_guest_settings_and_filter(

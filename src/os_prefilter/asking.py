@@ -8,7 +8,6 @@ from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, Unkn
 from os_prefilter.extra_specs import trait_key
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
-from os_prefilter.platforms import families_without
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.terms import Row, Trait
@@ -149,7 +148,7 @@ def _kept_off(
 
     :raises ImpossibleCombination: if the machine type that the request names is one of those.
     """
-    without = families_without(row.name, found.value)
+    without = guest.families_without(row.name, found.value)
     if not without:
         return []
     if guest.family in without:

@@ -1,8 +1,9 @@
-"""The platform that a request asks its guest to have: an architecture to emulate, a machine type."""
+"""The guest that a request asks for: an architecture to emulate, a machine type, and which disks it may be without."""
 
 from typing import NamedTuple
 
-from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, guest_architecture
+from os_prefilter.extra_specs import resource_amount
+from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, families_without, guest_architecture
 from os_prefilter.request import Request
 from os_prefilter.vocabulary import BY_NAME
 
@@ -21,6 +22,12 @@ class Guest(NamedTuple):
     family_source: str = ""
     takes_default: bool = True
     """Whether the host's default machine type counts where no family is asked for."""
+    may_lack: frozenset[str] = frozenset()
+    """The rows of devices that Nova may leave out of the guest, so that the machine type need not have them."""
+
+    def families_without(self, row: str, value: str) -> frozenset[str]:
+        """Return the families of machine types on which the guest cannot start with the value of a row."""
+        return frozenset() if row in self.may_lack else families_without(row, value)
 
     @property
     def has_own_traits(self) -> bool:
@@ -37,4 +44,23 @@ def guest_of(request: Request) -> Guest:
     family_source = f"{request.place_of(str(_MACHINE.image_property))}={family}" if family else ""
     if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
         family, family_source = OTHER, source
-    return Guest(architecture, source, family, family_source, request.takes_default_machine_type)
+    takes_default = request.takes_default_machine_type
+    return Guest(architecture, source, family, family_source, takes_default, _disks_it_may_lack(request))
+
+
+def _disks_it_may_lack(request: Request) -> frozenset[str]:
+    """Return the rows of buses on which the guest may have no device.
+
+    As Nova's ``blockinfo.get_disk_info`` has it: an ISO image is the guest's CD-ROM, and its only disk unless the
+    flavor has more. A config drive is a CD-ROM as well, but no request says for certain whether there is one: the user,
+    the host and its ``config_drive_format`` decide. On a volume, an ISO image is a CD-ROM in some releases of Nova.
+    """
+    if request.image_attribute("disk_format") != "iso":
+        return _CDROM
+    more = any((resource_amount(request.flavor_attribute(name)) or 0) > 0 for name in ("ephemeral_gb", "swap"))
+    return (_CDROM if request.boots_from_volume else _NONE) | (_NONE if more else _DISK)
+
+
+_NONE: frozenset[str] = frozenset()
+_CDROM = frozenset(("cdrom_bus",))
+_DISK = frozenset(("disk_bus",))

@@ -14,7 +14,7 @@ from os_prefilter.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
-from os_prefilter.platforms import families_without, guest_architecture
+from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
@@ -184,7 +184,7 @@ class _Check(NamedTuple):
 
     def _never(self, row: Row, value: str) -> str:
         """Return why the guest's machine type, its own or the host's default, can never have it."""
-        without = families_without(row.name, value)
+        without = self.guest.families_without(row.name, value)
         if not without:
             return ""
         if self.guest.family:

@@ -56,7 +56,7 @@ PLATFORM_ARCHITECTURES = tuple(sorted({arch for archs in MACHINES.values() for a
 """The architectures whose machine types are known. The same device may exist for one of them and not for another."""
 
 _EVERYWHERE = frozenset((*MACHINES, OTHER))
-_BUS_ROWS = ("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus")
+_BUS_ROWS = ("disk_bus", "cdrom_bus")
 # libvirt puts devices of these machine types on a PCI bus; isapc and microvm have none, and QEMU for s390x has none of
 # the devices but virtio, which is a channel device there.
 _PCI = "pc q35 pseries virt other"
@@ -78,10 +78,8 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     **{(row, "ide"): "pc other" for row in _BUS_ROWS},
     **{(row, "sata"): _PCI for row in _BUS_ROWS},
     **{(row, bus): _VIRTIO for row in _BUS_ROWS for bus in ("scsi", "usb", "virtio")},
-    ("floppy_bus", "fdc"): _ISA,
     # libvirt takes these buses for no such device, whatever the machine type.
-    **{(row, "fdc"): "" for row in ("disk_bus", "cdrom_bus", "rescue_bus")},
-    **{("floppy_bus", bus): "" for bus in ("ide", "sata", "scsi", "usb", "virtio")},
+    **{(row, "fdc"): "" for row in _BUS_ROWS},
     ("cdrom_bus", "virtio"): "",
     **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "usb", "virtio")},
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},

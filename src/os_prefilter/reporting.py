@@ -26,7 +26,7 @@ _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
 
 # In Nova, the libvirt driver alone answers for these rows, and these drivers write no trait of them.
 _DEVICES = (
-    "vif_model video_model disk_bus cdrom_bus rescue_bus floppy_bus viommu_model sound_model packed_virtqueue "
+    "vif_model video_model disk_bus cdrom_bus viommu_model sound_model packed_virtqueue "
     "emulation_architecture tpm_version tpm_model tpm_secret_security mem_encryption_model"
 )
 _SAYS_NO_DEVICES = frozenset(("fake", "vmware"))

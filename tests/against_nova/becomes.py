@@ -5,7 +5,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.guest import guest_of
-from os_prefilter.platforms import MACHINES, families_without
+from os_prefilter.platforms import MACHINES
 from os_prefilter.request import Request
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
@@ -138,15 +138,8 @@ def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     )
 
 
-def usb(answer: Answer, spec: Any, nova: Nova) -> Answer:
-    if nova.name == "sound_model" and _said(spec, "sound_model") != "usb":
-        return answer
+def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return REFUSED if _said(spec, "usb_model") == REFUSED else answer
-
-
-def more_buses(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    buses = filter(None, (_image(spec, "hw_rescue_bus"), _image(spec, "hw_floppy_bus")))
-    return _also(answer, *(_on_root("COMPUTE_STORAGE_BUS", bus) for bus in buses))
 
 
 def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
@@ -162,7 +155,7 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     for row in (*rows, *rows_asked_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
         beside = row.never_with.get(value)
-        if guest.family and guest.family in families_without(row.name, value):
+        if guest.family and guest.family in guest.families_without(row.name, value):
             return REFUSED
         if beside and _of_row(spec, BY_NAME[beside[0]]) == beside[1]:
             return REFUSED

@@ -20,7 +20,8 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
     """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
     expected = [(str(trait), True, "root")] if trait else []
-    families = sorted(families_without(row.name, value))
+    # A guest without an ISO image has no CD-ROM that its machine type would have to support.
+    families = [] if row.name == "cdrom_bus" else sorted(families_without(row.name, value))
     expected += [(str(_DEFAULT_MACHINE.values[family].trait), False, "root") for family in families]
     if row.image_property:
         assert asked_by("image_metadata", spec_of({row.image_property: value})) == expected

@@ -16,6 +16,7 @@ from os_prefilter.reporters import HostFacts
 from os_prefilter.testing import reporter_conformance
 from os_prefilter.testing.law import Case, case_of, choices, single_cases
 from os_prefilter.testing.reporters import compare
+from os_prefilter.vocabulary import BY_NAME
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
 from tests.support.hosts import few_libvirt_hosts, libvirt_hosts, other_hosts
@@ -54,6 +55,22 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
             compare(_pairs_without(reporter_of(facts).owns), facts, record_property)
+
+
+@pytest.mark.parametrize("facts", _FEW, ids=lambda facts: _named(facts).host)
+def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(
+    facts: HostFacts, record_property: Record
+) -> None:
+    """Its CD-ROM needs a machine type that has the bus, and its disk bus may be of no device."""
+    compare(_iso_cases(), facts, record_property)
+
+
+@cache
+def _iso_cases() -> list[Case]:
+    machine, iso = BY_NAME["machine_type"], (BY_NAME["image_type"], "iso")
+    buses = [(row, value) for row in (BY_NAME["cdrom_bus"], BY_NAME["disk_bus"]) for value in row.values]
+    machines = [(), *(((machine, family),) for family in machine.values)]
+    return [case_of((iso, bus, *of)) for bus in buses for of in machines]
 
 
 @cache

@@ -55,6 +55,14 @@ def test_each_setting_becomes_one_element(settings: GuestSettings, element: str)
     assert domain_elements(settings) == [_NO_TIMER, element]
 
 
+@pytest.mark.parametrize("device", ["disk_bus", "cdrom_bus", "sound_model"])
+def test_guest_with_a_usb_device_keeps_its_usb_controller(device: str) -> None:
+    """Without one libvirt starts no such guest; nor does Nova leave it out, even if the image says ``none``."""
+    assert not any(
+        "controller" in element for element in domain_elements(_settings(usb_model="none", **{device: "usb"}))
+    )
+
+
 def test_the_machine_type_keeps_its_exact_version() -> None:
     settings = guest_settings(spec_of({"hw_machine_type": "pc-i440fx-7.2"}), KVM)
     assert domain_elements(settings)[1] == '<os><type arch="x86_64" machine="pc-i440fx-7.2">hvm</type></os>'
@@ -70,8 +78,6 @@ def test_machine_type_without_hpet_gets_no_timer_element(machine: str) -> None:
 
 
 def test_device_models_maps_each_device_to_its_requested_model() -> None:
-    settings = guest_settings(
-        spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata", "hw_rescue_bus": "usb"}), KVM
-    )
-    assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata", "rescue": "usb"}
+    settings = guest_settings(spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata"}), KVM)
+    assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata"}
     assert device_models(guest_settings(spec_of(), KVM)) == {}

@@ -108,10 +108,11 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         # Without a PCI bus.
         ({"hw_vif_model": "e1000", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        ({"hw_floppy_bus": "fdc", "hw_machine_type": "isapc"}, None),
         ({"hw_disk_bus": "fdc"}, "which never has it"),
-        ({"hw_floppy_bus": "usb"}, "which never has it"),
-        ({"hw_cdrom_bus": "virtio", "hw_machine_type": "q35"}, "machine type q35 never has it"),
+        # Devices that the guest does not get.
+        ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
+        ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
+        ({"hw_cdrom_bus": "ide", "hw_machine_type": "q35"}, None),
         ({"hw_vif_model": "virtio", "hw_emulation_architecture": "s390x"}, None),
         ({"hw_vif_model": "e1000", "hw_emulation_architecture": "s390x"}, "family s390-ccw-virtio, which never has it"),
     ],

@@ -30,10 +30,8 @@ def refusal(facts, row, value, architecture):
     return "" if value in CAN[row] else f"acme has no {row} of that kind"
 
 
-TestAcme = reporter_conformance(
-    Reporter(AcmeFacts, refusal, OWNS | {"rescue_bus", "floppy_bus"}), facts=[AcmeFacts()], one_in=10
-)
-""".replace('"cdrom_bus": {"virtio"}', '**dict.fromkeys(("cdrom_bus", "rescue_bus", "floppy_bus"), {"virtio"})')
+TestAcme = reporter_conformance(Reporter(AcmeFacts, refusal, OWNS), facts=[AcmeFacts()], one_in=10)
+"""
 _REFUSAL = "def refusal(facts, row, value, architecture):\n"
 
 
@@ -44,14 +42,14 @@ def _with(line: str) -> str:
 @pytest.mark.parametrize(
     ("law", "code", "message"),
     [
-        ("every_value", _GOOD.replace("OWNS | {", 'OWNS | {"tpm_model", '), "KeyError: 'tpm_model'"),
+        ("every_value", _GOOD.replace(", OWNS)", ', OWNS | {"tpm_model"})'), "KeyError: 'tpm_model'"),
         ("every_value", _with('CAN[row] if value == "sriov" else 1 // (value != "vga")'), "raises ZeroDivisionError"),
         ("every_value", _with('if value == "igb": return None'), "returns None. Expected one line"),
         ("every_value", _with('if value == "igb": return "no\\nyes"'), "returns 'no\\nyes'. Expected one line"),
         ("every_value", _with('if "9.1" in value: raise KeyError(value)'), "raises KeyError"),
         ("frozen", _GOOD.replace('driver: ClassVar[str] = "acme"', "pass"), "AcmeFacts names no driver. Add"),
         ("frozen", _GOOD.replace("facts=[AcmeFacts()]", "facts=[HostFacts()]"), "HostFacts names no driver"),
-        ("rows_that_exist", _GOOD.replace("OWNS | {", 'OWNS | {"vif_modle", '), "owns vif_modle, no row"),
+        ("rows_that_exist", _GOOD.replace(", OWNS)", ', OWNS | {"vif_modle"})'), "owns vif_modle, no row"),
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
         ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),

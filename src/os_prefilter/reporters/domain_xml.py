@@ -16,9 +16,9 @@ _MODELS = {
     "vif_model": "interface",
     "disk_bus": "disk",
     "cdrom_bus": "cdrom",
-    "floppy_bus": "floppy",
-    "rescue_bus": "rescue",
 }
+# Rows of devices that may be on USB.
+_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
 _VIOMMU = {"intel": "intel", "smmuv3": "smmuv3", "virtio": "virtio"}
 _VIOMMU_AUTO = {"x86_64": "intel", "aarch64": "smmuv3"}
 
@@ -52,7 +52,9 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield video
     if model := settings.value("sound_model"):
         yield Element("sound", model=model)
-    if model := settings.value("usb_model"):
+    model = settings.value("usb_model")
+    # As Nova does: a guest with a USB device gets a controller, whatever was asked for.
+    if model and not (model == "none" and any(settings.value(row) == "usb" for row in _MAY_NEED_USB)):
         yield Element("controller", type="usb", index="0", model=model)
     if model := settings.value("viommu_model"):
         yield Element("iommu", model=_VIOMMU.get(model) or _VIOMMU_AUTO[settings.architecture])

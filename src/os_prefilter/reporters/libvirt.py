@@ -215,7 +215,7 @@ def _can(_facts: LibvirtFacts, _value: str, _architecture: str) -> str:
 
 _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     **dict.fromkeys(_ALWAYS, _can),
-    **dict.fromkeys(("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus"), _bus),
+    **dict.fromkeys(("disk_bus", "cdrom_bus"), _bus),
     "cpu_thread_policy": _threads,
     **dict.fromkeys(
         ("ephemeral_encryption", "ephemeral_encryption_format"),

@@ -13,16 +13,15 @@ from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME
 
 # Of disks (images.py, VMwareImage.from_image; any other value is ignored; hw_scsi_model, which says what kind of scsi,
-# is in no row). The properties of other buses are not read: a CD-ROM is always on IDE, a rescue disk on the controller
-# of the root disk, and there is no floppy. But a bus has one trait for all four, so the answer for disks is that for
-# all: else no image with hw_disk_bus=scsi could be placed.
+# is in no row). hw_cdrom_bus is not read: a CD-ROM is always on IDE. But a bus has one trait for both, so the answer
+# for disks is that for CD-ROMs: else no image with hw_disk_bus=scsi could be placed.
 _BUSES = ("the disk buses", frozenset(("ide", "scsi")))
 
 # row -> what it is called, the values
 _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
     # vm_util.py, convert_vif_model: anything else is an error.
     "vif_model": ("the VIF models", frozenset(["e1000", "e1000e", "pcnet", "sriov", "vmxnet", "vmxnet3"])),
-    **dict.fromkeys(("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus"), _BUSES),
+    **dict.fromkeys(("disk_bus", "cdrom_bus"), _BUSES),
     # vmops.py, _get_extra_specs: efi or bios in the configuration of the virtual machine.
     "firmware_type": ("the firmware", frozenset(("bios", "uefi"))),
     # host.py, supported_instances.

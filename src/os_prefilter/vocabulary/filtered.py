@@ -4,7 +4,6 @@ from os_prefilter.platforms import ARCHITECTURE_ALIASES, ARCHITECTURES, MACHINE_
 from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
-_NEEDS_USB = {"usb": ("usb_model", "none")}
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
 _EMULATED_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
 _EMULATED_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_EMULATED_STANDARD.split())))
@@ -41,10 +40,10 @@ FILTERED: tuple[Row, ...] = (
         per_architecture=True,
     ),
     # vmware_adaptertype is a legacy name with a rule of its own: request.py.
-    Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True, never_with=_NEEDS_USB),
-    Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True, never_with=_NEEDS_USB),
-    Row("rescue_bus", _BUSES, image_property="hw_rescue_bus", per_architecture=True, never_with=_NEEDS_USB),
-    Row("floppy_bus", _BUSES, image_property="hw_floppy_bus", per_architecture=True, never_with=_NEEDS_USB),
+    Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
+    Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
+    # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
+    # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
         # i686 asks for an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
         "architecture",
@@ -74,7 +73,6 @@ FILTERED: tuple[Row, ...] = (
         terms("COMPUTE_SOUND_MODEL", "ac97 es1370 ich6 ich9 pcspk sb16 usb virtio"),
         image_property="hw_sound_model",
         extra_spec="hw:sound_model",
-        never_with=_NEEDS_USB,
         refuses_unknown=True,
         asked_by=("image_metadata", "sound_model"),
     ),

@@ -54,7 +54,7 @@ def test_a_request_that_no_host_can_serve_gets_none(cloud: Cloud) -> None:
     [
         ({"hw_viommu_model": "virtio"}, {"hw:viommu_model": "intel"}, "contradict each other"),
         ({"hw_time_hpet": "true"}, {"trait:CUSTOM_COMPUTE_TIME_HPET": "forbidden"}, "contradict each other"),
-        ({"hw_disk_bus": "usb", "hw_usb_model": "none"}, {}, "no host can do both"),
+        ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, {}, "no host can do both"),
     ],
 )
 def test_rejection_reason_reaches_the_caller_of_the_scheduler(

@@ -7,8 +7,8 @@ from os_prefilter import HostFacts, Reporter
 
 CAN = {
     "vif_model": {"virtio"},
-    # A bus has one trait for disks, CD-ROMs, rescue disks and floppies.
-    **{bus: {"virtio"} for bus in ("disk_bus", "cdrom_bus", "rescue_bus", "floppy_bus")},
+    # A bus has one trait for disks and CD-ROMs.
+    **{bus: {"virtio"} for bus in ("disk_bus", "cdrom_bus")},
     "vm_mode": {"hvm"},
     "watchdog": {"reset"},
 }

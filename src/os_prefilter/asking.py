@@ -80,7 +80,7 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image ask for different values of one row.
-    :raises ImpossibleCombination: for a device that the machine type asked for can never have.
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
     """
     asked: list[Requirement] = []
     notes: list[Note] = []
@@ -114,7 +114,7 @@ def _has_property(request: Request, row: Row) -> bool:
 def keep_off(request: Request, questions: Questions, options: Options) -> Requirements:
     """Return which machine types must not be the default of a host, for what others than filters ask for.
 
-    :raises ImpossibleCombination: for a device that the machine type asked for can never have.
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
     """
     asked: list[Requirement] = []
     for row in questions.about(request):
@@ -130,13 +130,18 @@ def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
 
 
 def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
-    """Return the trait for guests of the architecture that is to be emulated, where hosts report it."""
+    """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
+
+    The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
+    guests of any architecture have.
+    """
     if not guest.architecture:
         return trait
     qualified = QUALIFIED.get((trait, guest.architecture))
     if qualified is None and row.name == "machine_type":
         raise ImpossibleCombination(found.source, guest.architecture_source)
-    return qualified if qualified and options.reports(qualified) else trait
+    own = row.values[found.value].opt_in
+    return qualified if qualified and (own or options.reports(qualified)) else trait
 
 
 def _kept_off(
@@ -146,13 +151,14 @@ def _kept_off(
 
     One that is among ``asked`` already is not repeated: many devices need a PCI bus.
 
-    :raises ImpossibleCombination: if the machine type that the request names is one of those.
+    :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
     """
     without = guest.families_without(row.name, found.value)
     if not without:
         return []
-    if guest.family in without:
-        raise ImpossibleCombination(found.source, guest.family_source)
+    ruled_out = guest.what_rules_out(row.name, found.value)
+    if ruled_out:
+        raise ImpossibleCombination(found.source, ruled_out)
     if guest.family or not guest.takes_default:
         return []
     known = {item.trait for item in asked}

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from os_prefilter.extra_specs import resource_amount
-from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, families_without, guest_architecture
+from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, families_of, families_without, guest_architecture
 from os_prefilter.request import Request
 from os_prefilter.vocabulary import BY_NAME
 
@@ -28,6 +28,16 @@ class Guest(NamedTuple):
     def families_without(self, row: str, value: str) -> frozenset[str]:
         """Return the families of machine types on which the guest cannot start with the value of a row."""
         return frozenset() if row in self.may_lack else families_without(row, value)
+
+    def what_rules_out(self, row: str, value: str) -> str:
+        """Return what the request says of the platform that no guest can have beside the value of a row; empty if none.
+
+        That is its machine type, or an architecture to emulate of whose machine types none can have it.
+        """
+        without = self.families_without(row, value)
+        if self.family:
+            return self.family_source if self.family in without else ""
+        return self.architecture_source if self.architecture and families_of(self.architecture) <= without else ""
 
     @property
     def has_own_traits(self) -> bool:

@@ -187,8 +187,11 @@ class _Check(NamedTuple):
         without = self.guest.families_without(row.name, value)
         if not without:
             return ""
+        if self.guest.what_rules_out(row.name, value):
+            family, architecture = self.guest.family, self.guest.architecture
+            return f"a guest of {f'machine type {family}' if family else architecture} never has it"
         if self.guest.family:
-            return f"a guest of machine type {self.guest.family} never has it" if self.guest.family in without else ""
+            return ""
         family = self.default_family(without)
         return f"the default machine type here is of the family {family}, which never has it" if family else ""
 

@@ -114,6 +114,11 @@ def families_without(row: str, value: str) -> frozenset[str]:
     return FAMILIES_WITHOUT.get((row, value), _NONE)
 
 
+def families_of(architecture: str) -> frozenset[str]:
+    """Return the families of machine types that a guest of an architecture may have."""
+    return frozenset((*(family for family, guests in MACHINES.items() if architecture in guests), OTHER))
+
+
 def family_of(machine: str) -> str:
     """Return the family of a machine type by its name: ``q35`` for ``pc-q35-9.1``; :data:`OTHER` for an unknown one."""
     if machine in MACHINES:

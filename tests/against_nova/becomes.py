@@ -155,7 +155,7 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     for row in (*rows, *rows_asked_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
         beside = row.never_with.get(value)
-        if guest.family and guest.family in guest.families_without(row.name, value):
+        if guest.what_rules_out(row.name, value):
             return REFUSED
         if beside and _of_row(spec, BY_NAME[beside[0]]) == beside[1]:
             return REFUSED

@@ -1,13 +1,27 @@
 """hpet: the timer by property, or by the explicit trait; never both ways at once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
-from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter import allocation_candidates_query, capability_traits, unsupported
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
+from os_prefilter.operators.fleet import Fleet
+from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import HPET
 from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.support.hosts import ARM, KVM, X86
+from tests.support.placements import provider
 
+_HOSTS = {
+    "x86": replace(KVM, guests={"x86_64": X86}),
+    "x86-emulates-arm": replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
+    "arm": replace(KVM, architecture="aarch64", guests={"aarch64": ARM}),
+    "arm-emulates-x86": replace(KVM, architecture="aarch64", guests={"aarch64": ARM, "x86_64": X86}),
+}
 _ASKED = [(HPET, True, "root")]
 
 
@@ -80,3 +94,35 @@ def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]])
     before, after = hosts(spec_of(spec)), hosts(spec_of(spec), "hpet")
     assert {"arm-1", "vmware-1"} <= set(before) - set(after)
     assert "kvm-old-1" in after
+
+
+@pytest.fixture(scope="module")
+def both_architectures() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement to which hosts of two architectures have reported what they can do."""
+    traits = {name: {trait for trait, has in capability_traits(facts).items() if has} for name, facts in _HOSTS.items()}
+    fleet = Fleet(tuple(provider(name, "VCPU MEMORY_MB DISK_GB", " ".join(traits[name])) for name in _HOSTS))
+    with EmbeddedPlacement(fleet) as embedded:
+        embedded.client.ensure_traits(traits_to_know())
+        yield embedded.client
+
+
+@pytest.mark.parametrize("emulated", ["", "x86_64", "i686", "aarch64"])
+@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
+def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_architecture(
+    emulated: str, reported: tuple[str, ...], both_architectures: PlacementClient
+) -> None:
+    """With and without the trait in reported_traits: enabling the filter is the statement."""
+    properties: dict[str, object] = {"hw_time_hpet": "true"}
+    if emulated:
+        properties["hw_emulation_architecture"] = emulated
+    spec = spec_of(properties, memory_mb=8)
+    able = {name for name, facts in _HOSTS.items() if not unsupported(spec, facts)}
+    assert bool(able) == (emulated != "aarch64")
+    try:
+        pipeline_of("image_metadata", "hpet", reported_traits=list(reported)).apply(spec)
+    except ImpossibleCombination as error:
+        assert str(error).startswith("image property hw_time_hpet=true is impossible with image property hw_emulation_")
+        assert able == set()
+    else:
+        found = both_architectures.allocation_candidates(allocation_candidates_query(spec))
+        assert set(found.hosts) == able

@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from os_prefilter import RequestSpec
-from os_prefilter.errors import FlavorImageConflict, UnknownValue
+from os_prefilter import RequestSpec, unsupported
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.platforms import families_without
 from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 from tests.conftest import asked_by, device_asked_by, pipeline_of, spec_of
+from tests.support.hosts import few_libvirt_hosts
 
 _ROWS = rows_asked_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -151,6 +152,49 @@ def test_traits_that_no_nova_driver_reports_are_required_only_if_listed_as_repor
     """No driver of Nova reports these standard traits: they are asked for only where the operator says so."""
     assert asked_by("image_metadata", spec_of(properties), reported_traits=[]) == []
     assert len(asked_by("image_metadata", spec_of(properties), reported_traits=["COMPUTE_*", "HW_ARCH_*"])) == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "plain", "qualified"),
+    [
+        ({"hw_firmware_type": "uefi"}, "COMPUTE_FIRMWARE_UEFI", "CUSTOM_AARCH64_COMPUTE_FIRMWARE_UEFI"),
+        ({"hw_machine_type": "virt"}, "CUSTOM_COMPUTE_MACHINE_VIRT", "CUSTOM_AARCH64_COMPUTE_MACHINE_VIRT"),
+    ],
+)
+def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_architecture(
+    properties: dict[str, object], plain: str, qualified: str
+) -> None:
+    """Of a trait that no driver of Nova reports; its drivers add up what guests of any architecture have."""
+    spec = {"hw_emulation_architecture": "aarch64", **properties}
+    emulation = ("COMPUTE_ARCH_AARCH64", True, "root")
+    assert asked_by("image_metadata", spec_of(spec), reported_traits=[plain]) == [emulation]
+    asked = asked_by("image_metadata", spec_of(spec), reported_traits=[plain, qualified])
+    assert sorted(asked) == [emulation, (qualified, True, "root")]
+    asked = asked_by("image_metadata", spec_of({**spec, "hw_video_model": "virtio"}), reported_traits=[])
+    assert sorted(asked) == [emulation, ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root")]
+
+
+@pytest.mark.parametrize(
+    ("properties", "architecture"),
+    [
+        ({"hw_viommu_model": "intel"}, "aarch64"),
+        ({"hw_viommu_model": "virtio"}, "s390x"),
+        ({"hw_firmware_type": "bios"}, "aarch64"),
+        ({"hw_firmware_type": "uefi"}, "s390x"),
+        ({"hw_vif_model": "spapr-vlan"}, "x86_64"),
+    ],
+)
+@pytest.mark.parametrize("reported", [[], ["*"]], ids=str)
+def test_device_that_no_guest_of_the_emulated_architecture_has_is_refused(
+    properties: dict[str, object], architecture: str, reported: list[str]
+) -> None:
+    """Whatever hosts report; the late check of each host refuses it as well."""
+    emulated = {"hw_emulation_architecture": architecture}
+    pipeline_of("image_metadata", reported_traits=reported).apply(spec_of(emulated))
+    with pytest.raises(ImpossibleCombination, match=f"hw_emulation_architecture={architecture}"):
+        pipeline_of("image_metadata", reported_traits=reported).apply(spec_of({**emulated, **properties}))
+    for facts in few_libvirt_hosts():
+        assert unsupported(spec_of({**emulated, **properties}), facts)
 
 
 def test_x86_64_kvm_hosts_remain_for_an_i686_qemu_image(hosts: Callable[..., tuple[str, ...]]) -> None:

@@ -2,8 +2,8 @@
 
 Two ways to ask: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in the
 image, in the flavor or in one of its groups that describes the host, which the virt driver then takes for its cue. In
-the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, whatever
-``reported_traits`` says.
+the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, and its
+qualified ones for guests of an emulated architecture, whatever ``reported_traits`` says.
 """
 
 from dataclasses import replace
@@ -13,7 +13,9 @@ from os_prefilter.asking import ask, questions_of
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import Requirements
-from os_prefilter.vocabulary import HPET
+from os_prefilter.vocabulary import HPET, QUALIFIED
+
+_TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 
 
 def hpet(request: Request, *, options: Options) -> Requirements:
@@ -27,4 +29,4 @@ def hpet(request: Request, *, options: Options) -> Requirements:
 # One pipeline has one.
 @lru_cache(maxsize=16)
 def _with_hpet(options: Options) -> Options:
-    return replace(options, reported_traits=(*options.reported_traits, HPET))
+    return replace(options, reported_traits=(*options.reported_traits, *_TRAITS))

@@ -25,6 +25,7 @@ from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.operators.fleet import load_fleet
 from os_prefilter.options import Options
 from os_prefilter.reporters.domain_xml import domain_elements
@@ -67,7 +68,10 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def _hosts(spec: RequestSpec, placement: PlacementClient) -> tuple[str, ...]:
-    pipeline_of("image_metadata", "hpet", "tpm_secret_security", "image_type", "owner").apply(spec)
+    try:
+        pipeline_of("image_metadata", "hpet", "tpm_secret_security", "image_type", "owner").apply(spec)
+    except ImpossibleCombination:
+        return ()
     return placement.allocation_candidates(allocation_candidates_query(spec)).hosts
 
 

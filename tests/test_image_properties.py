@@ -6,11 +6,16 @@ import pytest
 from nova.objects import fields
 from nova.objects.image_meta import ImageMetaProps
 
+from os_prefilter import allocation_candidates_query, unsupported
+from os_prefilter.errors import RequestRejected
 from os_prefilter.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED
 from os_prefilter.request import Request
-from os_prefilter.rules import IMAGE_PROPERTY, as_nova_spells, readings
+from os_prefilter.rules import IMAGE_PROPERTY, as_nova_spells, readings, value_of
+from os_prefilter.terms import Row
+from os_prefilter.testing.law import asking_filters
 from os_prefilter.vocabulary import ROWS
-from tests.conftest import spec_of
+from tests.conftest import pipeline_of, spec_of
+from tests.support.hosts import KVM
 from tests.support.nova_objects import nova_spec
 
 _LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
@@ -78,6 +83,47 @@ def test_values_a_rule_sees_inside_nova_are_also_seen_in_the_glance_image(
         found = readings(IMAGE_PROPERTY, name, outside)
         assert [each for each in found if each in seen] == seen
     assert bool(seen) == (name in KEPT_BY_NOVA)
+
+
+_NO_BOOLEANS: tuple[object, ...] = ("junk", "", "2.0", 7, 1.0, ["true"], b"true", {})
+_FILTERS = tuple(sorted(name for name in asking_filters() if name != "deploy_config"))
+
+
+def _outcomes(spec: Any) -> list[object]:
+    """Return what filters, late check and query make of a request: their results, or the error."""
+    found: list[object] = []
+    for outcome in (
+        lambda: pipeline_of(*_FILTERS, unknown_values="reject").apply(spec).requirements,
+        lambda: [str(item) for item in unsupported(spec, KVM)],
+        lambda: allocation_candidates_query(spec),
+    ):
+        try:
+            found.append(outcome())
+        except RequestRejected as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("value", _NO_BOOLEANS, ids=repr)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.boolean and row.image_property], ids=lambda row: row.name)
+def test_boolean_property_that_spells_none_is_false_as_in_nova(row: Row, value: object) -> None:
+    """In requests, where the flavor says the opposite as well."""
+    name = str(row.image_property)
+    beside = {"hw_firmware_type": "uefi"}
+    for extra_specs in ({}, {row.extra_spec: "true"} if row.extra_spec else {}):
+        inside = nova_spec({**beside, name: value}, dict(extra_specs))
+        outside = spec_of({**beside, name: value}, dict(extra_specs), disk_format="qcow2")
+        assert _outcomes(inside) == _outcomes(outside)
+
+
+@pytest.mark.parametrize("name", sorted(BOOLEANS))
+def test_boolean_property_that_spells_none_is_false_for_rules(name: str) -> None:
+    for value in _NO_BOOLEANS:
+        found = [
+            readings(IMAGE_PROPERTY, name, value_of(Request(spec), IMAGE_PROPERTY, name))
+            for spec in (nova_spec({name: value}), spec_of({name: value}))
+        ]
+        assert found == [[False], [False]]
 
 
 @pytest.mark.parametrize("old", sorted(LEGACY_NAMES))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.extra_specs import trait_key
 from os_prefilter.guest import Guest, guest_of
+from os_prefilter.image_properties import BOOLEANS
 from os_prefilter.options import Options
 from os_prefilter.request import Request
 from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
@@ -15,6 +16,7 @@ from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
 
 _LENIENT = Options(skip_all_unknown_values=True)
+_IN_IMAGE = "image property"
 _PLACES = ("image field {}".format, "flavor extra spec {}".format)
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
@@ -274,6 +276,10 @@ def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
 
 def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note]) -> str | None:
     value = row.canonical(raw)
+    if value is None and row.image_property in BOOLEANS and place.startswith(_IN_IMAGE):
+        # Nova's image makes False of whatever spells no boolean.
+        notes.append(Note(place, f"{shown(raw)} is no boolean: taken for false, as in Nova", warn=True))
+        return "false"
     if value is None:
         if options.reject_unknown_values or (row.refuses_unknown and not options.skip_all_unknown_values):
             raise UnknownValue(place, raw, row.values)

@@ -60,7 +60,7 @@ BOOLEANS = frozenset(
         "os_skip_agent_inject_ssh",
     )
 )
-"""Those whose value Nova keeps as a boolean, whatever its spelling was."""
+"""Those whose value Nova keeps as a boolean, whatever its spelling was; what spells none is False."""
 
 _OTHERS = """
 hw_architecture hw_auto_disk_config hw_cdrom_bus hw_cpu_cores hw_cpu_max_cores hw_cpu_max_sockets hw_cpu_max_threads

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from os_prefilter.image_properties import LOWER_CASED
+from os_prefilter.image_properties import BOOLEANS, LOWER_CASED
 from os_prefilter.request import Request
 from os_prefilter.requirements import ROOT
 from os_prefilter.terms import Trait, canonical_boolean
@@ -149,7 +149,11 @@ NO_RULES = RuleSet()
 
 def value_of(request: Request, place: str, name: str) -> object:
     """Return what a request has under a name; None if it is not set."""
-    return request.image_property(name) if place == IMAGE_PROPERTY else request.extra_spec(name)
+    if place != IMAGE_PROPERTY:
+        return request.extra_spec(name)
+    value = request.image_property(name)
+    # Nova's image makes False of whatever spells no boolean.
+    return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
 
 
 def _all_of(request: Request, place: str) -> Mapping[str, object]:

@@ -8,7 +8,7 @@ import pytest
 from os_prefilter import allocation_candidates_query, capability_traits, unsupported
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.reporting import traits_to_know
 from os_prefilter.vocabulary import HPET
@@ -84,9 +84,14 @@ def test_requirement_names_the_extra_spec_and_the_image_property() -> None:
     assert item.source == f"flavor extra spec trait:{HPET}=required and image property hw_time_hpet=true"
 
 
-def test_misspelt_boolean_is_rejected_with_unknown_values_reject() -> None:
-    with pytest.raises(UnknownValue, match="true, false"):
-        pipeline_of("hpet", unknown_values="reject").apply(spec_of({"hw_time_hpet": "perhaps"}))
+@pytest.mark.parametrize("unknown_values", ["skip", "reject"])
+def test_misspelt_boolean_of_an_image_is_false_with_a_warning(unknown_values: str) -> None:
+    """As in Nova's own object of the image, where nothing shows that it was misspelt."""
+    decision = pipeline_of("hpet", unknown_values=unknown_values).apply(spec_of({"hw_time_hpet": "perhaps"}))
+    assert decision.requirements == ()
+    assert [(note.reason, note.warn) for note in decision.notes] == [
+        ("'perhaps' is no boolean: taken for false, as in Nova", True)
+    ]
 
 
 def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]]) -> None:

@@ -1,15 +1,22 @@
 """Guest settings as libvirt's XML: one element for each, and nothing that was not asked for."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 
+from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings
+from os_prefilter.platforms import ARCHITECTURES
 from os_prefilter.reporters import GuestSettings, Setting
 from os_prefilter.reporters.domain_xml import device_models, domain_elements
+from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.vocabulary import ROWS
 from tests.conftest import spec_of
 from tests.support.hosts import KVM, X86
 
+_SMMU, _INTEL = '<iommu model="smmuv3" />', '<iommu model="intel" />'
+_VIOMMU_AUTO = {"x86_64": _INTEL, "i686": _INTEL, "aarch64": _SMMU, "armv7l": _SMMU}
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 
 
@@ -61,6 +68,20 @@ def test_guest_with_a_usb_device_keeps_its_usb_controller(device: str) -> None:
     assert not any(
         "controller" in element for element in domain_elements(_settings(usb_model="none", **{device: "usb"}))
     )
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.split())
+def test_each_value_that_a_host_accepts_for_an_architecture_can_be_written(architecture: str) -> None:
+    can = {row.name: frozenset(row.values) for row in ROWS}
+    facts = FakeFacts(can={**can, "default_machine": frozenset(("q35", "virt"))})
+    written: set[str] = set()
+    for row in ROWS:
+        for value in row.values if row.image_property else ():
+            spec = spec_of({"hw_emulation_architecture": architecture, str(row.image_property): value})
+            with suppress(RequestRejected):
+                written.update(domain_elements(guest_settings(spec, facts)))
+    models = {element for element in written if element.startswith("<iommu")}
+    assert models >= {_VIOMMU_AUTO[architecture]} if architecture in _VIOMMU_AUTO else not models
 
 
 def test_the_machine_type_keeps_its_exact_version() -> None:

@@ -19,8 +19,6 @@ _MODELS = {
 }
 # Rows of devices that may be on USB.
 _MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
-_VIOMMU = {"intel": "intel", "smmuv3": "smmuv3", "virtio": "virtio"}
-_VIOMMU_AUTO = {"x86_64": "intel", "aarch64": "smmuv3"}
 
 
 def domain_elements(settings: GuestSettings) -> list[str]:
@@ -57,7 +55,9 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
     if model and not (model == "none" and any(settings.value(row) == "usb" for row in _MAY_NEED_USB)):
         yield Element("controller", type="usb", index="0", model=model)
     if model := settings.value("viommu_model"):
-        yield Element("iommu", model=_VIOMMU.get(model) or _VIOMMU_AUTO[settings.architecture])
+        # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
+        automatic = "intel" if settings.architecture == "x86_64" else "smmuv3"
+        yield Element("iommu", model=automatic if model == "auto" else model)
     if version := settings.value("tpm_version"):
         tpm = Element("tpm", model=settings.value("tpm_model") or "tpm-tis")
         SubElement(tpm, "backend", type="emulator", version=version)

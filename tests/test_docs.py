@@ -84,7 +84,7 @@ def run(command: Command, pytester: pytest.Pytester | None = None) -> tuple[str,
     :param pytester: runs pytest in this process, which has imported already what takes seconds
     """
     program, *arguments = shlex.split(command.text)
-    if pytester and arguments[:2] == ["-m", "pytest"]:
+    if pytester:
         result = pytester.runpytest_inprocess(*arguments[2:])
         return result.stdout.str(), int(result.ret)
     if program == "python":
@@ -104,6 +104,10 @@ def run(command: Command, pytester: pytest.Pytester | None = None) -> tuple[str,
         except SystemExit as exit_:
             code = exit_.code if isinstance(exit_.code, int) else 1
     return printed.getvalue(), code
+
+
+def _runs_pytest(command: Command) -> bool:
+    return shlex.split(command.text)[1:3] == ["-m", "pytest"]
 
 
 def stripped(text: str) -> str:
@@ -158,11 +162,10 @@ def test_python_examples_run(page: Path) -> None:
     [command for page in PAGES for command in commands_of(page)],
     ids=lambda command: f"{command.page.stem}: {command.text}",
 )
-def test_commands_print_what_the_page_shows(
-    command: Command, pytester: pytest.Pytester, request: pytest.FixtureRequest
-) -> None:
+def test_commands_print_what_the_page_shows(command: Command, request: pytest.FixtureRequest) -> None:
     """Every ``$ os-prefilter`` and ``$ python`` prints what the page says (``...``: anything), and exits so."""
-    # After pytester, which has a folder of its own.
+    # It has a folder of its own, and at its end Python forgets what was imported meanwhile: only where it is needed.
+    pytester = request.getfixturevalue("pytester") if _runs_pytest(command) else None
     request.getfixturevalue("in_page_folder")
     printed, code = run(command, pytester)
     if command.exit_code is not None:

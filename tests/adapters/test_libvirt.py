@@ -160,7 +160,9 @@ def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
     assert says in str(failure_of(monkeypatch, answers))
 
 
-def test_identity_changes_only_with_an_upgrade_or_new_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identity_changes_only_with_an_upgrade_new_capabilities_or_another_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     first = host.identity()
@@ -168,6 +170,7 @@ def test_identity_changes_only_with_an_upgrade_or_new_capabilities(monkeypatch: 
     assert libvirt.asked == []
     assert libvirt.opened == 0
     upgraded = {
+        "getHostname": "compute-2",
         "getLibVersion": 9_001_000,
         "getVersion": 8_000_000,
         "getCapabilities": capabilities(siblings=("0-1",)).decode(),

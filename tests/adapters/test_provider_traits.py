@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.provider_traits import ATTEMPTS, HostTraits
+from os_prefilter.adapters.provider_traits import ATTEMPTS, RECHECK_INTERVAL, HostTraits
 from os_prefilter.errors import (
     ConfigurationError,
     GenerationConflict,
@@ -358,6 +358,55 @@ class TestConcurrentWriters:
             keeper.sync(GOAL)
         aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
         assert {change.trait for change in keeper.sync(GOAL)} == {HPET, "OWNER_NOVA"}
+
+    @pytest.mark.parametrize("successor", [True, False], ids=["with a new one", "alone"])
+    def test_renamed_provider_is_left_alone_and_the_new_one_of_the_name_is_reported(
+        self, aware: EmbeddedPlacement, successor: bool
+    ) -> None:
+        seen = Observed(aware)
+        keeper = host(seen, HOST)
+        keeper.sync(GOAL)
+        aware.client.request("PUT", f"/resource_providers/{UUID}", {"name": "kvm-1-replaced"})
+        put_traits(aware, lambda traits: traits.discard(HPET))
+        seen.sent.clear()
+        if successor:
+            aware.client.request("POST", "/resource_providers", {"name": HOST, "uuid": provider_uuid("again")})
+            assert keeper.sync(GOAL) == [Change(HOST, HPET, "add"), Change(HOST, "OWNER_NOVA", "add")]
+            assert {HPET, "OWNER_NOVA"} <= traits_of(aware, "again")
+        else:
+            with pytest.raises(UnknownProvider, match=HOST):
+                keeper.sync(GOAL)
+        assert HPET not in traits_of(aware)
+        assert f"PUT {TRAITS}" not in seen.sent
+
+    def test_provider_given_by_uuid_may_be_renamed(self, aware: EmbeddedPlacement) -> None:
+        keeper = host(Observed(aware), UUID.upper())
+        aware.client.request("PUT", f"/resource_providers/{UUID}", {"name": "kvm-2"})
+        assert Change("kvm-2", HPET, "add") in keeper.sync(GOAL)
+
+    @pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "an hour later"])
+    def test_recreated_provider_with_the_old_uuid_and_generation_is_reported(
+        self, aware: EmbeddedPlacement, seen_gone: bool
+    ) -> None:
+        """Generations count from 0 again, and may come to the one that is remembered."""
+        now = [0.0]
+        keeper = HostTraits(Observed(aware).client, HOST, sleep=no_wait, clock=lambda: now[0])
+        keeper.sync(GOAL)
+        request = aware.client.request
+
+        def generation() -> int:
+            return int(request("GET", f"/resource_providers/{UUID}")["generation"])
+
+        remembered = generation()
+        request("DELETE", f"/resource_providers/{UUID}")
+        if seen_gone:
+            with pytest.raises(UnknownProvider):
+                keeper.sync(GOAL)
+        request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
+        while generation() < remembered:
+            put_traits(aware, lambda traits: traits.add("COMPUTE_NODE"))
+        now[0] = 0.0 if seen_gone else RECHECK_INTERVAL
+        assert Change(HOST, HPET, "add") in keeper.sync(GOAL)
 
 
 class TestProviderAndTraitNames:

@@ -21,7 +21,7 @@ __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
 
 
 class IronicNode:
-    """One node.
+    """One node: a name is looked up once, and from then on it is the node that had it, whatever it is called.
 
     :param baremetal: ``Connection.baremetal`` of openstacksdk; :meth:`of` gets it, with this library's errors
     :param node: the node's name or UUID
@@ -121,7 +121,7 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
-        check_instance(read(self._baremetal, self._name), Task(SERVICE, (), 0, instance))
+        check_instance(self._read(), Task(SERVICE, (), 0, instance))
 
     def service(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
         """Run steps on the node, which stays deployed, and wait until it is ``active`` again.
@@ -140,8 +140,14 @@ class IronicNode:
     def _run(self, kind: Kind, steps: Sequence[Step], timeout: float, instance: str | None) -> None:
         run(self._baremetal, self._name, Task(kind, tuple(steps), timeout, instance, self._lock_timeout))
 
-    def _with_traits(self) -> Node:
+    def _read(self) -> Node:
         node = read(self._baremetal, self._name)
+        # What was learned of this node must not be written to another one that gets its name.
+        self._name = str(node.id)
+        return node
+
+    def _with_traits(self) -> Node:
+        node = self._read()
         if node.traits is None:
             need(self._baremetal, "1.37", "have traits on nodes")
             raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", "Check what answers as Ironic.")

@@ -68,17 +68,18 @@ class LibvirtHost:
         self._calls = _Calls(timeout)
 
     def identity(self) -> str:
-        """Return what changes when libvirt or QEMU was upgraded, or the host has become another.
+        """Return what changes when libvirt or QEMU was upgraded, or the host has another name or become another.
 
-        As long as it is the same, :meth:`facts` need not be asked for again. It costs three calls; the facts cost one
+        As long as it is the same, :meth:`facts` need not be asked for again. It costs four calls; the facts cost one
         more for each machine type.
 
         :raises ProbeFailed: if libvirt does not answer
         """
         with self._session() as session:
+            host = session.call("getHostname")
             versions = session.call("getLibVersion"), session.call("getVersion")
             digest = hashlib.sha256(session.call("getCapabilities").encode()).hexdigest()
-        return f"libvirt {versions[0]}, hypervisor {versions[1]}, capabilities {digest}"
+        return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, capabilities {digest}"
 
     def facts(self) -> LibvirtFacts:
         """Return what is known of the host.

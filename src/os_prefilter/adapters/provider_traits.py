@@ -29,6 +29,12 @@ from os_prefilter.texts import shown
 ATTEMPTS = 10
 """How often it is tried when others write at the same time."""
 
+RECHECK_INTERVAL = 3600.0
+"""Seconds after which all traits are read again although no generation has changed.
+
+A provider that was deleted and created again with its UUID counts its generations from 0: it may have reached the old one.
+"""
+
 # Seconds. The waits are random, up to a bound that doubles each time.
 _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
@@ -39,9 +45,11 @@ class HostTraits:
 
     It remembers what it found: a round in which nothing changed, here or there, costs one request.
 
-    :param provider: the name or the UUID of the root provider
+    :param provider: the name or the UUID of the root provider. A name is the host's: a provider that gets another name
+        is left alone, and the one that has this name now is looked up
     :param attempts: how often it is tried when others write at the same time
     :param sleep: waits a number of seconds between two attempts
+    :param clock: seconds that pass
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class HostTraits:
         *,
         attempts: int = ATTEMPTS,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
         self._providers = ResourceProviders(client)
@@ -58,6 +67,8 @@ class HostTraits:
         self._uuid = _as_uuid(provider)
         self._attempts = attempts
         self._sleep = sleep
+        self._clock = clock
+        self._recheck_due = clock() + RECHECK_INTERVAL
         self._verdicts: dict[str, _Verdict] = {}
         self._known: frozenset[str] | None = None
 
@@ -71,6 +82,9 @@ class HostTraits:
         :raises PlacementError: Placement does not answer, or refuses
         """
         check_traits((*goal.traits, *goal.known))
+        if self._clock() >= self._recheck_due:
+            self._verdicts.clear()
+            self._recheck_due = self._clock() + RECHECK_INTERVAL
         changes: list[Change] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_OutdatedError),
@@ -113,13 +127,18 @@ class HostTraits:
 
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
-        if self._uuid is None:
-            self._uuid = self._providers.named(self._name).uuid
-        providers = self._providers.tree(self._uuid)
-        found = [provider for provider in providers if provider.uuid == self._uuid]
+        providers = self._providers.tree(self._uuid) if self._uuid else ()
+        found = list(filter(self._is_host, providers))
         if not found:
-            # It may come back under another UUID.
-            self._uuid = _as_uuid(self._name)
+            # One that was deleted may come back with its UUID, and other traits.
+            self._verdicts.clear()
+        if not found and _as_uuid(self._name) is None:
+            # Not looked up yet, deleted, or renamed: the name may be that of another provider by now.
+            self._uuid = None
+            self._uuid = self._providers.named(self._name).uuid
+            providers = self._providers.tree(self._uuid)
+            found = list(filter(self._is_host, providers))
+        if not found:
             raise UnknownProvider(self._name)
         if found[0].parent:
             raise ConfigurationError(
@@ -131,9 +150,14 @@ class HostTraits:
             found += [each for each in providers if each.parent == parent.uuid and each not in found]
         return found
 
+    def _is_host(self, provider: ResourceProvider) -> bool:
+        return provider.uuid == self._uuid and (provider.name == self._name or _as_uuid(self._name) is not None)
+
     def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> "Iterator[_Write]":
         """Yield each provider whose traits are not what they should be."""
         owned = set[str]()
+        present = {provider.uuid for provider in tree}
+        self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in present}
         for provider in tree:
             if provider.parent and provider.parent not in owned:
                 continue

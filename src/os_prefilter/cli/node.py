@@ -64,9 +64,10 @@ def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
     return replace(facts, templates=templates)
 
 
-def node_of(arguments: argparse.Namespace) -> "IronicNode":
+def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
     """Return the node in the Ironic of the cloud that the arguments name.
 
+    :param node: its name or UUID; empty: that of ``--node``
     :raises ConfigurationError: if the cloud cannot be used, or a package is missing
     :raises IronicError: if its Ironic does not answer
     """
@@ -77,7 +78,7 @@ def node_of(arguments: argparse.Namespace) -> "IronicNode":
         raise ConfigurationError(
             f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
         ) from error
-    return IronicNode.of(connection_of(arguments), arguments.node)
+    return IronicNode.of(connection_of(arguments), node or arguments.node)
 
 
 def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":

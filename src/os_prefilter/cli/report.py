@@ -161,7 +161,8 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
     every = capability_traits(facts)
     traits = with_marker(managed(every, Mode.BESIDE, facts), facts)
     leave = {*every, REPORTED} - traits.keys()
-    return node_of(arguments).report(traits, leave=leave, dry_run=arguments.dry_run)
+    # By its UUID: its name may be that of another node by now.
+    return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:

@@ -42,6 +42,19 @@ def test_report_adds_and_removes_our_traits_and_keeps_all_others(ironic: Ironic)
     assert everything(ironic, node) == ({GOLD}, {"rack": 7})
 
 
+def test_report_after_the_node_was_replaced_writes_to_no_other_node(ironic: Ironic) -> None:
+    """What is known of a node is not written to the one that has its name now."""
+    old, new = ironic.node("manageable"), ironic.node("manageable")
+    ironic.patch(old, {"/name": "metal-of-rack-7"})
+    there = IronicNode(ironic.baremetal, "metal-of-rack-7")
+    there.facts()
+    ironic.patch(old, {"/name": "metal-of-rack-7-broken"})
+    ironic.patch(new, {"/name": "metal-of-rack-7"})
+    there.report({HYPERTHREADING: True})
+    assert ironic.traits(old) == {HYPERTHREADING}
+    assert ironic.traits(new) == set()
+
+
 def test_unchanged_report_writes_nothing(ironic: Ironic, proxy: Proxy) -> None:
     node = ironic.node("manageable")
     there = IronicNode(connect(proxy.url).baremetal, node)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from os_prefilter import agent
 from os_prefilter.agent import PROBE_INTERVAL, Watch, run_until_signal
 from os_prefilter.errors import (
     ConfigurationError,
@@ -166,6 +167,28 @@ class TestOutages:
             assert [level for level, _ in story.lines(3)] == ["WARNING"]
             story.report.error = None
             assert [level for level, _ in story.lines(3)] == ["INFO"]
+
+    def test_report_that_never_ends_is_given_up_and_the_next_round_reports(
+        self, story: Story, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a thread of its own, which nothing waits for any more."""
+        hangs, given_up = threading.Event(), threading.Event()
+        begun = []
+
+        def report(facts: HostFacts) -> str:
+            begun.append(facts.host)
+            if not given_up.is_set():
+                hangs.wait()
+            return ""
+
+        monkeypatch.setattr(agent, "REPORT_TIMEOUT", 1.0)
+        story.watch = Watch(story.host, report, 1.0, give_up=given_up.set)
+        ((level, message),) = story.lines()
+        assert level == "WARNING"
+        assert "the report has not ended in 1 seconds" in message
+        assert story.lines(2) == [("INFO", "What the host can do is reported again.")]
+        assert begun == ["libvirt 9"] * 3
+        hangs.set()
 
     def test_placement_error_text_is_logged_as_one_printable_line(self, story: Story) -> None:
         story.report.error = PlacementUnavailable("GET /", "a\nWARNING b\x1b[2J")

@@ -9,9 +9,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
+from functools import partial
 from typing import Protocol
 
-from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PrefilterError
+from os_prefilter.background import start
+from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PlacementUnavailable, PrefilterError
 from os_prefilter.reporters import HostFacts
 from os_prefilter.texts import one_line
 
@@ -19,6 +22,9 @@ LOG = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 3600.0
 """Seconds after which a host is probed again although it seems to be the same."""
+
+REPORT_TIMEOUT = 600.0
+"""Seconds that one report may take: enough for the 240 requests of the first one if each takes 2 s."""
 
 GRACE = 0.5
 """Seconds that a round under way has to end after a signal; what it asks Placement to write is one request each."""
@@ -48,13 +54,21 @@ class Watch:
     :param report: is called with the facts in each round
     :param interval: seconds from the end of a round to the next one, at least 1
     :param clock: seconds that pass
+    :param give_up: is called where a report takes too long: the next one must not wait for what that one waits for
     """
 
     def __init__(
-        self, host: Host, report: Report, interval: float, *, clock: Callable[[], float] = time.monotonic
+        self,
+        host: Host,
+        report: Report,
+        interval: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        give_up: Callable[[], None] = lambda: None,
     ) -> None:
         self._host = host
         self._report = report
+        self._give_up = give_up
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._clock = clock
         self._stopping = threading.Event()
@@ -90,13 +104,21 @@ class Watch:
         if facts is None:
             return
         try:
-            changed = self._report(facts)
+            changed = self._reported(facts)
         except (PlacementError, IronicError) as error:
             self._reporting.begins(error)
             return
         self._reporting.ends()
         if changed:
             LOG.info("%s", one_line(changed))
+
+    def _reported(self, facts: HostFacts) -> str:
+        """Report; a client library that waits without end costs a thread, and not the rounds that follow."""
+        report = start(partial(self._report, facts), "report")
+        if not wait([report], REPORT_TIMEOUT).done:
+            self._give_up()
+            raise PlacementUnavailable("in time", f"the report has not ended in {REPORT_TIMEOUT:g} seconds")
+        return report.result()
 
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while they cannot be asked for."""

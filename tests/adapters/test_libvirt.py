@@ -160,7 +160,7 @@ def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
     assert says in str(failure_of(monkeypatch, answers))
 
 
-def test_identity_changes_only_with_an_upgrade_new_capabilities_or_another_name(
+def test_identity_changes_only_with_upgrades_capabilities_or_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     libvirt = FakeLibvirt()

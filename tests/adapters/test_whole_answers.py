@@ -1,7 +1,8 @@
-"""An answer must end in time: bodies and headers that trickle, bodies without an end; the others are as they were."""
+"""Answers and logins end in time, whatever comes or does not come; no secret follows a redirect to another host."""
 
 import gzip
 import io
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,12 +11,16 @@ from unittest import mock
 
 import pytest
 import requests
+from keystoneauth1 import exceptions
+from keystoneauth1.identity import generic
 from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 from requests.adapters import HTTPAdapter
 
 from os_prefilter.adapters import whole_answers
 from os_prefilter.adapters.whole_answers import WholeAnswers, limit
+from os_prefilter.background import start
+from tests.services.cloud.others import Others
 from tests.support.loopback import Call, Reply, serving
 
 
@@ -135,3 +140,126 @@ def test_limiting_a_session_twice_wraps_its_adapter_once() -> None:
     first = session.session.get_adapter("https://")
     limit(session)
     assert session.session.get_adapter("https://") is first
+
+
+def login_at(url: str) -> Session:
+    """Return a session that logs in with a password at a Keystone."""
+    auth = generic.Password(
+        auth_url=f"{url}/v3",
+        username="operator",
+        password="secret-of-the-operator",  # noqa: S106 - what must not go elsewhere
+        project_name="project",
+        user_domain_id="default",
+        project_domain_id="default",
+    )
+    session = Session(auth=auth, timeout=60)
+    session.session.trust_env = False
+    limit(session)
+    return session
+
+
+class Keystone:
+    """A Keystone that answers, or refuses what ``refuses`` says."""
+
+    def __init__(self) -> None:
+        self._others = Others()
+        self._others.catalog = {"placement": "http://placement.invalid"}
+        self.refuses: tuple[str, ...] = ()
+        """HTTP methods."""
+
+    def __call__(self, call: Call) -> Reply:
+        if call.method in self.refuses:
+            return Reply(401, b'{"error": {"code": 401, "message": "no", "title": "Unauthorized"}}', {})
+        status, document = self._others.answer(call.method, call.path)
+        headers = {"Content-Type": "application/json", "X-Subject-Token": "token"}
+        return Reply(status, json.dumps(document).encode(), headers)
+
+    @contextmanager
+    def served(self) -> Iterator[str]:
+        with serving(self) as self._others.url:
+            yield self._others.url
+
+
+# Seconds after which something hangs: no answer here takes one.
+FOREVER = 60
+
+
+@pytest.mark.parametrize("ask", ["token", "endpoint"])
+def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_does_not(ask: str) -> None:
+    """Keystoneauth would wait for its own lock, and so would whatever logs in after that (ADR 0026)."""
+    keystone = Keystone()
+    with keystone.served() as url:
+        session = login_at(url)
+
+        def log_in() -> object:
+            if ask == "token":
+                return session.get_token()
+            return session.get_endpoint(service_type="placement")
+
+        keystone.refuses = ("GET", "POST")
+        for _ in range(2):
+            with pytest.raises(exceptions.Unauthorized):
+                start(log_in, "a login").result(FOREVER)
+        keystone.refuses = ()
+        start(log_in, "a login").result(FOREVER)
+        assert session.get_token() == "token"
+
+
+def test_login_works_where_keystone_refuses_nothing_but_version_discovery() -> None:
+    """The version is that of the URL, as keystoneauth means it."""
+    keystone = Keystone()
+    keystone.refuses = ("GET",)
+    with keystone.served() as url:
+        assert start(login_at(url).get_token, "a login").result(FOREVER) == "token"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 305, 307, 308])
+@pytest.mark.parametrize("to", ["http://localhost:{port}/x", "//localhost:{port}/x"])
+def test_redirect_to_another_host_is_refused(status: int, to: str) -> None:
+    """The token would go there."""
+    came: list[Call] = []
+
+    def elsewhere(call: Call) -> Reply:
+        came.append(call)
+        return Reply(200, b"{}", {})
+
+    with serving(elsewhere) as other:
+        location = to.format(port=other.rpartition(":")[2])
+        with serving(lambda _call: Reply(status, b"", {"Location": location})) as url:
+            session = Session(auth=Token(url, "token"), timeout=60)
+            session.session.trust_env = False
+            limit(session)
+            with pytest.raises(exceptions.ClientException, match="is a redirect to '.*localhost.* another host"):
+                session.get(f"{url}/resource_providers")
+    assert came == []
+
+
+def test_password_follows_no_redirect_of_a_login() -> None:
+    came: list[Call] = []
+
+    def elsewhere(call: Call) -> Reply:
+        came.append(call)
+        return Reply(200, b"{}", {})
+
+    with serving(elsewhere) as other:
+        location = f"http://localhost:{other.rpartition(':')[2]}/v3/auth/tokens"
+        with (
+            serving(lambda _call: Reply(307, b"", {"Location": location})) as url,
+            pytest.raises(exceptions.ClientException, match="is a redirect to"),
+        ):
+            login_at(url).get_token()
+    assert came == []
+
+
+@pytest.mark.parametrize("to", ["{url}/b", "/b"])
+def test_redirect_on_the_same_host_is_followed_with_the_token(to: str) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    def answer(call: Call) -> Reply:
+        seen.append((call.path, call.headers["X-Auth-Token"]))
+        return Reply(200, b"{}", {}) if call.path == "/b" else Reply(302, b"", {"Location": to.format(url=url)})
+
+    with serving(answer) as url:
+        response = session_of(60).get(f"{url}/a", headers={"X-Auth-Token": "token"}, timeout=60)
+    assert response.status_code == 200
+    assert seen == [("/a", "token"), ("/b", "token")]

@@ -32,7 +32,7 @@ ATTEMPTS = 10
 RECHECK_INTERVAL = 3600.0
 """Seconds after which all traits are read again although no generation has changed.
 
-A provider that was deleted and created again with its UUID counts its generations from 0: it may have reached the old one.
+A provider that was deleted and created again with its UUID counts its generations from 0, and may be at the old one.
 """
 
 # Seconds. The waits are random, up to a bound that doubles each time.

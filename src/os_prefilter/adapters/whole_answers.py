@@ -1,20 +1,26 @@
-"""An HTTP answer must be there as a whole in time: the usual timeout is one for each part of it.
+"""What keeps a session of keystoneauth from waiting without end, and from sending its secrets to another host.
 
-``requests`` waits so long for the connection, and then for each piece of data: an answer that trickles in never ends,
-and one that is endless fills the memory. This limits both, for any session of keystoneauth.
+The timeout of ``requests`` is one for the connection, and then for each piece of data: an answer that trickles in never
+ends, and one that is endless fills the memory. keystoneauth waits for itself where Keystone refuses to tell its versions
+(ADR 0026), and takes the token, or the password of a login, along wherever a redirect leads.
 """
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotYetError
 from contextlib import suppress
 from functools import partial
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
 import requests
+from keystoneauth1 import exceptions
+from keystoneauth1.identity.base import BaseIdentityPlugin
 from requests.adapters import BaseAdapter
 
 from os_prefilter.background import start
+from os_prefilter.texts import shown
 
 WHOLE = 2.0
 """How many times the timeout the whole answer may take: one to begin, one to arrive."""
@@ -23,17 +29,48 @@ MOST_BYTES = 512 * 1024 * 1024
 """The longest answer: what a Placement with 100,000 hosts says in one is below a fifth of it."""
 
 _PIECE = 64 * 1024
+# Those that keystoneauth follows.
+_REDIRECTS = frozenset((301, 302, 303, 305, 307, 308))
 
 # When nobody waits for the answer any more, and the error that says so.
 _Until = tuple[float, Exception]
 
 
 def limit(session: Any) -> None:
-    """Limit the answers that a ``keystoneauth1.session.Session`` waits for, by the timeout of each request."""
+    """Limit how long a ``keystoneauth1.session.Session`` waits, by the timeout of each request, and where secrets go.
+
+    Call it before the session logs in.
+    """
     for scheme in ("http://", "https://"):
         transport = session.session.get_adapter(scheme)
         if not isinstance(transport, WholeAnswers):
             session.mount(scheme, WholeAnswers(transport))
+    auth = session.auth
+    # Others, such as a fixed token, ask for none.
+    if isinstance(auth, BaseIdentityPlugin) and not isinstance(auth.get_access, _Login):
+        setattr(auth, "get_access", _Login(auth.get_access))  # noqa: B010 - to mypy a method is no attribute
+
+
+class _Login:
+    """Gets the token of an identity plugin, and refuses to ask for it while it is being asked for.
+
+    keystoneauth holds a lock while it logs in. Where Keystone answers 401 to the request for its versions, keystoneauth
+    repeats that with a token, for which it waits for its own lock: without end (ADR 0026). As an error, keystoneauth
+    goes on with the version in the URL.
+    """
+
+    def __init__(self, get_access: Callable[..., Any]) -> None:
+        self._get_access = get_access
+        self._here = threading.local()
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        if getattr(self._here, "asked", False):
+            raise exceptions.Unauthorized("Keystone wants a token of those who ask it for its versions, to get a token")
+        self._here.asked = True
+        try:
+            return self._get_access(*args, **options)
+        finally:
+            self._here.asked = False
 
 
 class WholeAnswers(BaseAdapter):
@@ -51,7 +88,13 @@ class WholeAnswers(BaseAdapter):
 
         :raises requests.ReadTimeout: if the answer has not ended in time
         :raises requests.ConnectionError: if the answer is too long
+        :raises requests.RequestException: if the answer is a redirect to another host
         """
+        response = self._answer(request, *args, **options)
+        _check_redirect(request, response)
+        return response
+
+    def _answer(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
         timeout = _seconds(options.get("timeout"))
         # Somebody else of the same session may send a file, which takes its time.
         is_file = not isinstance(request.body, (str, bytes, type(None)))
@@ -94,6 +137,25 @@ class WholeAnswers(BaseAdapter):
             response.close()
             raise
         return response
+
+
+def _check_redirect(request: requests.PreparedRequest, response: requests.Response) -> None:
+    """Refuse what would take the headers and the body of a request, with the secrets in them, to another host."""
+    location = response.headers.get("Location")
+    if response.status_code not in _REDIRECTS or location is None:
+        return
+    url = request.url or ""
+    try:
+        before, after = urlsplit(url), urlsplit(urljoin(url, location))
+        is_same = before.hostname == after.hostname and not (before.scheme == "https" and after.scheme != "https")
+    except ValueError:
+        is_same = False
+    if not is_same:
+        raise requests.RequestException(
+            f"the answer is a redirect to {shown(location)}: to another host, or without TLS. It is not followed, as the "
+            "token or the password would go there. If that is the right URL, configure it",
+            request=request,
+        )
 
 
 def _pieces(response: requests.Response, until: _Until) -> Iterator[bytes]:

@@ -96,18 +96,25 @@ def _client_connection(command: CloudCommand) -> Any:
     from os_prefilter.adapters.whole_answers import limit  # noqa: PLC0415
 
     client: Any = command.app
+    manager = client.client_manager
+    set_up = manager.setup_auth
+
+    def set_up_with_limits() -> None:
+        set_up()
+        # The client waits for an answer without end, also for those of the login that comes next.
+        manager.session.timeout = manager.session.timeout or TIMEOUT
+        limit(manager.session)
+
     command.auth_required = True
+    manager.setup_auth = set_up_with_limits
     try:
         # As the client does before it runs a command that always needs a cloud.
         client.prepare_to_run_command(command)
-        connection = client.client_manager.sdk_connection
+        connection = manager.sdk_connection
     except Exception as error:
         raise ConfigurationError(
             f"The cloud cannot be used: {told(error)}. Check --os-cloud, or the --os-... options and OS_... variables."
         ) from error
-    # The client waits for an answer without end.
-    connection.session.timeout = connection.session.timeout or TIMEOUT
-    limit(connection.session)
     return connection
 
 

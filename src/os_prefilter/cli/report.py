@@ -98,7 +98,9 @@ class CapabilitiesReport(Listing):
         host = _host(arguments)
         _check_provider(arguments)
         placement = _Placement(arguments)
-        watch = agent.Watch(host, lambda facts: _told(placement.report(facts)), arguments.watch)
+        watch = agent.Watch(
+            host, lambda facts: _told(placement.report(facts)), arguments.watch, give_up=placement.forget
+        )
         placement.sleep = watch.wait
         with _news_on(self.app.stderr):
             agent.run_until_signal(watch)
@@ -119,7 +121,9 @@ class _Placement:
             from os_prefilter.adapters.provider_traits import HostTraits  # noqa: PLC0415
 
             conf = load_conf(arguments.nova_conf)
-            self._traits_of = partial(HostTraits, client_from(conf, arguments.nova_conf))
+            self._new_client = partial(client_from, conf, arguments.nova_conf)
+            self._client = self._new_client()
+            self._traits_of = HostTraits
             self._options = prefilter_options(conf)
         self._name = ""
         self._provider: HostTraits | None = None
@@ -128,9 +132,14 @@ class _Placement:
         """Make Placement say what the facts say; return what was changed, or would be."""
         name = self._arguments.provider or facts.host
         if self._provider is None or name != self._name:
-            self._provider = self._traits_of(name, sleep=self.sleep)
+            self._provider = self._traits_of(self._client, name, sleep=self.sleep)
             self._name = name
         return self._provider.sync(self._goal(facts), dry_run=self._arguments.dry_run)
+
+    def forget(self) -> None:
+        """Begin the next report with a login and connections of its own: those of before may be waited for."""
+        self._client = self._new_client()
+        self._provider = None
 
     def _goal(self, facts: HostFacts) -> Goal:
         mode = Mode.ALONE if self._arguments.alone else Mode.BESIDE

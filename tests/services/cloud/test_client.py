@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.services.cloud.cloud import Cloud
+from tests.support.loopback import Reply, serving
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +66,16 @@ def test_client_without_a_usable_cloud_exits_with_code_1_and_no_traceback(cloud:
     assert done.returncode == 1
     assert "The cloud cannot be used: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_client_ends_where_keystone_refuses_version_discovery(cloud: Cloud) -> None:
+    """The client logs in itself, before it runs a command of ours (ADR 0026)."""
+    with serving(lambda _call: Reply(401, b"{}", {"Content-Type": "application/json"})) as url:
+        login = ["--os-auth-url", f"{url}/v3", "--os-username", "a", "--os-password", "b", "--os-project-name", "c"]
+        domains = ["--os-user-domain-id", "default", "--os-project-domain-id", "default"]
+        done = cloud.openstack(*login, *domains, "prefilter", "readiness", cloud="")
+    assert done.returncode == 1
+    assert "The cloud cannot be used: Unauthorized" in done.stderr
 
 
 def test_commands_that_need_no_cloud_work_without_login(cloud: Cloud, tmp_path: Path) -> None:

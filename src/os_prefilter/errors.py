@@ -32,17 +32,20 @@
     |   `-- GenerationConflict          another writer changed the provider each time
     `-- IronicError                     its kinds: os_prefilter.adapters.ironic_errors
 
-Each message says what happened, to what, and what to do next. A tenant's text goes through
-:func:`os_prefilter.texts.shown`: it can break neither a log line nor a terminal.
+Each message says what happened, to what, and what to do next. A password in a URL is not shown. A tenant's text goes
+through :func:`os_prefilter.texts.shown`: it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
 
-from os_prefilter.texts import listed, one_line, shown, told
+from os_prefilter.texts import listed, one_line, shown, told, without_passwords
 
 
 class PrefilterError(Exception):
-    """Base of all errors of this library."""
+    """Base of all errors of this library; a URL in the message is without its password."""
+
+    def __init__(self, *parts: object) -> None:
+        super().__init__(*(without_passwords(part) if isinstance(part, str) else part for part in parts))
 
 
 class ConfigurationError(PrefilterError):
@@ -259,7 +262,7 @@ class PlacementRefused(PlacementError):
     def __init__(self, what: str, status: int, detail: str) -> None:
         self.status = status
         self.detail = detail
-        super().__init__(f"Placement refused {what} with status {status}: {detail}")
+        super().__init__(f"Placement refused {what} with status {status}: {shown(detail, 500)}")
 
 
 class UnknownTraits(PlacementError):

@@ -1,16 +1,22 @@
 """Text of somebody else's in messages: quoted, on one line, and cut."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 _SHOWN_LENGTH = 80
 _TOLD_LENGTH = 500
+# Text is cut before its end, and then looked at: so much further, as a password must not be cut at its @.
+_LONGEST_LOGIN = 1_000
+# To the last @, as a password may have one, or a /, that should be escaped and is not. The second is what urllib3 says
+# of the text before that /.
+_LOGIN_IN_URL = re.compile(r"""(?<=://)[^\s/@:'"]*:[^\s'"]*@|(?<=Failed to parse: )[^\s/]+""")
 
 
 def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
-    """Return a value for a message: quoted, on one line, ASCII only, cut after ``length`` characters."""
+    """Return a value for a message: quoted, on one line, ASCII, cut after ``length``, without passwords in URLs."""
     if isinstance(value, str):
         # Cut first: the value may be megabytes long.
-        text = ascii(value[: length + 1])
+        text = ascii(without_passwords(value[: length + _LONGEST_LOGIN])[: length + 1])
     elif isinstance(value, (bool, int, float, type(None))):
         text = ascii(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"  # noqa: PLR2004
     else:
@@ -24,9 +30,14 @@ def one_line(text: str) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Return an error of somebody else's code for a message: its kind and its text, on one line, cut."""
-    text = one_line(str(error)[:_TOLD_LENGTH])
+    """Return an error of a client library for a message: its kind and its text, on one line, cut, without passwords."""
+    text = one_line(without_passwords(str(error)[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
     return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
+
+
+def without_passwords(text: str) -> str:
+    """Return text with ``***`` in place of the user and the password in each URL."""
+    return _LOGIN_IN_URL.sub("***@", text)
 
 
 def listed(names: Iterable[str]) -> str:

@@ -5,6 +5,7 @@ Explicit tags (``!!int``), more than one document, and merges of several mapping
 grow exponentially) are refused; anchors, aliases and ``<<: *a`` work.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ MAX_MERGED_KEYS = 200
 _MERGE = "tag:yaml.org,2002:merge"
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _NULL = "tag:yaml.org,2002:null"
+_QUOTED_TEXT = re.compile(r"(?<=alias|nchor|andle) .*")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -136,9 +138,11 @@ def _document_errors(path: object, said: Callable[[object, Any, str], DocumentEr
         yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise said(path, mark, f"broken YAML: {error.problem or error.context}.") from error
+        # A name at its end is text of the file, and may be a password: * and ! at its start are YAML's own.
+        problem = _QUOTED_TEXT.sub("", error.problem or error.context or "")
+        raise said(path, mark, f"broken YAML: {problem}.") from None
     except yaml.YAMLError as error:
-        raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from error
+        raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from None
     except (ValueError, OverflowError) as error:
         # Dates that do not exist and integers of thousands of digits get past YAML's grammar.
         raise DocumentError(path, f"a value cannot be read: {error}.") from error

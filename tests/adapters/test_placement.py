@@ -118,6 +118,15 @@ def test_other_client_errors_are_placement_refused(answer: tuple[int, object], d
     with pytest.raises(PlacementRefused) as raised:
         client.allocation_candidates("resources=VCPU:1")
     assert (raised.value.status, raised.value.detail) == (answer[0], detail)
+    assert str(raised.value).endswith(f"with status {answer[0]}: {detail!r}")
+
+
+def test_long_explanation_of_a_client_error_is_cut_in_the_message() -> None:
+    client, _ = client_of((403, b"<html>" + b"x" * 100_000))
+    with pytest.raises(PlacementRefused) as raised:
+        client.allocation_candidates("resources=VCPU:1")
+    assert len(str(raised.value)) < 1000
+    assert str(raised.value).endswith("x...")
 
 
 def test_microversion_and_timeout_are_sent() -> None:

@@ -1,10 +1,13 @@
-"""A line that cannot be parsed may have a password in it: no command shows it, and no traceback."""
+"""No command and no traceback shows a password of a file that it reads; what it writes is not for everybody."""
 
+import os
+import stat
 import traceback
 from pathlib import Path
 
 import pytest
 
+from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement_conf import load_conf
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.main import main
@@ -35,9 +38,106 @@ def test_no_command_shows_the_broken_line_of_nova_conf(
     assert "hunter2" not in out + error
 
 
-@pytest.mark.parametrize("read", [read_configuration, load_conf])
+@pytest.mark.parametrize("read", [read_configuration, load_conf, libvirt_settings])
 def test_no_traceback_shows_the_broken_line_of_nova_conf(read: object, broken: str) -> None:
     assert callable(read)
     with pytest.raises(ConfigurationError) as raised:
         read(broken)
     assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+
+_CLOUDS = "clouds:\n  ours:\n    auth:\n      auth_url: http://127.0.0.1:1/v3\n      password: {}\n"
+_UNQUOTED = ("*hunter2secret", "!hunter2secret", "%hunter2secret", "@hunter2secret", "{hunter2secret")
+
+
+@pytest.mark.parametrize("name", ["OS_CLIENT_CONFIG_FILE", "OS_CLIENT_SECURE_FILE"])
+@pytest.mark.parametrize("password", _UNQUOTED)
+def test_unquoted_password_in_clouds_yaml_is_not_shown(
+    password: str,
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_text(_CLOUDS.format(password))
+    monkeypatch.setenv(name, str(path))
+    for debug in ([], ["--debug", "-vv"]):
+        assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
+        out, error = capsys.readouterr()
+        assert "hunter2" not in out + error
+        assert f"{path}: line " in error
+        assert "not found" not in error
+
+
+@pytest.mark.parametrize("text", ["clouds: [", "clouds:\n  a\n  b: c\n", "\x00", "\xff"])
+def test_broken_clouds_yaml_is_named_in_the_error(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "clouds.yaml"
+    path.write_bytes(text.encode("latin-1"))
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    assert main(["readiness", "--os-cloud", "ours"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(str(path))
+    assert "this is not YAML" in error
+    assert len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize("debug", [[], ["--debug", "-vv"]], ids=["plain", "debug"])
+@pytest.mark.parametrize("password", ["hunter2secret", "hunter2@secret", "hunter2/secret"])
+def test_password_in_a_url_is_not_shown(
+    password: str,
+    debug: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "clouds.yaml"
+    auth = f"{{auth_url: 'http://me:{password}@127.0.0.1:1/v3', username: a, password: b, project_name: c}}"
+    path.write_text(f"clouds: {{ours: {{auth: {auth}}}}}\n")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(path))
+    assert main([*debug, "readiness", "--os-cloud", "ours"]) == 1
+    out, error = capsys.readouterr()
+    assert "hunter2" not in out + error
+    assert "secret@" not in out + error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[placement]\nauth_type = password\nauth_url = http://127.0.0.1:1\nusername = nova\npassword = pa$hunter2\n",
+        "[libvirt]\nconnection_uri = qemu+tcp://nova:pa$hunter2@127.0.0.1/system\n",
+        "[libvirt]\nvirt_type = qemu\nconnection_uri = qemu+tcp://nova:hunter2@127.0.0.1:1/system\n",
+        "[libvirt]\npassword hunter2\n",
+    ],
+    ids=["placement", "libvirt", "URI", "line"],
+)
+def test_debug_traceback_shows_no_password_of_nova_conf(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(text)
+    driver = "fake" if "placement" in text else "libvirt"
+    argv = ["capabilities", "report", "--driver", driver, "--nova-conf", str(path), "--provider", "x"]
+    if "connection_uri" in text:
+        argv = ["capabilities", "show", "--nova-conf", str(path)]
+    assert main(["--debug", "-vv", *argv]) == 1
+    out, error = capsys.readouterr()
+    assert "Traceback" in error
+    assert "hunter2" not in out + error
+
+
+@pytest.mark.parametrize("command", [["snapshot", "-o"], ["audit", "--html"]], ids=["snapshot", "audit"])
+def test_file_with_names_of_hosts_is_its_owners_alone(command: list[str], tmp_path: Path) -> None:
+    """Whatever the umask; a file that is replaced keeps the mode that its owner gave it."""
+    path = tmp_path / "file"
+    before = os.umask(0)
+    try:
+        main([*command, str(path)])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path.chmod(0o640)
+        main([*command, str(path), *(["--force"] if "-o" in command else [])])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)

@@ -63,12 +63,12 @@ def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Ca
     assert sorted(each.name for each in tmp_path.iterdir()) == ["fleet.json", "link"]
 
 
-def test_mode_of_a_new_file_follows_the_umask(tmp_path: Path) -> None:
-    """As what a shell redirects into a file."""
-    path = tmp_path / "fleet.json"
+def test_mode_of_a_new_offer_follows_the_umask(tmp_path: Path) -> None:
+    """As what a shell redirects into a file: it is made to be shown, and names no host."""
+    path = tmp_path / "offer.md"
     script = "import os, sys; os.umask(0o027); from os_prefilter.cli.main import main; main(sys.argv[1:])"
     subprocess.run(
-        [sys.executable, "-c", script, "snapshot", "-o", str(path)], check=True, capture_output=True, timeout=600
+        [sys.executable, "-c", script, "offer", "-o", str(path)], check=True, capture_output=True, timeout=600
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 

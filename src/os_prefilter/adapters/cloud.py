@@ -1,10 +1,16 @@
 """A live cloud, by its name in ``clouds.yaml``, through openstacksdk: what is read of it. Nothing is written."""
 
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import openstack
+import yaml
 from keystoneauth1.exceptions import ClientException
+from openstack.config import loader
 from openstack.exceptions import ConfigException, SDKException
 
 from os_prefilter.adapters.cloud_api import Service, unexpected
@@ -15,7 +21,7 @@ from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.operators.fleet import Aggregate
-from os_prefilter.texts import shown, told
+from os_prefilter.texts import one_line, shown, told
 
 __all__ = [
     "connect",
@@ -35,8 +41,10 @@ _AGGREGATE_UUIDS = "2.41"
 def connect(name: str) -> Any:
     """Return an ``openstack.connection.Connection`` to a cloud; nothing is asked of it yet.
 
-    :raises ConfigurationError: if there is no such cloud, or its entry cannot be used.
+    :raises ConfigurationError: if there is no such cloud, or its entry or a file cannot be used.
     """
+    for path in _configuration_files():
+        _check_readable(path)
     try:
         # Without an end to wait for, a service that hangs would keep the command for ever.
         connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
@@ -47,6 +55,44 @@ def connect(name: str) -> Any:
         ) from error
     limit(connection.session)
     return connection
+
+
+def _configuration_files() -> Iterator[Path]:
+    """Yield those of openstacksdk's files that it will read: the first of each kind that is there."""
+    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
+    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
+        paths = (Path(name) for name in (*filter(None, [override]), *names))
+        first = next((path for path in paths if os.access(path, os.R_OK)), None)
+        if first:
+            yield first
+
+
+def _check_readable(path: Path) -> None:
+    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which it ended.
+
+    :raises ConfigurationError: it cannot; the message has the place, and none of the text, which may be a password
+    """
+    place, name = "", one_line(str(path))
+    try:
+        with path.open() as file:
+            # As openstacksdk reads it.
+            json.load(file) if path.suffix == ".json" else yaml.safe_load(file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except json.JSONDecodeError as error:
+        place = f": line {error.lineno}, column {error.colno}"
+    except (yaml.YAMLError, ValueError, RecursionError):
+        pass
+    except OSError:
+        # It is for openstacksdk to say so.
+        return
+    else:
+        return
+    kind = "JSON" if path.suffix == ".json" else "YAML"
+    raise ConfigurationError(
+        f"{name}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as * or ! in quotes."
+    )
 
 
 def placement_of(connection: Any) -> PlacementClient:

@@ -68,7 +68,8 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     try:
         conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
     except (cfg.Error, OSError, ValueError) as error:
-        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from error
+        # Without its cause, which has the line, in which a password may be.
+        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
     return _Options(conf, where).settings()
 
 
@@ -123,9 +124,10 @@ class _Options:
     def _value(self, option: str, group: str = "libvirt") -> Any:
         try:
             return self._conf[option] if group == "DEFAULT" else self._conf[group][option]
-        except (cfg.NoSuchOptError, cfg.NoSuchGroupError) as error:
-            advice = "Write the value out: the option that it refers to is not read here."
-            raise self._wrong(option, f"{reason_of(error)} {advice}", group) from error
+        except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError):
+            # Without its cause, which has what follows the $: the rest of a password, in a URI.
+            problem = "a $ in its value refers to an option that is not read here. Write the value out, and $$ for a $."
+            raise self._wrong(option, problem, group) from None
         except (cfg.Error, ValueError) as error:
             raise self._wrong(option, f"{reason_of(error)} Correct it.", group) from error
         except RecursionError as error:

@@ -157,9 +157,10 @@ class _Section:
             return self._conf[group][option]
         except cfg.ConfigSourceValueError as error:
             raise self._wrong(option, reason_of(error), group) from error
-        except (cfg.Error, RecursionError) as error:
+        except (cfg.Error, RecursionError):
             problem = "a $ in its value refers to nothing, or to itself. Write $$ where a $ is meant."
-            raise self._wrong(option, problem, group) from error
+            # Without its cause, which has what follows the $: the rest of a password.
+            raise self._wrong(option, problem, group) from None
 
     def _wrong(self, option: str, problem: str, group: str = SECTION) -> ConfigurationError:
         return ConfigurationError(f"{self._where}: [{one_line(group)}] {option}: {problem}")

@@ -1,7 +1,7 @@
 """What keeps a session of keystoneauth from waiting without end, and from sending its secrets to another host.
 
 The timeout of ``requests`` is one for the connection, and then for each piece of data: an answer that trickles in never
-ends, and one that is endless fills the memory. keystoneauth waits for itself where Keystone refuses to tell its versions
+ends, and one that is endless fills the memory. keystoneauth waits for itself where Keystone does not tell its versions
 (ADR 0026), and takes the token, or the password of a login, along wherever a redirect leads.
 """
 
@@ -152,8 +152,8 @@ def _check_redirect(request: requests.PreparedRequest, response: requests.Respon
         is_same = False
     if not is_same:
         raise requests.RequestException(
-            f"the answer is a redirect to {shown(location)}: to another host, or without TLS. It is not followed, as the "
-            "token or the password would go there. If that is the right URL, configure it",
+            f"the answer is a redirect to {shown(location)}: to another host, or without TLS. It is not followed, as "
+            "the token or the password would go there. If that is the right URL, configure it",
             request=request,
         )
 

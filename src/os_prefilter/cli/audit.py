@@ -67,7 +67,8 @@ class AuditImages(Listing):
             # Jinja2 takes its time to import.
             from os_prefilter.cli.audit_page import page  # noqa: PLC0415
 
-            write_output(page(self._audit, change, left_out, fleet.taken_at), page_to, self.app.stdout)
+            text = page(self._audit, change, left_out, fleet.taken_at)
+            write_output(text, page_to, self.app.stdout, private=True)
         for text in (*_of_fleet(fleet), *_summary(self._audit, left_out)):
             self.app.stderr.write(f"{text}\n")
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))

@@ -42,9 +42,10 @@ def check_output(arguments: argparse.Namespace) -> None:
         raise DocumentError(arguments.output, "the file exists already. Give another path, or --force to replace it.")
 
 
-def write_output(text: str, arguments: argparse.Namespace, stdout: Any) -> None:
+def write_output(text: str, arguments: argparse.Namespace, stdout: Any, *, private: bool = False) -> None:
     """Write a document to where the arguments say.
 
+    :param private: whether it says what not everybody may know: a new file is its owner's alone
     :raises DocumentError: it cannot be written, or a file came there meanwhile.
     """
     if arguments.output is None:
@@ -58,7 +59,7 @@ def write_output(text: str, arguments: argparse.Namespace, stdout: Any) -> None:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fchmod(handle, _mode(path))
+            os.fchmod(handle, _mode(path, private=private))
             os.fsync(handle)
         Path(temporary).replace(path)
     except OSError as error:
@@ -74,11 +75,13 @@ def _target(arguments: argparse.Namespace) -> Path:
     return Path(arguments.output).resolve()
 
 
-def _mode(path: Path) -> int:
+def _mode(path: Path, *, private: bool) -> int:
     """Return who may do what with the file: as now, or as with any that the user makes."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
+        if private:
+            return 0o600
         # The one way to ask for it.
         mask = os.umask(0)
         os.umask(mask)

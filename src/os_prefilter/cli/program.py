@@ -6,7 +6,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from stevedore.named import NamedExtensionManager
 
-from os_prefilter.texts import one_line
+from os_prefilter.texts import one_line, without_passwords
 
 _ERROR = 1
 
@@ -20,6 +20,17 @@ class _Commands(CommandManager):
         # A manager of no names loads nothing.
         for point in NamedExtensionManager(namespace, []).list_entry_points():
             self.commands[point.name.replace("_", " ")] = point
+
+
+class _WithoutPasswords(logging.Formatter):
+    """Formats as another formatter does, and hides the passwords in URLs: of client libraries, and in tracebacks."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        return without_passwords(self._formatter.format(record))
 
 
 class Program(App):
@@ -44,6 +55,7 @@ class Program(App):
         for handler in root.handlers:
             if handler not in others:
                 handler.addFilter(self._is_news)
+                handler.setFormatter(_WithoutPasswords(handler.formatter or logging.Formatter()))
 
     def _is_news(self, record: logging.LogRecord) -> bool:
         return record.name != "os_prefilter.pipeline" or bool(self.options.verbose_level)

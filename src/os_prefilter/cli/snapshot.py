@@ -33,7 +33,8 @@ class Snapshot(CloudCommand):
         """Write the file; return 0."""
         check_output(parsed_args)
         fleet = fleet_from(parsed_args)
-        write_output(snapshot(anonymous(fleet) if parsed_args.anonymous else fleet), parsed_args, self.app.stdout)
+        text = snapshot(anonymous(fleet) if parsed_args.anonymous else fleet)
+        write_output(text, parsed_args, self.app.stdout, private=True)
         self.app.stderr.write(f"{summary(fleet)}\n")
         return 0
 

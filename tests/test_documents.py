@@ -11,6 +11,7 @@ from nova import objects
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.errors import DocumentError
+from os_prefilter.files import MAX_BYTES
 from tests.conftest import device_asked_by, pipeline_of
 from tests.support.nova_objects import nova_spec
 
@@ -147,13 +148,20 @@ def test_malformed_json_file_is_refused_with_path_and_reason(content: bytes, mes
     [
         ("/no/such/file", "no such file"),
         ("/", "is a directory"),
-        ("/dev/zero", "larger than 64 MiB"),
+        ("/dev/zero", "a named pipe, a socket or a device"),
         ("a\0b", "cannot be read"),
     ],
 )
-def test_missing_special_or_oversized_file_is_refused_with_the_reason(path: str, message: str) -> None:
+def test_missing_or_special_file_is_refused_with_the_reason(path: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         read_json(path)
+
+
+def test_file_above_64_mib_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    with pytest.raises(DocumentError, match="larger than 64 MiB"):
+        read_json(tmp_path / "large.json")
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ import pytest
 
 from os_prefilter import rule_files
 from os_prefilter.rule_document import rules_in
-from os_prefilter.rule_files import MAX_FILE_BYTES, read_rules
+from os_prefilter.rule_files import read_rules
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.terms import Trait
+from os_prefilter.yaml_document import MAX_BYTES
 from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -296,13 +297,14 @@ def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path)
     (tmp_path / "link.yaml").symlink_to("nowhere")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     with (tmp_path / "large.yaml").open("wb") as file:
-        file.truncate(MAX_FILE_BYTES + 1)
+        file.truncate(MAX_BYTES + 1)
     assert _problems(tmp_path) == [
         f"{tmp_path}/binary.yaml: byte 0 is not UTF-8; save the file as UTF-8.",
         f"{folder}: this is a directory; give the path of a file.",
-        f"{tmp_path}/large.yaml: the file is larger than 4 MiB, the most that is read.",
+        f"{tmp_path}/large.yaml: the YAML is larger than 4 MiB, the most that is read. Split the file; a fleet can be "
+        "given as JSON, as 'os-prefilter snapshot' writes it.",
         f"{tmp_path}/link.yaml: there is no such file. Check the path.",
-        f"{tmp_path}/pipe.yaml: this is not a regular file.",
+        f"{tmp_path}/pipe.yaml: this is a named pipe, a socket or a device; give the path of a regular file.",
     ]
     assert _problems(tmp_path / "none", Path("a\0b")) == [
         f"{tmp_path}/none: there is no such file. Check the path.",

@@ -56,7 +56,7 @@ def test_bundled_templates_apply_without_a_template_file() -> None:
 _GOOD = "config-type: t, config-value: v"
 _MISTAKES = [
     ("{config-type: t}", "templates[0] has no config-value"),
-    ("{config-type: t, config-value: on}", "templates[0].config-value is True; expected 1 to 64 of .* in quotes"),
+    ("{config-type: t, config-value: on}", "'on' is a boolean or a text; .* into quotes"),
     ("{config-type: 'a b', config-value: v}", "templates[0].config-type is 'a b'; expected"),
     ('{config-type: "a\\nb", config-value: v}', r"templates[0].config-type is 'a\\nb'; expected"),
     ("{" + _GOOD + ", trait: [X]}", "templates[0] has 'trait', which nobody knows; there are"),
@@ -65,7 +65,7 @@ _MISTAKES = [
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
     ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] does nothing. Give bios, steps, or both"),
     ("{" + _GOOD + ", variants: [{node: {driver: x}}]}", "templates[0].variants[0] does nothing"),
-    ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "variants[0].bios.A is True; expected a text .* in quotes"),
+    ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "'yes' is a boolean or a text; .* into quotes"),
     ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is a list; expected a value"),
     ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is a dict; expected names with values"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has 'cpu', which nobody knows"),
@@ -98,12 +98,15 @@ _MISTAKES = [
         "{" + _GOOD + ", traits: [HW_CPU_HYPERTHREDING]}",
         "traits[0] is 'HW_CPU_HYPERTHREDING'; expected a standard trait",
     ),
+    *(
+        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", "is not a plain decimal number")
+        for args in ("{a: .nan}", "{a: [.inf]}", "{a: 010}", "{a: 1_000.5}")
+    ),
+    ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: off}") + "]}]}", "'off' is a boolean or a text"),
     ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
     *(
         ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", "that JSON cannot hold")
         for args in (
-            "{a: .nan}",
-            "{a: [.inf]}",
             "{a: {1: 2}}",
             "&a {x: *a}",
             "{x: &a [*a]}",

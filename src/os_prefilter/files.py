@@ -1,30 +1,61 @@
-"""Reading a file that somebody named on a command line or in a configuration."""
+"""Files that an operator named on a command line or in a configuration: reading them, and replacing them as a whole."""
 
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from os_prefilter.errors import DocumentError
+from os_prefilter.texts import one_line
 
 MAX_BYTES = 64 * 1024 * 1024
 """The most that is read: a fleet of 10,000 hosts with 90 traits each is less than half of it."""
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Return what is in a file, or in a pipe, of at most 64 MiB.
+    """Return what is in a file, or in a pipe of a shell, of at most 64 MiB.
 
-    :raises DocumentError: if there is no such file, it is a directory, is larger, or cannot be read.
+    :raises DocumentError: if there is no such file, it is a directory or a device, is larger, or cannot be read.
+    """
+    with opened(path) as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise DocumentError(path, "the file is larger than 64 MiB, the most that is read.")
+    return data
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file, or a pipe of a shell, for reading.
+
+    :raises DocumentError: if there is no such file, it is neither of the two, or reading it fails.
     """
     try:
+        check_readable(path)
         with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            yield file
     except FileNotFoundError as error:
         raise DocumentError(path, "there is no such file. Check the path.") from error
     except IsADirectoryError as error:
         raise DocumentError(path, "this is a directory; give the path of a file.") from error
     except (OSError, ValueError) as error:
         raise DocumentError(path, f"the file cannot be read: {getattr(error, 'strerror', None) or error}.") from error
-    if len(data) > MAX_BYTES:
-        raise DocumentError(path, "the file is larger than 64 MiB, the most that is read.")
-    return data
+
+
+def check_readable(path: str | Path) -> None:
+    """Refuse what could keep its reader waiting, or never end: a named pipe, a socket or a device.
+
+    :raises DocumentError: if the path leads to one of them.
+    """
+    with suppress(OSError, ValueError, RuntimeError):
+        # A pipe of a shell, /dev/fd/63 or /dev/stdin, leads to no path, and has a writer that is running.
+        mode = Path(path).resolve().stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            advice = "this is a named pipe, a socket or a device; give the path of a regular file."
+            raise DocumentError(path, advice)
 
 
 def is_file(path: str) -> bool:
@@ -33,3 +64,55 @@ def is_file(path: str) -> bool:
         return Path(path).exists() and not Path(path).is_dir()
     except (OSError, ValueError):
         return False
+
+
+def status_to_replace(path: str | Path) -> os.stat_result | None:
+    """Return the status of the file that :func:`replace_file` would replace; None if the file would be new.
+
+    :raises DocumentError: if something other than a regular file is there, or the directory is missing.
+    """
+    path = Path(path)
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise DocumentError(path, "there is no such directory. Make it, or give another path.") from None
+        return None
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+    if stat.S_ISLNK(status.st_mode):
+        # Followed, it could lead a process of root anywhere; replaced, it could be /dev/stdout.
+        target = one_line(os.path.realpath(path))
+        raise DocumentError(path, f"this is a symbolic link to {target}, and links are not followed. Give that path.")
+    if not stat.S_ISREG(status.st_mode):
+        raise DocumentError(path, "this is not a file; give the path of one, which may be new.")
+    return status
+
+
+def replace_file(path: str | Path, text: str, mode: int) -> None:
+    """Write a new file and rename it to ``path``: readers find the old or the new one, whole. No link is followed.
+
+    :param mode: who may do what with the file
+    :raises DocumentError: if it cannot be written; nothing is left behind then.
+    """
+    path, temporary = Path(path), ""
+    try:
+        # Not named as the file: a program that reads all *.yaml must not read it if it stays behind.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".os-prefilter.", suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(handle, mode)
+            os.fsync(handle)
+        Path(temporary).replace(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        if temporary:
+            with suppress(OSError):
+                Path(temporary).unlink()
+
+
+def _unwritable(path: Path, error: Exception) -> DocumentError:
+    reason = getattr(error, "strerror", None) or error
+    return DocumentError(path, f"the file cannot be written: {reason}. Check the directory, and who may write to it.")

@@ -37,7 +37,7 @@ def strict(text: str) -> Any:
     :raises ValueError: the text is not JSON, has a key twice, or a number that is none
     :raises RecursionError: it is nested too deep
     """
-    return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+    return DECODER.decode(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -60,3 +60,7 @@ def _finite(text: str) -> float:
     if not isfinite(number):
         raise ValueError(f"the number {shown(text)} is too large")
     return number
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+"""For text in which one document follows another; it raises what :func:`strict` does."""

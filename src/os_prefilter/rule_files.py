@@ -1,6 +1,5 @@
 """The files and directories that hold rules: finding them, reading them all, and checking the rules together."""
 
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -12,8 +11,6 @@ from os_prefilter.rule_document import rules_in
 from os_prefilter.rules import NO_RULES, Rule, RuleSet
 from os_prefilter.texts import one_line
 
-MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The most that a file of rules may have: a thousand rules have about 200 KiB."""
 MAX_RULES = 10_000
 """The most rules of a deployment."""
 SUFFIXES = (".yaml", ".yml")
@@ -80,23 +77,9 @@ def read_rules(paths: Iterable[str | Path]) -> RulesRead:
 def _read_file(path: str | Path) -> tuple[list[Rule], list[Problem]]:
     file = one_line(str(path))
     try:
-        _check_file(path)
         return rules_in(read_bytes(path), file)
     except DocumentError as error:
         return [], [Problem(file, 0, error.problem)]
-
-
-def _check_file(path: str | Path) -> None:
-    try:
-        status = Path(path).stat()
-    except (OSError, ValueError):
-        # Reading it says what is the matter.
-        return
-    if stat.S_ISREG(status.st_mode) and status.st_size > MAX_FILE_BYTES:
-        raise DocumentError(path, "the file is larger than 4 MiB, the most that is read.")
-    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-        # To read a pipe would wait for who writes to it.
-        raise DocumentError(path, "this is not a regular file.")
 
 
 def _is_folder(path: str | Path) -> bool:

@@ -2,7 +2,8 @@
 
 Stricter than PyYAML's safe loader, which lets the last of two equal keys win, and recurses as deep as a file nests.
 Explicit tags (``!!int``), more than one document, and merges of several mappings at once (``<<: [*a, *b]``, which can
-grow exponentially) are refused; anchors, aliases and ``<<: *a`` work.
+grow exponentially) are refused; anchors, aliases and ``<<: *a`` work. So are numbers and booleans that YAML 1.1, which
+PyYAML reads, and YAML 1.2 take for different values: ``010``, ``0x10``, ``1_000``, ``1:30``, ``yes`` and ``off``.
 """
 
 import re
@@ -18,12 +19,17 @@ from os_prefilter.errors import DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.texts import shown
 
+MAX_BYTES = 4 * 1024 * 1024
+"""The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
 MAX_DEPTH = 40
 MAX_MERGED_KEYS = 200
 
 _MERGE = "tag:yaml.org,2002:merge"
 _BOOLEAN = "tag:yaml.org,2002:bool"
+_FLOAT = "tag:yaml.org,2002:float"
+_INTEGER = "tag:yaml.org,2002:int"
 _NULL = "tag:yaml.org,2002:null"
+_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _QUOTED_TEXT = re.compile(r"(?<=alias|nchor|andle) .*")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -104,8 +110,8 @@ def _scalar(loader: Any, node: yaml.Node) -> bool | str | None:
     # As written: 010, 1.10 and 2026-01-01 are no numbers and dates to who compares text.
     if node.tag not in (_BOOLEAN, _NULL):
         return str(node.value)
-    value: bool | None = loader.construct_object(node)
-    return value
+    # Rules compare a boolean with each of its spellings, so that here yes and off do no harm.
+    return None if node.tag == _NULL else bool(loader.construct_yaml_bool(node))
 
 
 def _key(loader: Any, node: yaml.Node) -> str:
@@ -116,6 +122,9 @@ def _key(loader: Any, node: yaml.Node) -> str:
 
 
 def _text_of(data: bytes, path: object) -> str:
+    if len(data) > MAX_BYTES:
+        advice = "Split the file; a fleet can be given as JSON, as 'os-prefilter snapshot' writes it."
+        raise DocumentError(path, f"the YAML is larger than {MAX_BYTES >> 20} MiB, the most that is read. {advice}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -180,6 +189,28 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         super().flatten_mapping(node)
         if merges and len(node.value) > MAX_MERGED_KEYS:
             raise _refusal(f"a merge of more than {MAX_MERGED_KEYS} keys", node.start_mark)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        """Return a number that every reader of YAML takes for the same."""
+        if not _DECIMAL.fullmatch(node.value):
+            # To YAML 1.1 010 is 8, 1:30 is 90 and 1_000 is 1000; to YAML 1.2 one is 10, and two are texts.
+            problem = f"{shown(node.value)} is not a plain decimal number; write it as one, or put it into quotes"
+            raise _refusal(problem, node.start_mark)
+        return int(node.value) if node.tag == _INTEGER else float(node.value)
+
+    def construct_boolean(self, node: yaml.ScalarNode) -> bool:
+        """Return a boolean that every reader of YAML takes for one."""
+        value = node.value.lower()
+        if value not in ("true", "false"):
+            # yes, no, on and off: booleans to YAML 1.1, texts to YAML 1.2.
+            problem = f"{shown(node.value)} is a boolean or a text; write true or false, or put it into quotes"
+            raise _refusal(problem, node.start_mark)
+        return bool(value == "true")
+
+
+_StrictLoader.add_constructor(_INTEGER, _StrictLoader.construct_number)
+_StrictLoader.add_constructor(_FLOAT, _StrictLoader.construct_number)
+_StrictLoader.add_constructor(_BOOLEAN, _StrictLoader.construct_boolean)
 
 
 def _check_keys(node: yaml.MappingNode) -> bool:

@@ -1,6 +1,9 @@
 """The commands: what is printed, in which format, with which exit code, for right and wrong input."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +261,45 @@ def test_demo_prints_one_line_per_request_as_csv_or_value(form: str, capsys: Cap
     assert any(
         "from-vsphere: An image taken over from vSphere, with its legacy property names;" in line for line in lines
     )
+
+
+_READS = """
+audit --images {file}
+audit --flavor {file}
+baremetal steps --node {file} --property a=b
+candidates --hosts {file} --property a=b
+capabilities show --capabilities {file}
+capabilities show --nova-conf {file}
+capabilities report --provider a --driver fake --nova-conf {file}
+explain --config-file {file} --property a=b
+explain --flavor {file}
+explain --image {file}
+explain --request-spec {file}
+rules check {file}
+snapshot --hosts {file}
+"""
+
+
+@pytest.mark.parametrize("kind", ["pipe", "pipe.jsonl", "/dev/zero", "zero.jsonl"])
+def test_no_command_waits_for_a_named_pipe_or_reads_a_device(kind: str, tmp_path: Path) -> None:
+    """In a process of its own: a command that waits must not keep the tests waiting."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "pipe.jsonl").symlink_to("pipe")
+    (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
+    commands = _READS.strip().format(file=tmp_path / kind).splitlines()
+    script = f"from os_prefilter.cli.main import main\nfor each in {commands}: assert main(each.split()) == 1, each"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
+    says = f"{tmp_path / kind}: this is a named pipe, a socket or a device; give the path of a regular file."
+    assert done.stderr.splitlines() == [says] * len(commands)
+
+
+def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) -> None:
+    """``--image <(openstack image show -f json ...)``."""
+    image = tmp_path / "image.json"
+    image.write_text(json.dumps({"disk_format": "raw", "properties": {"hw_vif_model": "igb"}}))
+    with subprocess.Popen(["/bin/cat", str(image)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        (line,) = _json(
+            capsys, "explain", "--image", f"/dev/fd/{process.stdout.fileno()}", "--filter", "image_metadata"
+        )
+    assert line["Trait"] == "COMPUTE_NET_VIF_MODEL_IGB"

@@ -118,7 +118,10 @@ class TestFiles:
             (("--driver", "ironic"), "no node: give --node FILE"),
             (("--driver", "ironic", "--bios", "bios.json"), "no node: give --node FILE"),
             (("--driver", "ironic", "--node", "broken.json"), "broken.json: line 1"),
-            (("--driver", "ironic", "--node", "node.json", "--bios", "broken.json"), "broken.json: not JSON"),
+            (
+                ("--driver", "ironic", "--node", "node.json", "--bios", "broken.json"),
+                "column 3: broken JSON",
+            ),
         ],
     )
     def test_conflicting_or_unusable_host_arguments_are_errors(self, argv: tuple[str, ...], says: str) -> None:

@@ -162,7 +162,7 @@ _WRONG = [
     ("--nova-conf {tmp}/owner --provider x", "[prefilter] owner_trait"),
     ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
     ("--nova-conf {conf} --provider=", "names of resource providers have 1 to 200 characters"),
-    ("--provider-config {tmp}/none/x.yaml", "cannot be written: No such file or directory"),
+    ("--provider-config {tmp}/none/x.yaml", "there is no such directory"),
     ("--provider-config {tmp}/owner", "was not written by os-prefilter"),
     ("--watch 5", "it asks a libvirt again and again; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),

@@ -44,23 +44,32 @@ def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_pa
 
 
 def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Capture, tmp_path: Path) -> None:
-    """Unless it is to be replaced; a link stays a link, and who may read the file stays, too."""
-    path, link = tmp_path / "fleet.json", tmp_path / "link"
+    """Unless it is to be replaced; who may read the file stays."""
+    path = tmp_path / "fleet.json"
     path.write_text("mine")
     path.chmod(0o640)
-    link.symlink_to(path)
-    for name in (path, link):
-        assert main(["snapshot", "-o", str(name)]) == 1
-        assert (
-            capsys.readouterr().err
-            == f"{name}: the file exists already. Give another path, or --force to replace it.\n"
-        )
+    assert main(["snapshot", "-o", str(path)]) == 1
+    assert capsys.readouterr().err == f"{path}: the file exists already. Give another path, or --force to replace it.\n"
     assert path.read_text() == "mine"
-    assert main(["snapshot", "-o", str(link), "--force"]) == 0
-    assert link.is_symlink()
+    assert main(["snapshot", "-o", str(path), "--force"]) == 0
     assert load_fleet(path) == example_fleet()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["fleet.json", "link"]
+    assert [each.name for each in tmp_path.iterdir()] == ["fleet.json"]
+
+
+@pytest.mark.parametrize("argv", ["snapshot --force -o", "offer --force -o", "audit --force --html"])
+@pytest.mark.parametrize("target", ["theirs", "new"])
+def test_no_command_writes_through_a_symbolic_link(argv: str, target: str, capsys: Capture, tmp_path: Path) -> None:
+    """Followed, it could lead a command of root anywhere; replaced, it could be /dev/stdout."""
+    link, theirs = tmp_path / "link", tmp_path / "theirs"
+    theirs.write_text("theirs")
+    link.symlink_to(tmp_path / target)
+    assert main([*argv.split(), str(link)]) == 1
+    says = f"{link}: this is a symbolic link to {tmp_path / target}, and links are not followed. Give that path.\n"
+    assert capsys.readouterr().err == says
+    assert link.is_symlink()
+    assert theirs.read_text() == "theirs"
+    assert not (tmp_path / "new").exists()
 
 
 def test_mode_of_a_new_offer_follows_the_umask(tmp_path: Path) -> None:

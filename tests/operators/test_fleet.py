@@ -193,13 +193,29 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("total huge", HOST + "resources: {VCPU: 2147483648}", ("resources.VCPU", "2147483648", "2147483647")),
     ("no total", HOST + "resources: {VCPU: {reserved: 1}}", ("resources.VCPU", "'total'")),
     ("unknown amount", HOST + "resources: {VCPU: {total: 1, min: 1}}", ("resources.VCPU", "'min'", "min_unit")),
-    ("reserved bool", HOST + "resources: {VCPU: {total: 1, reserved: no}}", ("VCPU.reserved", "False", "from 0")),
+    ("reserved bool", HOST + "resources: {VCPU: {total: 1, reserved: false}}", ("VCPU.reserved", "False", "from 0")),
     ("reserved above", HOST + "resources: {VCPU: {total: 1, reserved: 2}}", ("VCPU", "reserved 2", "total")),
     ("min above max", HOST + "resources: {VCPU: {total: 9, min_unit: 3, max_unit: 2}}", ("min_unit 3", "max_unit")),
     ("ratio text", HOST + "resources: {VCPU: {total: 1, allocation_ratio: x}}", ("allocation_ratio", "'x'")),
-    ("ratio nan", HOST + "resources: {VCPU: {total: 1, allocation_ratio: .nan}}", ("allocation_ratio", "nan")),
-    ("ratio infinite", HOST + "resources: {VCPU: {total: 1, allocation_ratio: .inf}}", ("allocation_ratio", "inf")),
-    ("ratio bool", HOST + "resources: {VCPU: {total: 1, allocation_ratio: on}}", ("allocation_ratio", "True")),
+    (
+        "ratio nan",
+        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .nan}}",
+        ("'.nan'", "decimal number"),
+    ),
+    (
+        "ratio infinite",
+        HOST + "resources: {VCPU: {total: 1, allocation_ratio: .inf}}",
+        ("'.inf'", "decimal number"),
+    ),
+    ("ratio bool", HOST + "resources: {VCPU: {total: 1, allocation_ratio: true}}", ("allocation_ratio", "True")),
+    *(
+        ("ambiguous number", HOST + f"resources: {{VCPU: {number}}}", ("line 3", f"'{number}'", "plain decimal number"))
+        for number in ("010", "0x10", "0b1", "1_000", "1:30", "+010", "1_0.5", "1:30.5")
+    ),
+    *(
+        ("ambiguous boolean", f"has_inventories: {flag}\nhosts: {{a: {{}}}}", ("line 1", f"'{flag}'", "true or false"))
+        for flag in ("no", "Yes", "on", "OFF")
+    ),
     ("class malformed", HOST + "resources: {vcpu: 1}", ("hosts.kvm-1.resources", "'vcpu'", "A-Z")),
     ("class unknown", HOST + "resources: {VCPUS: 1}", ("'VCPUS'", "resource class", "CUSTOM_")),
     ("traits text", HOST + "traits: COMPUTE_NODE", ("hosts.kvm-1.traits", "'COMPUTE_NODE'", "a list")),
@@ -327,3 +343,11 @@ def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
         {"OWNER_NOVA"},
         {"OWNER_CYBORG"},
     ]
+
+
+def test_yaml_above_4_mib_is_refused_and_json_is_read(tmp_path: Path) -> None:
+    """Parsing 20 MiB of YAML takes more than a minute; JSON, which a snapshot is, a second."""
+    text = json.dumps({"hosts": {f"kvm-{number}": {"traits": list(os_traits.get_traits())} for number in range(500)}})
+    with pytest.raises(DocumentError, match="the YAML is larger than 4 MiB, .* a fleet can be given as JSON"):
+        load(tmp_path, f"# a comment\n{text}")
+    assert len(load(tmp_path, text).hosts) == 500

@@ -1,6 +1,7 @@
 """Lists of images: which forms are understood, and that one broken entry never costs the others."""
 
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,20 @@ def test_image_list_warns_if_it_is_one_page_of_a_longer_list(tmp_path: Path) -> 
     images, (told,) = read(tmp_path, json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}))
     assert images == [IMAGE]
     assert "one page of a longer list" in told
+
+
+@pytest.mark.parametrize(
+    "entry", ['{"disk_format": "raw", "disk_format": "qcow2"}', '{"disk_format": "raw", "size": NaN}']
+)
+def test_image_with_a_key_twice_or_no_number_is_not_read(entry: str, tmp_path: Path) -> None:
+    """The last key would win, and a requirement be lost; the line or the entry is named."""
+    reason = "is given twice|is no number of JSON"
+    for text, where in ((f"[{entry}]", r"images\[0\]: "), (f'{{"images": [{entry}]}}', "")):
+        with pytest.raises(DocumentError, match=f"{where}not JSON that can be read: .*({reason})"):
+            read(tmp_path, text)
+    images, (told,) = read(tmp_path, f"{json.dumps(SHOWN)}\n{entry}\n")
+    assert images == [IMAGE]
+    assert re.match(f"line 2: not JSON: .*({reason})", told)
 
 
 def test_unreadable_files_are_errors(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 from os_prefilter.errors import ConfigurationError
+from os_prefilter.files import check_readable
 from os_prefilter.texts import listed, one_line, shown
 
 VIRT_TYPES = ("kvm", "lxc", "parallels", "qemu")
@@ -58,6 +59,7 @@ class LibvirtSettings:
 def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     """Return the settings in a nova.conf; None stands for one that sets nothing.
 
+    :raises DocumentError: if it is a named pipe or a device, which could keep its reader waiting.
     :raises ConfigurationError: if the file cannot be read, or has a value that Nova would not take.
     """
     where = one_line(str(path))
@@ -65,6 +67,8 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     conf.register_opts(_LIBVIRT, group="libvirt")
     conf.register_opts(_DEFAULT)
     files = [] if path is None else [str(path)]
+    if path is not None:
+        check_readable(path)
     try:
         conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
     except (cfg.Error, OSError, ValueError) as error:

@@ -18,6 +18,7 @@ from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.errors import ConfigurationError
+from os_prefilter.files import check_readable
 from os_prefilter.options import Options
 from os_prefilter.texts import one_line, shown
 
@@ -40,8 +41,10 @@ _FILES = ("cafile", "certfile", "keyfile")
 def load_conf(path: str | Path) -> cfg.ConfigOpts:
     """Return what a nova.conf says; options are registered by whoever reads them.
 
+    :raises DocumentError: if it is a named pipe or a device, which could keep its reader waiting.
     :raises ConfigurationError: if the file cannot be read as one.
     """
+    check_readable(path)
     conf = cfg.ConfigOpts()
     try:
         conf([], project="nova", default_config_files=[str(path)], default_config_dirs=[], use_env=False)

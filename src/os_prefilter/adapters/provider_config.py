@@ -4,19 +4,17 @@ The format is version 1.0 of ``nova/compute/provider_config.py``, which takes ``
 reads the files ``*.yaml`` of ``[compute] provider_config_location`` when it starts.
 """
 
-import os
-import stat
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import read_bytes
+from os_prefilter.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.reporting import Change, check_traits, is_uuid
 from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.yaml_document import parse_yaml
 
 COMPUTE_NODE = "$COMPUTE_NODE"
 """Stands for the provider of each compute node of the nova-compute that reads the file."""
@@ -44,10 +42,11 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
 def _traits(text: str, provider: str) -> set[str]:
     """Return what a file of ours says of a provider; nothing where it is of another one, or was edited beyond use."""
     try:
-        (entry,) = yaml.safe_load(text)["providers"]
+        document: Any = parse_yaml(text.encode(), "")
+        (entry,) = document["providers"]
         names = entry["traits"]["additional"] if provider in entry["identification"].values() else ()
         return {name for name in names if isinstance(name, str)}
-    except (yaml.YAMLError, LookupError, TypeError, ValueError, AttributeError, RecursionError):
+    except (DocumentError, LookupError, TypeError, ValueError, AttributeError):
         return set()
 
 
@@ -58,15 +57,13 @@ def write_document(
 
     The file is replaced at once, and not touched if it says so already.
 
-    :raises DocumentError: if it cannot be written, or somebody else wrote what is there.
+    :raises DocumentError: if it cannot be written, is a link, or was not written by os-prefilter.
     :raises ConfigurationError: if one of the traits is none.
     """
     new = document(traits, provider)
-    # Where it is a link, the file that it leads to is replaced.
-    target = Path(path).resolve()
-    old = _read(target)
+    old = _read(Path(path))
     if old != new and not dry_run:
-        _replace(target, new)
+        replace_file(path, new, _MODE)
     before, now = _traits(old, provider), _traits(new, provider)
     added = [Change(provider, trait, "add") for trait in sorted(now - before)]
     return added + [Change(provider, trait, "remove") for trait in sorted(before - now)]
@@ -74,42 +71,11 @@ def write_document(
 
 def _read(path: Path) -> str:
     """Return what is there; nothing where there is no file."""
-    try:
-        mode = path.stat().st_mode
-    except FileNotFoundError:
+    if status_to_replace(path) is None:
         return ""
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    if not stat.S_ISREG(mode):
-        raise DocumentError(path, "this is not a file; give the path of one, which may be new.")
     text = read_bytes(path).decode("utf-8", errors="replace")
     if text and not text.startswith(_MARK):
         raise DocumentError(
             path, "this file was not written by os-prefilter, and would be lost. Give another path, or move it away."
         )
     return text
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = ""
-    try:
-        # Not *.yaml: nova-compute must not read it if it stays behind.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".os-prefilter.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(handle, _MODE)
-            os.fsync(handle)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-    finally:
-        if temporary:
-            with suppress(OSError):
-                Path(temporary).unlink()
-
-
-def _unwritable(path: Path, error: OSError) -> DocumentError:
-    return DocumentError(
-        path, f"the file cannot be written: {error.strerror}. Check the directory, and who may write to it."
-    )

@@ -27,6 +27,8 @@ _COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict"
 _WAITING = _COLUMNS.index("Waiting")
 _SHOWN = 10
 _MOST_NAMES = 3
+PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
+"""How each page begins: a file that does is one, and is replaced."""
 _ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
 
 
@@ -50,8 +52,7 @@ class AuditImages(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        page_to = argparse.Namespace(output=parsed_args.html, force=True)
-        check_output(page_to)
+        check_output(parsed_args.html, force=parsed_args.force, mark=PAGE_MARK)
         left_out = LeftOut()
         with progress_on(self.app.stderr) as progress, _each_warning_once():
             fleet = traits_from(parsed_args, partial(progress, "hosts by trait"))
@@ -68,7 +69,9 @@ class AuditImages(Listing):
             from os_prefilter.cli.audit_page import page  # noqa: PLC0415
 
             text = page(self._audit, change, left_out, fleet.taken_at)
-            write_output(text, page_to, self.app.stdout, private=True)
+            write_output(
+                text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True
+            )
         for text in (*_of_fleet(fleet), *_summary(self._audit, left_out)):
             self.app.stderr.write(f"{text}\n")
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))

@@ -7,6 +7,7 @@ from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.cli.cloud import connection_of, has_cloud
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in
+from os_prefilter.cli.output import add_force_argument
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError
 from os_prefilter.operators.examples import example_requests
@@ -53,8 +54,9 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
     )
     group.add_argument(
-        "--html", metavar="FILE", help="write the audit as a web page that needs no network; a file is replaced"
+        "--html", metavar="FILE", help="write the audit as a web page that needs no network; an older page is replaced"
     )
+    add_force_argument(group, "with --html, replace a file that is no such page as well")
 
 
 def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:

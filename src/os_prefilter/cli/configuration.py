@@ -4,6 +4,7 @@ from oslo_config import cfg
 
 from os_prefilter.conf import register_opts
 from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.files import check_readable
 
 
 def read_configuration(path: str | None) -> cfg.ConfigOpts:
@@ -14,6 +15,8 @@ def read_configuration(path: str | None) -> cfg.ConfigOpts:
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
+    if path:
+        check_readable(path)
     try:
         conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
     except cfg.ConfigFilesNotFoundError as error:

@@ -1,7 +1,6 @@
 """The arguments that name a bare-metal node, and what is known of it: asked of its Ironic, or read from files."""
 
 import argparse
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +8,7 @@ from os_prefilter.cli.cloud import add_cloud_argument, connection_of, is_in_clie
 from os_prefilter.documents import read_json
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import is_file, read_bytes
-from os_prefilter.texts import shown
+from os_prefilter.json_document import parse_json
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic import IronicNode
@@ -84,16 +83,9 @@ def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
 def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
     from os_prefilter.reporters.ironic_facts import facts_from_node  # noqa: PLC0415
 
-    bios = _any_json(arguments.bios) if arguments.bios is not None else ()
+    bios: Any = parse_json(read_bytes(arguments.bios), arguments.bios) if arguments.bios is not None else ()
     paths = {"path": arguments.node, "bios_path": arguments.bios or ""}
     return facts_from_node(read_json(arguments.node), bios, **paths)
-
-
-def _any_json(path: str) -> Any:
-    try:
-        return json.loads(read_bytes(path))
-    except (ValueError, RecursionError) as error:
-        raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
 
 
 def _templates(nova_conf: str | None) -> "Templates | None":

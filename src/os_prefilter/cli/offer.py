@@ -36,7 +36,7 @@ class Offer(CloudCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Write the document; return 2 if there is no enabled host."""
-        check_output(parsed_args)
+        check_output(parsed_args.output, force=parsed_args.force)
         fleet = fleet_from(parsed_args)
         found = offer(fleet, pipeline_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
@@ -47,7 +47,7 @@ class Offer(CloudCommand):
             raise ConfigurationError(
                 f"The page needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'."
             ) from error
-        write_output(text, parsed_args, self.app.stdout)
+        write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force)
         if fleet.taken_at:
             self.app.stderr.write(f"{summary(fleet)}\n")
         if found.waiting:

@@ -3,12 +3,11 @@
 import argparse
 import os
 import stat
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from os_prefilter.errors import DocumentError
+from os_prefilter.files import opened, replace_file, status_to_replace
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,69 +15,50 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write to this file, at once or not at all; default: standard output"
     )
-    parser.add_argument("--force", action="store_true", help="replace the file if there is one already")
+    add_force_argument(parser)
 
 
-def check_output(arguments: argparse.Namespace) -> None:
+def add_force_argument(parser: Any, text: str = "replace the file if there is one already") -> None:
+    """Add ``--force`` to a parser or a group."""
+    parser.add_argument("--force", action="store_true", help=text)
+
+
+def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
     """Refuse, before anything is asked of anybody, what could not be written.
 
-    :raises DocumentError: the file is there already, or its directory is not.
+    :param mark: how a document of this kind begins; a file that begins so is replaced without ``force``
+    :raises DocumentError: the file is there already, is a link, or its directory is not there.
     """
-    if arguments.output is None:
+    if path is None or status_to_replace(path) is None or force:
         return
-    try:
-        path = _target(arguments)
-        mode = path.stat().st_mode
-    except FileNotFoundError:
-        if not path.parent.is_dir():
-            advice = "there is no such directory. Make it, or give another path."
-            raise DocumentError(arguments.output, advice) from None
-        return
-    except (OSError, ValueError) as error:
-        raise _unwritable(arguments.output, error) from error
-    if not stat.S_ISREG(mode):
-        raise DocumentError(arguments.output, "this is not a file; give the path of one, which may be new.")
-    if not arguments.force:
-        raise DocumentError(arguments.output, "the file exists already. Give another path, or --force to replace it.")
+    if not mark:
+        raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
+    with opened(path) as file:
+        is_own = file.read(len(mark)) == mark.encode()
+    if not is_own:
+        advice = "os-prefilter did not write this file, which would be lost. Give another path, or --force."
+        raise DocumentError(path, advice)
 
 
-def write_output(text: str, arguments: argparse.Namespace, stdout: Any, *, private: bool = False) -> None:
-    """Write a document to where the arguments say.
+def write_output(  # noqa: PLR0913 - what the options of a command say
+    text: str, path: str | None, stdout: Any, *, force: bool, mark: str = "", private: bool = False
+) -> None:
+    """Write a document into a file, or to the standard output if there is no path.
 
     :param private: whether it says what not everybody may know: a new file is its owner's alone
     :raises DocumentError: it cannot be written, or a file came there meanwhile.
     """
-    if arguments.output is None:
+    if path is None:
         stdout.write(text)
         return
-    check_output(arguments)
-    path = _target(arguments)
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".os-prefilter.", suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fchmod(handle, _mode(path, private=private))
-            os.fsync(handle)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise _unwritable(arguments.output, error) from error
-    finally:
-        if temporary:
-            with suppress(OSError):
-                Path(temporary).unlink()
+    check_output(path, force=force, mark=mark)
+    replace_file(path, text, _mode(path, private=private))
 
 
-def _target(arguments: argparse.Namespace) -> Path:
-    """Return the file to write; where a link is named, the one that it leads to."""
-    return Path(arguments.output).resolve()
-
-
-def _mode(path: Path, *, private: bool) -> int:
+def _mode(path: str, *, private: bool) -> int:
     """Return who may do what with the file: as now, or as with any that the user makes."""
     try:
-        return stat.S_IMODE(path.stat().st_mode)
+        return stat.S_IMODE(Path(path).lstat().st_mode)
     except FileNotFoundError:
         if private:
             return 0o600
@@ -86,8 +66,3 @@ def _mode(path: Path, *, private: bool) -> int:
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
-
-
-def _unwritable(path: str, error: Exception) -> DocumentError:
-    reason = getattr(error, "strerror", None) or error
-    return DocumentError(path, f"the file cannot be written: {reason}. Check the directory, and who may write to it.")

@@ -31,10 +31,10 @@ class Snapshot(CloudCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Write the file; return 0."""
-        check_output(parsed_args)
+        check_output(parsed_args.output, force=parsed_args.force)
         fleet = fleet_from(parsed_args)
         text = snapshot(anonymous(fleet) if parsed_args.anonymous else fleet)
-        write_output(text, parsed_args, self.app.stdout, private=True)
+        write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force, private=True)
         self.app.stderr.write(f"{summary(fleet)}\n")
         return 0
 

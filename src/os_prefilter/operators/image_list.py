@@ -7,13 +7,14 @@ its properties under ``properties`` or, as Glance's API gives them, beside its f
 
 import json
 from collections.abc import Callable, Iterator
-from json import JSONDecodeError, JSONDecoder
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from os_prefilter.documents import image_from
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import MAX_BYTES
+from os_prefilter.files import MAX_BYTES, opened
+from os_prefilter.json_document import DECODER, strict
 from os_prefilter.request_spec import Image
 from os_prefilter.texts import shown
 
@@ -56,15 +57,8 @@ def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
-    try:
-        with Path(path).open("rb") as file:
-            yield from _images(file, path, broken)
-    except FileNotFoundError as error:
-        raise DocumentError(path, "there is no such file. Check the path.") from error
-    except IsADirectoryError as error:
-        raise DocumentError(path, "this is a directory; give the path of a file.") from error
-    except (OSError, ValueError) as error:
-        raise DocumentError(path, f"the file cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    with opened(path) as file:
+        yield from _images(file, path, broken)
 
 
 def _images(file: BinaryIO, path: str | Path, broken: Broken) -> Iterator[Image]:
@@ -85,6 +79,7 @@ def _is_image(line: bytes) -> bool:
     if len(line) > _LARGEST_LINE or not line.lstrip().startswith(b"{"):
         return False
     try:
+        # What is wrong within it is said where it is read.
         document = json.loads(line)
     except (ValueError, RecursionError):
         return False
@@ -101,7 +96,7 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
                 line = file.readline(_LARGEST_LINE + 1)
         elif line.strip():
             try:
-                entry = json.loads(line)
+                entry = strict(line.decode())
             except (ValueError, RecursionError) as error:
                 broken(f"{where}: not JSON: {shown(getattr(error, 'msg', str(error)))}")
             else:
@@ -111,17 +106,17 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
 
 def _entries_of_array(text: str, path: str | Path) -> Iterator[object]:
     """Yield the entries of an array one by one: all at once would take many times the memory of the text."""
-    decoder = JSONDecoder()
-    position = _after_space(text, 1)
+    number, position = 0, _after_space(text, 1)
     if text[position : position + 1] == "]":
         _check_end(text, position + 1, path)
         return
     while True:
         try:
-            entry, position = decoder.raw_decode(text, position)
+            entry, position = DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            raise _not_json(path, error) from error
+            raise _not_json(path, error, f"images[{number}]: ") from error
         yield entry
+        number += 1
         position = _after_space(text, position)
         sign = text[position : position + 1]
         position = _after_space(text, position + 1)
@@ -134,7 +129,7 @@ def _entries_of_array(text: str, path: str | Path) -> Iterator[object]:
 
 def _entries_of_object(text: str, path: str | Path, broken: Broken) -> list[object]:
     try:
-        document = json.loads(text)
+        document = strict(text)
     except (ValueError, RecursionError) as error:
         raise _not_json(path, error) from error
     if not isinstance(document, dict):
@@ -188,7 +183,11 @@ def _check_end(text: str, position: int, path: str | Path) -> None:
         raise _not_json(path, JSONDecodeError("Extra data", text, position))
 
 
-def _not_json(path: str | Path, error: Exception) -> DocumentError:
+def _not_json(path: str | Path, error: Exception, where: str = "") -> DocumentError:
+    """Return the error about text that is not JSON.
+
+    :param where: the entry, which is said where a line is not known: of a key that is given twice, say
+    """
     if isinstance(error, JSONDecodeError):
         return DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}")
-    return DocumentError(path, f"not JSON that can be read: {shown(str(error))}")
+    return DocumentError(path, f"{where}not JSON that can be read: {shown(str(error))}")

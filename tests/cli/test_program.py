@@ -1,8 +1,15 @@
-"""The program as a whole: which commands there are, and what a start imports."""
+"""The program as a whole: which commands there are, what a start imports, and how it ends where it cannot go on."""
 
+import json
+import os
 import subprocess
 import sys
+from importlib.metadata import entry_points
+from pathlib import Path
 
+import pytest
+
+from os_prefilter.cli.main import main
 from os_prefilter.cli.program import Program
 
 _SCRIPT = """
@@ -30,3 +37,85 @@ def test_a_command_imports_no_other_command() -> None:
     for other in ("audit", "diagnose", "report", "demo", "offer"):
         assert f"os_prefilter.cli.{other}" not in imported
     assert not [name for name in imported if name.partition(".")[0] in ("placement", "openstack")]
+
+
+_INTERRUPTED = """
+import signal, sys
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {package!r}:
+            signal.raise_signal(signal.SIGINT)
+
+# A script may have started the tests with it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupt())
+from {module} import {attribute}
+sys.exit({attribute}())
+"""
+
+
+@pytest.mark.parametrize("package", ["os_prefilter", "os_traits", "oslo_config", "cliff.app"])
+def test_interrupt_while_importing_ends_the_command_without_a_traceback(package: str) -> None:
+    """What an installer makes of the entry point, and Ctrl-C at the import of a package; 130 is a shell's exit code."""
+    (point,) = entry_points(group="console_scripts", name="os-prefilter")
+    script = _INTERRUPTED.format(package=package, module=point.module, attribute=point.attr)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command", ["--version", "help demo", "explain --help", "filter list", "snapshot", "filter list -f json"]
+)
+def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str) -> None:
+    """On a full disk, with exit code 1 and the reason. A reader that has gone is none."""
+    script = "import sys; from os_prefilter.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    argv = [sys.executable, "-c", script, *command.split()]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(argv, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(writer)
+    assert done.returncode in (0, 141)
+    assert done.stderr in ("", "11 hosts, 13 resource providers.\n")
+
+
+_QUIET = """
+audit --images {images} --only unschedulable
+candidates --example intel-nic
+capabilities show --driver fake
+demo
+explain --filter noop --property os_distro=debian
+readiness
+snapshot
+"""
+
+
+@pytest.mark.parametrize("command", _QUIET.strip().splitlines())
+def test_quiet_option_suppresses_counts_and_queries(
+    command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """All that is beside the answer, but warnings; the answer is the same."""
+    images = tmp_path / "images.json"
+    images.write_text(json.dumps([{"name": "a", "disk_format": "raw", "properties": {}}]))
+    argv = command.format(images=images).split()
+    assert main(argv) == 0
+    usual = capsys.readouterr()
+    assert usual.err
+    assert main(["-q", *argv]) == 0
+    assert capsys.readouterr() == (usual.out, "")
+
+
+def test_quiet_option_leaves_warnings(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    images = tmp_path / "images.json"
+    images.write_text(json.dumps([{"name": "a", "disk_format": "raw", "properties": {}}, {"name": "b"}]))
+    assert main(["-q", "audit", "--images", str(images)]) == 0
+    says = "Left out: 1: images[1]: found an object that is no image: without disk_format and properties.\n"
+    assert capsys.readouterr().err == says

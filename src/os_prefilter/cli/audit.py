@@ -54,7 +54,7 @@ class AuditImages(Listing):
         """Return the columns and rows of the table."""
         check_output(parsed_args.html, force=parsed_args.force, mark=PAGE_MARK)
         left_out = LeftOut()
-        with progress_on(self.app.stderr) as progress, _each_warning_once():
+        with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
             fleet = traits_from(parsed_args, partial(progress, "hosts by trait"))
             change = change_from(parsed_args, fleet)
             images = images_from(parsed_args, left_out)
@@ -72,8 +72,12 @@ class AuditImages(Listing):
             write_output(
                 text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True
             )
-        for text in (*_of_fleet(fleet), *_summary(self._audit, left_out)):
-            self.app.stderr.write(f"{text}\n")
+        for text in _of_fleet(fleet):
+            self.tell(text, warning=bool(fleet.changed_while_read))
+        for text in _summary(self._audit):
+            self.tell(text)
+        for text in _first("Left out", left_out.first, left_out.count):
+            self.tell(text, warning=True)
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
         rows = [_row(line, parsed_args.formatter) for line in self._audit.lines if line.verdict in verdicts]
         if self._audit.is_waiting:
@@ -142,7 +146,7 @@ def _of_fleet(fleet: Fleet) -> Iterator[str]:
         yield "Traits alone were read: whether a host has a resource class is not judged."
 
 
-def _summary(result: Audit, left_out: LeftOut) -> Iterator[str]:
+def _summary(result: Audit) -> Iterator[str]:
     """Yield the lines that go beside the table."""
     flavors = f" with {counted(result.flavors, 'flavor')} each" * bool(result.flavors)
     groups = counted(len(result.lines), "group")
@@ -166,7 +170,6 @@ def _summary(result: Audit, left_out: LeftOut) -> Iterator[str]:
         "Not asked for" if len(result.unknown) < MOST_UNKNOWN else f"Not asked for, of which {MOST_UNKNOWN} are counted"
     )
     yield from _first(told, [f"{text} ({counted(number, 'image')})" for text, number in result.unknown])
-    yield from _first("Left out", left_out.first, left_out.count)
 
 
 def _told_unserved(cause: Cause, images: int) -> str:

@@ -8,9 +8,9 @@ from os_prefilter.operators.audit import Progress
 
 
 @contextmanager
-def progress_on(stream: TextIO) -> Iterator[Progress]:
+def progress_on(stream: TextIO, *, is_wanted: bool = True) -> Iterator[Progress]:
     """Show what is done on ``stream`` while the context lasts; nothing where that is no terminal."""
-    if not stream.isatty():
+    if not (is_wanted and stream.isatty()):
         yield lambda _what, _done, _of: None
         return
     # It takes its time to import.

@@ -105,7 +105,7 @@ class BaremetalReconfigure(Listing):
         if parsed_args.apply:
             node.service(plan.steps, timeout=parsed_args.timeout, instance=parsed_args.instance)
         told = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
-        self.app.stderr.write(f"{facts.host}: {told}.\n")
+        self.tell(f"{facts.host}: {told}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 
 

@@ -32,15 +32,15 @@ class Candidates(RequestListing):
         spec = request_from(parsed_args)
         found, decision, counted = (_ask_cloud if asks_live_placement(parsed_args) else _ask)(spec, parsed_args)
         self._found = found.candidates.hosts
-        tell = self.app.stderr.write
-        tell(f"GET /allocation_candidates?{unquote(found.query)}\n")
+        self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in dict.fromkeys(str(note) for note in decision.notes if note.waits):
-            tell(f"Not asked for yet: {note}\n")
+            self.tell(f"Not asked for yet: {note}", warning=True)
         if found.created:
-            tell(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.\n")
+            self.tell(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.", warning=True)
         if found.unknown:
-            tell(f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked.\n")
-        tell(f"{counted.format(len(self._found))}\n")
+            told = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
+            self.tell(told, warning=True)
+        self.tell(counted.format(len(self._found)))
         return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in self._found]
 
 

@@ -27,6 +27,6 @@ class CapabilitiesShow(Listing):
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         told = ", ".join(f"{number} {answer}" for answer, number in counts.items())
         for assumed in assumptions(parsed_args, facts):
-            self.app.stderr.write(f"{assumed}\n")
-        self.app.stderr.write(f"{facts.host}, reporter {facts.driver}: {told}.\n")
+            self.tell(assumed, warning=True)
+        self.tell(f"{facts.host}, reporter {facts.driver}: {told}.")
         return COLUMNS, lines

@@ -38,6 +38,16 @@ class CloudCommand(Command):
         parser.error = partial(_refuse, parser)  # type: ignore[assignment]
         return parser
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing but warnings and errors is to be printed beside the answer (``-q``)."""
+        return not self.app.options.verbose_level
+
+    def tell(self, text: str, *, warning: bool = False) -> None:
+        """Print a line beside the answer, on the standard error: with ``-q`` only if it is a warning."""
+        if warning or not self.is_quiet:
+            self.app.stderr.write(f"{text}\n")
+
     def get_epilog(self) -> str:
         """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
         return ""

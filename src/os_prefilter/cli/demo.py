@@ -46,7 +46,7 @@ class Demo(Listing):
         """Return the columns and rows of the table."""
         where, pipeline, rows = (_of_cloud if asks_live_placement(parsed_args) else _of_fleet)(parsed_args)
         names = ", ".join(each.name for each in pipeline.filters) or "none"
-        self.app.stderr.write(f"{where}; filters: {names}.\n")
+        self.tell(f"{where}; filters: {names}.")
         if parsed_args.formatter in ("csv", "value"):
             # They have one line for a row and no structure in a cell.
             return _COLUMNS, [tuple("; ".join(cell.lines(_ANY_WIDTH)) for cell in row) for row in rows]

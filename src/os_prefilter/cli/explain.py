@@ -21,5 +21,5 @@ class Explain(RequestListing):
         pipeline = pipeline_from(parsed_args, reported_from(parsed_args))
         lines = explain(spec, pipeline)
         if not lines:
-            self.app.stderr.write("Nothing is required of a host.\n")
+            self.tell("Nothing is required of a host.")
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

@@ -49,12 +49,14 @@ class Offer(CloudCommand):
             ) from error
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force)
         if fleet.taken_at:
-            self.app.stderr.write(f"{summary(fleet)}\n")
+            self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
         if found.waiting:
-            self.app.stderr.write(
+            told = (
                 f"Filters that wait for compute nodes to report: {listed(found.waiting)}. The values that they would "
-                "ask for are not checked; 'os-prefilter readiness' shows the compute nodes.\n"
+                "ask for are not checked; 'os-prefilter readiness' shows the compute nodes."
             )
+            self.tell(told, warning=True)
         if not found.hosts:
-            self.app.stderr.write("No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.\n")
+            told = "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled."
+            self.tell(told, warning=True)
         return 0 if found.hosts else NO_HOST

@@ -36,8 +36,8 @@ class _WithoutPasswords(logging.Formatter):
 class Program(App):
     """An application that shows its help instead of a shell, and keeps exit code 2 for "no host remains"."""
 
-    # Warnings and errors; -v shows what happens.
-    DEFAULT_VERBOSE_LEVEL = 0
+    # As in the openstack client: 0 is -q, 1 prints warnings and errors of the log, 2 and more (-v) show what happens.
+    DEFAULT_VERBOSE_LEVEL = 1
 
     def __init__(self, version: str) -> None:
         super().__init__(
@@ -51,14 +51,18 @@ class Program(App):
         """Set up cliff's handlers, less what the commands print themselves: what was not asked for."""
         root = logging.getLogger()
         others = list(root.handlers)
+        level = self.options.verbose_level
+        # cliff counts from 0.
+        self.options.verbose_level = max(level - 1, 0)
         super().configure_logging()
+        self.options.verbose_level = level
         for handler in root.handlers:
             if handler not in others:
                 handler.addFilter(self._is_news)
                 handler.setFormatter(_WithoutPasswords(handler.formatter or logging.Formatter()))
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        return record.name != "os_prefilter.pipeline" or bool(self.options.verbose_level)
+        return record.name != "os_prefilter.pipeline" or self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL
 
     def run(self, argv: list[str]) -> int:
         """Run the command in ``argv``; return 1 where argparse would exit with 2."""

@@ -42,11 +42,11 @@ class Readiness(Listing):
         lines = readiness(fleet, (each.name for each in pipeline.filters), options)
         self._closed = sum(line.state == CLOSED for line in lines)
         others = [each.name for each in pipeline.filters if each.name not in {line.filter for line in lines}]
-        self.app.stderr.write(f"{len(lines) - self._closed} open, {self._closed} closed.\n")
+        self.tell(f"{len(lines) - self._closed} open, {self._closed} closed.")
         if self._closed and not any(line.silent for line in lines):
-            self.app.stderr.write("There is no compute node: no host has the trait COMPUTE_NODE.\n")
+            self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
         if others:
-            self.app.stderr.write(f"Hosts are not asked for what these filters need: {one_line(', '.join(others))}.\n")
+            self.tell(f"Hosts are not asked for what these filters need: {one_line(', '.join(others))}.")
         if parsed_args.formatter in ("csv", "value"):
             return COLUMNS, [(*line[:4], len(line.silent), " ".join(map(one_line, line.silent))) for line in lines]
         return COLUMNS, [(*line[:4], len(line.silent), _Names(line.silent)) for line in lines]

@@ -4,7 +4,7 @@ import argparse
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -26,6 +26,7 @@ from os_prefilter.reporting import (
     with_marker,
     withdrawn,
 )
+from os_prefilter.texts import counted
 from os_prefilter.vocabulary import REPORTED
 
 COLUMNS = ("Provider", "Trait", "Change")
@@ -89,9 +90,9 @@ class CapabilitiesReport(Listing):
     def _told(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
         made = [each for each in changes if each.change != "keep"]
         told = "to make" if arguments.dry_run else "made"
-        self.app.stderr.write(f"{len(made)} change{'s' * (len(made) != 1)} {told}.\n")
+        self.tell(f"{counted(len(made), 'change')} {told}.")
         if len(made) < len(changes):
-            self.app.stderr.write("What is kept should not be there, and was set by somebody else.\n")
+            self.tell("What is kept should not be there, and was set by somebody else.", warning=True)
         return changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:
@@ -102,7 +103,7 @@ class CapabilitiesReport(Listing):
             host, lambda facts: _told(placement.report(facts)), arguments.watch, give_up=placement.forget
         )
         placement.sleep = watch.wait
-        with _news_on(self.app.stderr):
+        with nullcontext() if self.is_quiet else _news_on(self.app.stderr):
             agent.run_until_signal(watch)
 
 

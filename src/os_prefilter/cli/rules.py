@@ -30,12 +30,12 @@ class RulesCheck(Listing):
         # What is named twice would contradict itself.
         read = read_rules(list({Path(path).resolve(): path for path in parsed_args.paths}.values()))
         for problem in read.problems:
-            self.app.stderr.write(f"{problem}\n")
+            self.tell(str(problem), warning=True)
         if read.errors:
             return _ERROR
         self._rules = read.rules.rules
         if not self._rules:
-            self.app.stderr.write("There is no rule. The names of their files end in .yaml or .yml.\n")
+            self.tell("There is no rule. The names of their files end in .yaml or .yml.", warning=True)
         return int(super().run(parsed_args) or 0)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002

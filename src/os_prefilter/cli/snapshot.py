@@ -35,7 +35,7 @@ class Snapshot(CloudCommand):
         fleet = fleet_from(parsed_args)
         text = snapshot(anonymous(fleet) if parsed_args.anonymous else fleet)
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force, private=True)
-        self.app.stderr.write(f"{summary(fleet)}\n")
+        self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
         return 0
 
 

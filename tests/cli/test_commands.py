@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -303,3 +304,48 @@ def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) 
             capsys, "explain", "--image", f"/dev/fd/{process.stdout.fileno()}", "--filter", "image_metadata"
         )
     assert line["Trait"] == "COMPUTE_NET_VIF_MODEL_IGB"
+
+
+@pytest.mark.parametrize("width", [40, 80, 100, 140])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "audit",
+        "capabilities show --driver fake",
+        "demo",
+        "diagnose --example impossible",
+        "explain --example impossible",
+        "filter list",
+        "readiness",
+        "vocabulary list",
+    ],
+)
+def test_table_breaks_no_word_and_fits_the_terminal(command: str, width: int, capsys: Capture) -> None:
+    """A trait can be copied, and searched for; where the words are too wide for a table, each row is a list."""
+    main([*command.split(), "--max-width", "100000"])
+    words = set(re.findall("[A-Za-z0-9_]+", capsys.readouterr().out))
+    assert any("_" in word for word in words)
+    main([*command.split(), "--max-width", str(width)])
+    lines = capsys.readouterr().out.splitlines()
+    assert set(re.findall("[A-Za-z0-9_]+", "\n".join(lines))) == words
+    table = [line for line in lines if line.startswith(("|", "+"))]
+    assert not table or {len(line) for line in table} == {len(table[0])}
+    assert all(len(line) <= width for line in table)
+
+
+def test_wide_listing_shows_each_row_as_names_and_values(capsys: Capture) -> None:
+    argv = ["--example", "telco-hpet", "--filter", "hpet", "--filter", "image_type", "--max-width", "50"]
+    assert main(["explain", *argv]) == 0
+    assert capsys.readouterr().out == (
+        "Trait:      CUSTOM_COMPUTE_TIME_HPET\n"
+        "Rule:       required\n"
+        "On:         root\n"
+        "By:         hpet\n"
+        "Because of: image property hw_time_hpet=true\n"
+        "\n"
+        "Trait:      COMPUTE_IMAGE_TYPE_QCOW2\n"
+        "Rule:       required\n"
+        "On:         root\n"
+        "By:         image_type\n"
+        "Because of: image field disk_format=qcow2\n"
+    )

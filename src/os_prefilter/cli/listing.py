@@ -1,8 +1,17 @@
 """What the commands have in common."""
 
 import argparse
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, TextIO
+from unicodedata import combining, east_asian_width
 
+from cliff.columns import FormattableColumn
+from cliff.formatters.table import TableFormatter
 from cliff.lister import Lister
+from cliff.utils import terminal_width
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter.cli.cloud import CloudCommand
@@ -13,6 +22,78 @@ NO_HOST = 2
 
 class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value, which starts quickly."""
+
+    def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
+        """Print the listing, a table in one that fits the terminal."""
+        if parsed_args.formatter == "table":
+            self.formatter = Table()
+        return int(super().produce_output(parsed_args, column_names, data) or 0)
+
+
+class Table(TableFormatter):
+    """cliff's table, which breaks no word: if the words are too wide for it, each row is a list of names and values."""
+
+    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+        """Print the rows, no wider than the terminal or ``--max-width``."""
+        rows = [
+            [each.human_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+        ]
+        width = _display_width(parsed_args)
+        # A border and a space on either side of each column, and the last border.
+        most = width - 3 * len(column_names) - 1
+        columns = list(zip(column_names, *rows, strict=True))
+        full = [max(_width(line) for cell in column for line in str(cell).split("\n")) for column in columns]
+        if width and sum(full) > most:
+            # A heading is not folded.
+            words = [[column[0], *chain.from_iterable(str(cell).split() for cell in column[1:])] for column in columns]
+            least = [max(map(_width, each)) for each in words]
+            if sum(least) > most:
+                _emit_vertically(column_names, rows, stdout, width)
+                return
+            widths = _shared_out(least, full, most)
+            rows = [[_folded(*each) for each in zip(row, widths, strict=True)] for row in rows]
+        unfitted = argparse.Namespace(**{**vars(parsed_args), "max_width": 0, "fit_width": False})
+        super().emit_list(column_names, rows, stdout, unfitted)
+
+
+def _display_width(arguments: argparse.Namespace) -> int:
+    """Return how wide a table may be; 0 if it may have any width."""
+    if arguments.max_width > 0:
+        return int(arguments.max_width)
+    return (terminal_width() or 0) if arguments.fit_width or sys.stdout.isatty() else 0
+
+
+def _width(text: str) -> int:
+    return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
+
+
+def _shared_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
+    """Return the widths of columns, from ``least`` to ``full``, that are ``most`` together."""
+    widths = list(least)
+    for _ in range(most - sum(least)):
+        needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
+        widths[needy] += 1
+    return widths
+
+
+def _folded(cell: Any, width: int) -> Any:
+    """Return the text of a cell in lines that break no word; what is no text stays, as it is aligned otherwise."""
+    if not isinstance(cell, str):
+        return cell
+    lines = (
+        textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in cell.split("\n")
+    )
+    return "\n".join(chain.from_iterable(lines))
+
+
+def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout: TextIO, width: int) -> None:
+    """Print each row as lines of a name and a value, and an empty line between two rows."""
+    indent = max(map(len, names)) + 2
+    for number, row in enumerate(rows):
+        stdout.write("\n" * bool(number))
+        for name, cell in zip(names, row, strict=True):
+            value = _folded(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
+            stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 
 class RequestListing(Listing):

@@ -23,6 +23,10 @@
     element.append(...children);
     return element;
   };
+  // Names of traits have no spaces: a line may end behind "_".
+  const foldable = (text) => make("bdi", "",
+    ...text.split(/(?<=_)/).flatMap((part, index) => (index ? [make("wbr"), part] : [part])));
+  const more = (count, what) => ` and ${count.toLocaleString("en")} more ${what}${count === 1 ? "" : "s"}`;
   const number = (value) => make("td", "number", value.toLocaleString("en"));
 
   const columns = [
@@ -34,16 +38,19 @@
     ...(waiting ? [{ head: "Waiting", value: (line) => line.waiting, compare: byNumber,
       cell: (line) => number(line.waiting) }] : []),
     { head: "After", value: (line) => line.after, compare: byNumber, cell: (line) => number(line.after) },
-    { head: "Verdict", value: (line) => ORDER.indexOf(line.verdict), compare: byNumber, cell: verdictCell },
-    { head: "Lost to", value: (line) => (line.lost[0] || [""])[0], compare: byText, cell: causesCell },
+    { head: "Verdict", value: (line) => ORDER.indexOf(line.verdict), compare: byNumber, kind: "wide",
+      cell: (line) => make("td", "verdict wide", ...verdictParts(line)) },
+    { head: "Lost to", value: (line) => (line.lost[0] || [""])[0], compare: byText, kind: "wide",
+      cell: (line) => make("td", "causes wide", causesList(line)) },
     ...data.groups.map((group, index) => ({
-      head: group.hosts > 1 ? `${group.name} + ${group.hosts - 1}` : group.name,
-      group: true,
+      head: group.name,
+      more: group.hosts > 1 ? more(group.hosts - 1, "host") : "",
+      kind: "group",
       value: (line) => CELLS[line.cells[index]].rank,
       compare: byNumber,
       cell: (line) => hostsCell(CELLS[line.cells[index]]),
     })),
-    ...(data.others ? [{ head: `${data.others} other hosts`, group: true,
+    ...(data.others ? [{ head: `${data.others} other hosts`, kind: "group",
       value: (line) => line.others[0] - line.others[1], compare: byNumber,
       cell: (line) => make("td", "number", `${line.others[0]} \u2192 ${line.others[1]}`) }] : []),
   ];
@@ -54,24 +61,27 @@
     if (line.images > 1) {
       const list = make("ul", "", ...line.names.slice(1, NAMES).map((name) => make("li", "", make("bdi", "", name))));
       const left = line.images - Math.min(line.names.length, NAMES);
-      if (left > 0) list.append(make("li", "", `and ${left.toLocaleString("en")} more`));
-      cell.append(make("details", "", make("summary", "", `and ${(line.images - 1).toLocaleString("en")} more`), list));
+      if (left > 0) list.append(make("li", "", more(left, "image")));
+      cell.append(make("details", "", make("summary", "", more(line.images - 1, "image")), list));
     }
+    // Where the columns of the verdict and the causes would be out of sight.
+    const causes = line.lost.length || line.combined ? [causesList(line)] : [];
+    cell.append(make("div", "narrow causes verdict", ...verdictParts(line), ...causes));
     return cell;
   }
 
-  function verdictCell(line) {
+  function verdictParts(line) {
     const kind = line.verdict.startsWith("becomes") ? "strong" : "span";
-    const cell = make("td", "verdict", make(kind, line.verdict === "loses hosts" ? "less" : "", line.verdict));
-    if (line.reason) cell.append(make("br"), make("small", "", make("bdi", "", line.reason)));
-    return cell;
+    const parts = [make(kind, line.verdict === "loses hosts" ? "less" : "", line.verdict)];
+    if (line.reason) parts.push(make("br"), make("small", "", make("bdi", "", line.reason)));
+    return parts;
   }
 
-  function causesCell(line) {
+  function causesList(line) {
     const list = make("ul", "", ...line.lost.map(([told, because]) =>
-      make("li", "", make("bdi", "", told), " ", make("small", "", make("bdi", "", because)))));
+      make("li", "", foldable(told), " ", make("small", "", foldable(because)))));
     if (line.combined) list.append(make("li", "", `only together: ${line.combined}`));
-    return make("td", "causes", list);
+    return list;
   }
 
   function hostsCell({ sign, text, kind }) {
@@ -95,9 +105,10 @@
 
   const heads = columns.map((column, index) => {
     const button = make("button", "", make("bdi", "", column.head));
+    if (column.more) button.append(make("small", "", column.more));
     button.type = "button";
-    button.title = column.head;
-    const head = make("th", column.group ? "group" : "", button);
+    button.title = button.textContent;
+    const head = make("th", column.kind || "", button);
     head.scope = "col";
     button.addEventListener("click", () => {
       sorted = { column: index, down: sorted.column === index && !sorted.down };

@@ -189,6 +189,48 @@ def test_audit_page_fits_the_window_and_keeps_its_headers_in_view(
 
 
 @needs_browser
+@pytest.mark.parametrize("width", [320, 500, 768, 1024, 1280, 1400])
+def test_reason_is_in_view_beside_its_image_at_each_width(driver: Any, hostile: Path, width: int) -> None:
+    """Without scrolling; and no row is higher than what is in view of it."""
+    show(driver, hostile, width=width)
+    rows = driver.execute_script("""
+        const box = document.querySelector('.scroll').getBoundingClientRect();
+        const rect = (element) => element.getBoundingClientRect();
+        const inView = (element) => rect(element).width > 0 && rect(element).right <= box.right;
+        return [...document.querySelectorAll('#matrix tbody tr')].map(row => {
+            const reasons = [...row.querySelectorAll('.causes li')].filter(each => each.getClientRects().length);
+            const seen = [...row.querySelectorAll('bdi, small, li, span, td.number')].filter(inView);
+            const lowest = Math.max(...seen.map(each => rect(each).bottom));
+            return [reasons.map(each => each.textContent), reasons.every(inView), rect(row).bottom - lowest];
+        });
+    """)
+    assert sum(bool(reasons) for reasons, _, _ in rows) > 2
+    assert all(in_view for _, in_view, _ in rows)
+    assert max(blank for _, _, blank in rows) < 40
+
+
+@needs_browser
+def test_head_of_a_host_group_says_how_many_hosts_more_it_has(driver: Any, tmp_path: Path) -> None:
+    hosts = {
+        "kvm-1": "",
+        "kvm-2": "",
+        "gpu-1": "CUSTOM_GPU",
+        **dict.fromkeys(("arm-1", "arm-2", "arm-3"), "CUSTOM_ARM"),
+    }
+    fleet = Fleet(tuple(host(*each) for each in hosts.items()))
+    images = [Image({f"trait:CUSTOM_{name}": "required"}, "raw", name=name) for name in ("GPU", "ARM")]
+    path = tmp_path / "audit.html"
+    path.write_text(page(audit(images, fleet, CHANGE), CHANGE), encoding="utf-8")
+    show(driver, path)
+    heads = driver.find_elements("css selector", "#matrix thead .group")
+    assert [each.get_attribute("textContent") for each in heads] == [
+        "arm-1 and 2 more hosts",
+        "kvm-1 and 1 more host",
+        "gpu-1",
+    ]
+
+
+@needs_browser
 def test_clicking_a_column_header_sorts_and_clicking_again_reverses(driver: Any, large: Path) -> None:
     show(driver, large)
     assert sort_of(driver, "Images") is None

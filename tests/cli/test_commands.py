@@ -1,10 +1,12 @@
 """The commands: what is printed, in which format, with which exit code, for right and wrong input."""
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +56,101 @@ def test_candidates_reads_image_and_flavor_from_files(capsys: Capture, tmp_path:
     assert hosts == [{"Host": "gpu-nova-1", "Providers": "gpu-nova-1, gpu-nova-1_pci_0000_84_00_0"}]
 
 
+_HOSTS_NOTE = "Hosts: the bundled example."
+_ABOUT_HOSTS = [
+    ["explain", "--example", "impossible"],
+    ["candidates", "--example", "impossible"],
+    ["diagnose", "--example", "impossible"],
+    ["diagnose", "--example", "impossible", "-f", "json"],
+    ["audit", "-f", "json"],
+    ["offer", "--format", "json"],
+    ["readiness", "-f", "json"],
+    ["snapshot"],
+    ["demo", "-f", "json"],
+]
+
+
+@pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
+def test_answer_about_the_example_fleet_says_so_in_its_first_line(
+    argv: list[str],
+) -> None:
+    """As a terminal shows both streams; what a program reads, the standard output, is as it is."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        main(argv)
+    assert printed.getvalue().startswith(_HOSTS_NOTE)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        main(argv)
+    assert "bundled" not in out.getvalue()
+    if "json" in argv or argv == ["snapshot"]:
+        json.loads(out.getvalue())
+
+
+def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "fleet").write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}")
+    main(["audit"])
+    assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[:2]] == ["Hosts", "Images"]
+    main(["audit", "--hosts", str(tmp_path / "fleet")])
+    error = capsys.readouterr().err
+    assert error.startswith("Images: the bundled examples.")
+    assert "Hosts: the bundled" not in error
+
+
+@pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
+def test_os_cloud_variable_names_the_cloud(argv: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer about hosts that are not there: this cloud is in no clouds.yaml."""
+    monkeypatch.setenv("OS_CLOUD", "nosuch")
+    assert main(argv) == 1
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert "The cloud 'nosuch' cannot be used" in error
+    assert "bundled" not in error
+
+
+def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_CLOUD", "nosuch")
+    fleet = tmp_path / "fleet"
+    fleet.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}")
+    assert main(["candidates", "--property", "a=b", "--filter", "noop", "--hosts", str(fleet), "-f", "value"]) == 0
+    out, error = capsys.readouterr()
+    assert out.startswith("a ")
+    assert "bundled" not in error
+    assert main(["readiness", "--os-cloud", "other"]) == 1
+    assert "The cloud 'other' cannot be used" in capsys.readouterr().err
+
+
+def test_empty_os_cloud_variable_names_no_cloud(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OS_CLOUD", "")
+    assert main(["readiness"]) == 0
+    assert capsys.readouterr().err.startswith(_HOSTS_NOTE)
+
+
+def test_os_cloud_variable_contradicts_no_argument_about_a_host(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node file stays a file, and other drivers have nothing to do with a cloud."""
+    monkeypatch.setenv("OS_CLOUD", "nosuch")
+    node = tmp_path / "node.json"
+    node.write_text('{"uuid": "1be26c0b-03f2-4d2e-ae87-c02d7f33c781", "properties": {}, "traits": []}')
+    assert main(["capabilities", "show", "--driver", "fake"]) == 0
+    assert main(["capabilities", "show", "--driver", "ironic", "--node", str(node)]) == 0
+    capsys.readouterr()
+    assert main(["capabilities", "show", "--driver", "ironic", "--node", "metal-1"]) == 1
+    assert "The cloud 'nosuch' cannot be used" in capsys.readouterr().err
+
+
 def test_candidates_shows_the_query_and_the_count(capsys: Capture) -> None:
     assert (
         main(["candidates", "--example", "arm-server", "--filter", "image_metadata", "-f", "value", "-c", "Host"]) == 0
     )
     out, err = capsys.readouterr()
     assert out == "arm-1\n"
-    assert err == (
+    note, _, rest = err.partition("\n")
+    assert note.startswith("Hosts: the bundled example.")
+    assert rest == (
         "GET /allocation_candidates?resources=DISK_GB:20,MEMORY_MB:2048,VCPU:2"
         "&root_required=COMPUTE_FIRMWARE_UEFI,HW_ARCH_AARCH64\n"
         "1 of 11 hosts remain.\n"

@@ -23,7 +23,7 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
     path = tmp_path / "fleet.json"
     assert main(["snapshot", "-o", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "11 hosts, 13 resource providers.\n")
+    assert (out, err.splitlines()[1:]) == ("", ["11 hosts, 13 resource providers."])
     assert load_fleet(path) == example_fleet()
     assert main(["snapshot"]) == 0
     assert capsys.readouterr().out == path.read_text(encoding="utf-8") == snapshot(example_fleet())
@@ -31,7 +31,7 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
     for more in ([], ["--hosts", str(path)]):
         assert main(["candidates", "--example", "nova-vgpu", *more]) == 0
         answers.append(capsys.readouterr())
-    assert answers[0] == answers[1]
+    assert answers[0].out == answers[1].out
 
 
 def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_path: Path) -> None:

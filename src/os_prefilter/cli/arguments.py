@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from os_prefilter.answers import Coverage
-from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud, note
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in, image_in, server_in
 from os_prefilter.conf import GROUP
@@ -146,6 +146,8 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 def fleet_from(arguments: argparse.Namespace) -> Fleet:
     """Return the fleet that the arguments name: of a file, or else of the cloud, read as a whole.
 
+    Where they name none, it is the example, and a note says so.
+
     :raises DocumentError: if its file is wrong.
     :raises PrefilterError: if the cloud does not answer.
     """
@@ -153,6 +155,7 @@ def fleet_from(arguments: argparse.Namespace) -> Fleet:
         return load_fleet(arguments.hosts)
     connection = connection_of(arguments)
     if connection is None:
+        note(arguments, "Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.")
         return example_fleet()
     from os_prefilter.adapters.cloud import host_aggregates, placement_of  # noqa: PLC0415
     from os_prefilter.adapters.placement_fleet import read_fleet  # noqa: PLC0415

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Iterator, Sequence
 
 from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.cli.cloud import connection_of, has_cloud
+from os_prefilter.cli.cloud import connection_of, has_cloud, note
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.output import add_force_argument
@@ -71,6 +71,7 @@ def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image
         from os_prefilter.adapters.cloud import images  # noqa: PLC0415
 
         return images(connection_of(arguments), broken)
+    note(arguments, "Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.")
     return _example_images()
 
 

@@ -1,10 +1,11 @@
-"""The cloud that a command asks: the one that ``--os-cloud`` names or, inside the openstack client, the client's.
+"""The cloud that a command asks: that of ``--os-cloud``, else of ``OS_CLOUD``; in the openstack client, the client's.
 
 A command that derives from :class:`CloudCommand` gets at it with ``connection_of(parsed_args)``. Whether it runs in
 ``os-prefilter`` or as ``openstack prefilter ...`` makes no difference to it.
 """
 
 import argparse
+import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,34 @@ _ERROR = 1
 # The name, in parsed arguments, of the function that connects by the client's own options; None in os-prefilter.
 _CLIENT = "connect_as_client"
 _OPENED = "opened_connection"
+_NOTES = "notes"
+
+
+class _Output:
+    """The standard output or error of a command: notes about the answer come before the first line of either.
+
+    An error has no answer, and so no notes.
+
+    :param note: writes the notes that have not been written yet
+    """
+
+    def __init__(self, stream: Any, note: "Callable[[], None]") -> None:
+        self._stream = stream
+        self._note = note
+
+    def write(self, text: str) -> Any:
+        """Write a text, after the notes."""
+        self._note()
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def note(arguments: argparse.Namespace, text: str) -> None:
+    """Have a command say something on the standard error before its answer."""
+    notes: list[str] = getattr(arguments, _NOTES, [])
+    notes.append(text)
 
 
 class CloudCommand(Command):
@@ -48,6 +77,24 @@ class CloudCommand(Command):
         if warning or not self.is_quiet:
             self.app.stderr.write(f"{text}\n")
 
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Run the command, with its notes before its answer."""
+        stdout, stderr = self.app.stdout, self.app.stderr
+        notes: list[str] = []
+
+        def write_notes() -> None:
+            while notes:
+                stderr.write(f"{notes.pop(0)}\n")
+
+        setattr(parsed_args, _NOTES, notes)
+        self.app.stdout, self.app.stderr = _Output(stdout, write_notes), _Output(stderr, write_notes)
+        try:
+            code = int(super().run(parsed_args) or 0)
+            write_notes()
+        finally:
+            self.app.stdout, self.app.stderr = stdout, stderr
+        return code
+
     def get_epilog(self) -> str:
         """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
         return ""
@@ -61,7 +108,9 @@ def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> Non
     if parser.get_default(_CLIENT):
         parser.set_defaults(os_cloud=None)
     else:
-        parser.add_argument("--os-cloud", metavar="NAME", required=required, help=text)
+        # Not as the default: a cloud that the command names may contradict its other arguments.
+        required = required and not default_cloud()
+        parser.add_argument("--os-cloud", metavar="NAME", required=required, help=f"{text}; default: OS_CLOUD")
 
 
 def is_in_client(arguments: argparse.Namespace) -> bool:
@@ -69,9 +118,19 @@ def is_in_client(arguments: argparse.Namespace) -> bool:
     return getattr(arguments, _CLIENT, None) is not None
 
 
+def default_cloud() -> str | None:
+    """Return the cloud that the environment names, as for each client of OpenStack; None if it names none."""
+    return os.environ.get("OS_CLOUD") or None
+
+
 def has_cloud(arguments: argparse.Namespace) -> bool:
     """Whether there is a cloud to ask; nothing is asked of it yet."""
-    return getattr(arguments, "os_cloud", None) is not None or is_in_client(arguments)
+    return getattr(arguments, "os_cloud", None) is not None or has_default_cloud(arguments)
+
+
+def has_default_cloud(arguments: argparse.Namespace) -> bool:
+    """Whether there is a cloud to ask that the command itself does not name: the client's, or that of ``OS_CLOUD``."""
+    return is_in_client(arguments) or default_cloud() is not None
 
 
 def connection_of(arguments: argparse.Namespace) -> Any:
@@ -97,7 +156,7 @@ def _connect(arguments: argparse.Namespace) -> Any:
         raise ConfigurationError(
             f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
         ) from error
-    return connect(arguments.os_cloud)
+    return connect(str(default_cloud() if arguments.os_cloud is None else arguments.os_cloud))
 
 
 def _client_connection(command: CloudCommand) -> Any:

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from os_prefilter.cli.cloud import add_cloud_argument, connection_of, is_in_client
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud
 from os_prefilter.documents import read_json
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import is_file, read_bytes
@@ -44,8 +44,8 @@ def check_node_arguments(arguments: argparse.Namespace) -> None:
 
 
 def asks_ironic(arguments: argparse.Namespace) -> bool:
-    """Whether the node is one of a cloud's Ironic: inside the openstack client, where there is no file of that name."""
-    if arguments.os_cloud is not None or not is_in_client(arguments) or not arguments.node:
+    """Whether the node is one of a cloud's Ironic; where the command does not name the cloud, a file goes before it."""
+    if arguments.os_cloud is not None or not has_default_cloud(arguments) or not arguments.node:
         return arguments.os_cloud is not None
     return getattr(arguments, "driver", "ironic") == "ironic" and not is_file(arguments.node)
 

@@ -40,6 +40,8 @@ from collections.abc import Iterable, Sequence
 
 from os_prefilter.texts import listed, one_line, shown, told, without_passwords
 
+_DETAIL_LENGTH = 500
+
 
 class PrefilterError(Exception):
     """Base of all errors of this library; a URL in the message is without its password."""
@@ -262,7 +264,8 @@ class PlacementRefused(PlacementError):
     def __init__(self, what: str, status: int, detail: str) -> None:
         self.status = status
         self.detail = detail
-        super().__init__(f"Placement refused {what} with status {status}: {shown(detail, 500)}")
+        words = one_line(detail[:_DETAIL_LENGTH]) + "..." * (len(detail) > _DETAIL_LENGTH)
+        super().__init__(f"Placement refused {what} with status {status}: {words}")
 
 
 class UnknownTraits(PlacementError):

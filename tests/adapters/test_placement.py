@@ -118,7 +118,7 @@ def test_other_client_errors_are_placement_refused(answer: tuple[int, object], d
     with pytest.raises(PlacementRefused) as raised:
         client.allocation_candidates("resources=VCPU:1")
     assert (raised.value.status, raised.value.detail) == (answer[0], detail)
-    assert str(raised.value).endswith(f"with status {answer[0]}: {detail!r}")
+    assert str(raised.value).endswith(f"with status {answer[0]}: {detail}")
 
 
 def test_long_explanation_of_a_client_error_is_cut_in_the_message() -> None:

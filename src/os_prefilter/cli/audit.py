@@ -69,9 +69,7 @@ class AuditImages(Listing):
             from os_prefilter.cli.audit_page import page  # noqa: PLC0415
 
             text = page(self._audit, change, left_out, fleet.taken_at)
-            write_output(
-                text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True
-            )
+            write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
         for text in _of_fleet(fleet):
             self.tell(text, warning=bool(fleet.changed_while_read))
         for text in _summary(self._audit):

@@ -344,6 +344,13 @@ def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, t
     assert "0 of 1 hosts remain." in err
 
 
+def test_candidates_reports_a_value_that_was_not_asked_for(capsys: Capture) -> None:
+    assert main(["candidates", "--property", "hw_vif_model=e1000x", "-f", "json"]) == 0
+    captured = capsys.readouterr()
+    assert "hw_vif_model: unknown value 'e1000x'" in captured.err
+    json.loads(captured.out)
+
+
 @pytest.mark.parametrize("form", ["csv", "value"])
 def test_demo_prints_one_line_per_request_as_csv_or_value(form: str, capsys: Capture) -> None:
     assert main(["demo", "-f", form]) == 0

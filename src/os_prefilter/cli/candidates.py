@@ -14,9 +14,9 @@ from os_prefilter.cli.arguments import (
 )
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
-from os_prefilter.decision import Decision
-from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
+from os_prefilter.operators.candidates import Found, ask_live_placement, find_candidates
 from os_prefilter.request_spec import RequestSpec
+from os_prefilter.texts import one_line
 
 
 class Candidates(RequestListing):
@@ -30,11 +30,11 @@ class Candidates(RequestListing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
         spec = request_from(parsed_args)
-        found, decision, counted = (_ask_cloud if asks_live_placement(parsed_args) else _ask)(spec, parsed_args)
+        found, counted = (_ask_cloud if asks_live_placement(parsed_args) else _ask)(spec, parsed_args)
         self._found = found.candidates.hosts
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
-        for note in dict.fromkeys(str(note) for note in decision.notes if note.waits):
-            self.tell(f"Not asked for yet: {note}", warning=True)
+        for note in found.notes:
+            self.tell(one_line(note), warning=True)
         if found.created:
             self.tell(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.", warning=True)
         if found.unknown:
@@ -44,19 +44,19 @@ class Candidates(RequestListing):
         return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in self._found]
 
 
-def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, Decision, str]:
-    """Return the answer, what the filters asked for, and the sentence that says how many remain."""
+def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
+    """Return the answer, and the sentence that says how many remain."""
     fleet = fleet_from(arguments)
-    decision = pipeline_from(arguments, fleet).apply(spec)
+    pipeline = pipeline_from(arguments, fleet)
     with embedded_placement(fleet) as placement:
-        found = ask_placement(spec, decision, placement.client)
-    return found, decision, f"{{}} of {len(fleet.instance_hosts)} hosts remain."
+        return find_candidates(spec, pipeline, placement.client), f"{{}} of {len(fleet.instance_hosts)} hosts remain."
 
 
-def _ask_cloud(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, Decision, str]:
+def _ask_cloud(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
     """Ask the Placement of the cloud, and write nothing there."""
     from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
 
     decision = pipeline_from(arguments, reported_from(arguments)).apply(spec)
-    found = ask_live_placement(spec, decision, placement_of(connection_of(arguments)))
-    return found, decision, "Hosts of the cloud that remain: {}."
+    return ask_live_placement(
+        spec, decision, placement_of(connection_of(arguments))
+    ), "Hosts of the cloud that remain: {}."

@@ -20,6 +20,8 @@ class Found(NamedTuple):
     """Traits that had to be created, because a filter requires them and Placement did not know them."""
     unknown: tuple[str, ...] = ()
     """Required traits that do not exist in Placement: no host has them, and it was not asked."""
+    notes: tuple[str, ...] = ()
+    """What of the request was not asked for, or not yet, and why; each once."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def ask_placement(request_spec: Any, decision: Decision, placement: Placement, l
     custom = _custom_traits(decision)
     created = tuple(placement.ensure_traits(custom))
     query = allocation_candidates_query(request_spec, limit)
-    return Found(query, placement.allocation_candidates(query), created)
+    return Found(query, placement.allocation_candidates(query), created, notes=_notes(decision))
 
 
 def ask_live_placement(
@@ -89,10 +91,14 @@ def ask_live_placement(
     missing = custom - placement.custom_traits() if custom else frozenset()
     required = {item.trait for item in decision.requirements if item.required}
     if unknown := tuple(sorted(missing & required)):
-        return Found(query, NoCandidates(), (), unknown)
+        return Found(query, NoCandidates(), (), unknown, _notes(decision))
     if missing:
         query = _without_forbidden(query, missing)
-    return Found(query, placement.allocation_candidates(query), ())
+    return Found(query, placement.allocation_candidates(query), (), notes=_notes(decision))
+
+
+def _notes(decision: Decision) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"Not asked for yet: {note}" if note.waits else str(note) for note in decision.notes))
 
 
 def _custom_traits(decision: Decision) -> set[str]:

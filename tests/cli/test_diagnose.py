@@ -1,12 +1,14 @@
 """``os-prefilter diagnose``: the stage, the states and the codes, on fleets made for each of them."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from os_prefilter.cli.main import main
+from tests.cli.test_audit import Terminal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -61,7 +63,7 @@ _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
         {"a": _host(providers={"gpu": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}})},
         ["--extra-spec", "trait:CUSTOM_FAST=required"],
         "CUSTOM_FAST",
-        "elsewhere",
+        "no-host",
     ),
 ]
 
@@ -206,3 +208,69 @@ def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, t
 def test_diagnose_runs_in_every_format(form: str, capsys: Capture) -> None:
     assert main(["diagnose", "--example", "arm-server", "-f", form]) == 0
     assert "HW_ARCH_AARCH64" in capsys.readouterr().out
+
+
+def test_no_requirement_is_lacked_by_fewer_hosts_than_lack_it_alone(capsys: Capture) -> None:
+    assert main(["diagnose", "--example", "nova-vgpu", "-f", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (owner,) = (each for each in found["requirements"] if each["on"] == "_owned_VGPU" and each["kind"] == "trait")
+    # Ten hosts have no VGPU of Nova's; one of them has a VGPU.
+    assert (owner["hosts_lacking"], owner["hosts_lacking_only_this"], owner["candidates_without_it"]) == (10, 1, 2)
+    for each in found["requirements"]:
+        assert each["hosts_lacking_only_this"] <= each["hosts_lacking"]
+
+
+def test_traits_are_not_taken_from_providers_of_a_resource_that_is_dropped(capsys: Capture, tmp_path: Path) -> None:
+    """Placement takes the traits of the unsuffixed group from the providers that give its resources."""
+    gpu = {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}
+    full = gpu | {"resources": {"VGPU": {"total": 1, "used": 1}}}
+    hosts = {"free": _host(providers={"gpu": gpu}), "full": _host(providers={"gpu-2": full})}
+    argv = ["--filter", "noop", "--extra-spec", "resources:VGPU=1", "--extra-spec", "trait:CUSTOM_FAST=required"]
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=0)
+    assert found["candidates"] == ["free"]
+    assert _of(found, "VGPU")["candidates_without_it"] == 0
+    numbers = sorted(_of(found, name)["number"] for name in ("VGPU", "CUSTOM_FAST"))
+    assert {"without": [numbers], "count": 1, "hosts": ["full"]} in found["accounts"]
+
+
+def test_groups_that_are_alike_are_one_line(capsys: Capture, tmp_path: Path) -> None:
+    gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]} for number in range(4)}
+    argv = ["--filter", "noop", "--extra-spec", "group_policy=none"]
+    for number in range(6):
+        argv += ["--extra-spec", f"resources{number}:VGPU=1", "--extra-spec", f"trait{number}:CUSTOM_FAST=required"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=2)
+    device = _of(found, "VGPU")
+    assert device["on"] == "0,1,2,3,4,5"
+    assert found["conflicts"] == [{"requirements": [device["number"]], "ever": True}]
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
+    out = capsys.readouterr().out
+    assert "1 VGPU on each of 0, 1, 2, 3, 4 and 1 more" in out
+    assert "4 x 1 of 1 free" in out
+
+
+def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    groups = [{"requester_id": name, "resources": {kind: 1}} for name, kind in (("_a", "VGPU"), ("_b", "PGPU"))]
+    document = {
+        "flavor": {"vcpus": 1, "memory_mb": 512},
+        "requested_resources": groups,
+        "request_level_params": {"same_subtree": [["_a", "_b"]]},
+    }
+    spec.write_text(json.dumps(document))
+    devices = {f"device-{kind}": {"resources": {kind: 1}} for kind in ("VGPU", "PGPU")}
+    argv = ["--request-spec", str(spec), "--filter", "noop"]
+    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=devices)}, *argv, code=2)
+    (subtree,) = (each for each in found["requirements"] if each["kind"] == "tree")
+    assert "_a, _b" in subtree["help"]
+    assert subtree["candidates_without_it"] == 1
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
+    out = capsys.readouterr().out
+    assert "same_subtree=_a,_b" in out
+    assert "named by the request" not in out
+
+
+def test_progress_of_a_diagnosis_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    assert main(["diagnose", "--example", "impossible", "-f", "json"]) == 2
+    assert "kinds of hosts" in terminal.getvalue()
+    json.loads(capsys.readouterr().out)

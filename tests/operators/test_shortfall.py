@@ -5,10 +5,11 @@ from random import Random
 
 import pytest
 
-from os_prefilter.operators.demand import TRAIT, Condition, demand_of
+from os_prefilter.operators.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider
-from os_prefilter.operators.placing import hosts_in
-from os_prefilter.operators.shortfall import Way, shortfalls, smallest_hitting_sets
+from os_prefilter.operators.placing import hosts_in, meets
+from os_prefilter.operators.shortfall import Shortfalls, Way, smallest_hitting_sets
+from os_prefilter.requirements import UNSUFFIXED
 
 _CONDITIONS = [Condition(TRAIT, "root", True, (f"CUSTOM_{number}",)) for number in range(24)]
 _FEW = _CONDITIONS[:8]
@@ -36,12 +37,53 @@ def test_hitting_sets_beyond_the_limit_are_cut_off_and_flagged_as_incomplete() -
 
 
 @pytest.mark.parametrize("groups", [2, 4, 6, 8])
-def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -> None:
+def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
     wanted = "&".join(f"resources{number}=VGPU:1" for number in range(groups))
-    found = shortfalls(hosts_in(Fleet((host,))), demand_of(f"group_policy=none&resources=VCPU:1&{wanted}"))
+    demand = demand_of(f"group_policy=none&resources=VCPU:1&{wanted}").merged()
+    found = Shortfalls(hosts_in(Fleet((host,))), demand)
+    device = Condition(RESOURCE, ",".join(map(str, range(groups))), True, ("VGPU",), 1)
+    assert found.conditions == (Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1), device)
+    assert found.conflicts == (frozenset((device,)),)
+    assert found.ways["host"] == (frozenset((device,)),)
+
+
+@pytest.mark.parametrize("groups", [2, 4, 6])
+def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -> None:
+    gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)}, frozenset(map("CUSTOM_{}".format, range(groups))))
+    host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
+    wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(groups))
+    found = Shortfalls(hosts_in(Fleet((host,))), demand_of(f"group_policy=none&resources=VCPU:1&{wanted}").merged())
     devices = frozenset(item for item in found.conditions if item.names == ("VGPU",))
     assert set(found.conflicts) == set(map(frozenset, combinations(devices, 2)))
     assert set(found.ways["host"]) == {devices - {kept} for kept in devices}
     assert not found.is_limited
+
+
+def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut() -> None:
+    random = Random(1)  # noqa: S311
+    traits = [f"CUSTOM_{number}" for number in range(10)]
+    hosts = [
+        Provider(
+            f"host-{number}",
+            f"u-{number}",
+            {"VCPU": Inventory(8)},
+            providers=tuple(
+                Provider(f"gpu-{number}-{gpu}", f"u-{number}-{gpu}", {"VGPU": Inventory(1)}, frozenset(some))
+                for gpu, some in enumerate(random.sample(traits, 5) for _ in range(6))
+            ),
+        )
+        for number in range(20)
+    ]
+    wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(10))
+    query = f"group_policy=none&resources=VCPU:1&{wanted}"
+    found, again = (Shortfalls(hosts_in(Fleet(tuple(hosts))), demand_of(query)) for _ in range(2))
+    assert found.is_limited
+    assert (found.ways, found.conflicts, found.sets) == (again.ways, again.conflicts, again.sets)
+    everything = frozenset(found.conditions)
+    for host in hosts_in(Fleet(tuple(hosts))):
+        for way in found.ways[host.name]:
+            assert meets(host, demand_of(query).only(everything - way - demand_of(query).implied(way)))
+    for conflict in found.conflicts:
+        assert not any(meets(host, demand_of(query).only(conflict)) for host in hosts_in(Fleet(tuple(hosts))))

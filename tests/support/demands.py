@@ -3,22 +3,22 @@
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain, combinations
 from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.operators.demand import Condition, Demand, Group
+from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.placing import SHARES
 from os_prefilter.request_spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.requirements import ROOT
 
 _TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
 _AGGREGATES = tuple(map(aggregate_uuid, ("red", "blue")))
 _DEVICES = ("VGPU", "CUSTOM_FPGA")
 
-# Any provider may take the place of a resource that was dropped: in Placement by a class that each of them has.
-_FREE = tuple(f"CUSTOM_FREE_{number}" for number in range(4))
 # Only hosts have it: a group that asks for it says whose candidate it is.
 _HOST = "CUSTOM_HOST"
 # And this: Placement takes candidates of two hosts for one where all is from the same shared provider.
@@ -75,22 +75,61 @@ class Oracle:
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self.client = placement.client
         providers: Any = self.client.request("GET", "/resource_providers")["resource_providers"]
+        self._known: dict[str, frozenset[str]] = {}
         self._names: dict[str, str] = {each["uuid"]: each["name"] for each in providers}
 
-    def hosts(self, demand: Demand, kept: Collection[Condition]) -> frozenset[str]:
-        """Return the names of the hosts that meet what is kept of a demand."""
-        part = demand.only(kept)
-        groups = {suffix: _filled(suffix, group) for suffix, group in part.groups.items()}
-        query = query_of(replace(part, groups={**groups, "_host": Group({_HOST: 1})}, isolate=False))
-        if part.isolate:
-            # Each provider has the class that names the host, so that group would take one of those to be kept apart.
-            query = query.replace("group_policy=none", "group_policy=isolate")
-        answer: Any = self.client.request("GET", f"/allocation_candidates?{query}")
-        return frozenset(
-            self._names[uuid].removesuffix("-anchor")
-            for each in answer["allocation_requests"]
-            for uuid in each["mappings"]["_host"]
+    def meeting(self, demand: Demand, kept: Collection[Condition]) -> frozenset[str]:
+        """Return the names of the hosts that Placement returns for any part of a demand that has all of ``kept``.
+
+        Only resources can bring hosts: their providers give traits. A part with a group without resources is none.
+        """
+        dropped = [item for item in demand.conditions() if item.kind == RESOURCE and item not in kept]
+        more = chain.from_iterable(combinations(dropped, size) for size in range(len(dropped) + 1))
+        parts = (demand.only({*kept, *each}) for each in more)
+        return frozenset().union(
+            *(self.returned(part) for part in parts if all(group.resources for group in part.groups.values()))
         )
+
+    def without(self, demand: Demand, item: Condition) -> frozenset[str]:
+        """Return the names of the hosts that Placement returns for a demand without one condition.
+
+        A group without resources, which Placement takes only where ``same_subtree`` names it, goes with them.
+        """
+        asked = item.suffix.split(",")
+        groups = {suffix: _less(group, item) if suffix in asked else group for suffix, group in demand.groups.items()}
+        is_subtree = item.kind == TREE and item.scope == ROOT
+        subtrees = [each for each in demand.same_subtree if not (is_subtree and each == item.names)]
+        taken = {suffix for suffix, group in groups.items() if group.resources} | set(chain.from_iterable(subtrees))
+        empty = Group()
+        left = {suffix: group for suffix, group in groups.items() if suffix in taken and group != empty}
+        of_root = item.kind == TRAIT and item.scope == ROOT
+        return self.returned(
+            Demand(
+                left,
+                root_required=demand.root_required - (set(item.names) if of_root and item.wanted else set()),
+                root_forbidden=demand.root_forbidden - (set(item.names) if of_root and not item.wanted else set()),
+                same_subtree=tuple(tuple(name for name in each if name in left) for each in subtrees),
+                isolate=demand.isolate and item.kind != POLICY,
+            )
+        )
+
+    def returned(self, demand: Demand) -> frozenset[str]:
+        """Return the names of the hosts that Placement returns for a demand."""
+        groups = {
+            suffix: _told_apart(suffix, group) for names, group in demand.groups.items() for suffix in names.split(",")
+        }
+        query = query_of(replace(demand, groups={**groups, "_host": Group({_HOST: 1})}, isolate=False))
+        if demand.isolate:
+            # Each host has a provider of its own for the class that names it.
+            query = query.replace("group_policy=none", "group_policy=isolate")
+        if query not in self._known:
+            answer: Any = self.client.request("GET", f"/allocation_candidates?{query}")
+            self._known[query] = frozenset(
+                self._names[uuid].removesuffix("-anchor")
+                for each in answer["allocation_requests"]
+                for uuid in each["mappings"]["_host"]
+            )
+        return self._known[query]
 
 
 @contextmanager
@@ -138,25 +177,38 @@ def _requested(suffix: str, group: Group) -> RequestGroup:
 
 
 def _open(provider: Provider, *, is_host: bool) -> Provider:
-    """Return the provider with the classes of the oracle; a child of a host's root stands for the host."""
+    """Return the provider; a child of a host's root stands for the host."""
     children = tuple(_open(child, is_host=False) for child in provider.providers)
     if is_host:
         children += (_provider(f"{provider.name}-anchor", {_HOST: _PLENTY, _OWN: _PLENTY}, set(), (_ORACLE,)),)
-    return replace(provider, resources={**provider.resources, **dict.fromkeys(_FREE, _PLENTY)}, providers=children)
+    return replace(provider, providers=children)
 
 
-def _filled(suffix: str, group: Group) -> Group:
-    """Return the group with free classes in place of those that were dropped: one, or one for each trait."""
+def _told_apart(suffix: str, group: Group) -> Group:
+    """Return the unsuffixed group with a class that each host has of its own."""
     if suffix:
-        return group if group.resources else replace(group, resources={_FREE[0]: 1})
-    if not group.lacks_resources:
         return group
-    free = dict.fromkeys(_FREE[: max(1, len(group.required))], 1)
     return replace(
         group,
-        resources={**group.resources, **free, _OWN: 1},
+        resources={**group.resources, _OWN: 1},
         member_of=tuple(each | {_ORACLE} for each in group.member_of),
     )
+
+
+def _less(group: Group, item: Condition) -> Group:
+    """Return a group without one of its conditions."""
+    names = frozenset(item.names)
+    if item.kind == RESOURCE:
+        return replace(group, resources={name: n for name, n in group.resources.items() if name not in names})
+    if item.kind == TRAIT and item.scope != ROOT:
+        if item.wanted:
+            return replace(group, required=tuple(each for each in group.required if each != names))
+        return replace(group, forbidden=group.forbidden - names)
+    if item.kind == AGGREGATE:
+        if item.wanted:
+            return replace(group, member_of=tuple(each for each in group.member_of if each != names))
+        return replace(group, not_member_of=frozenset())
+    return replace(group, in_tree=None) if item.kind == TREE and item.scope != ROOT else group
 
 
 def _parameters(group: Group) -> Iterable[tuple[str, str]]:

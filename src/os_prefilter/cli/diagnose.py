@@ -16,6 +16,7 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
+from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.errors import PlacementUnavailable
@@ -32,6 +33,7 @@ _ERROR = 1
 _PLAIN = (ROOT, UNSUFFIXED)
 _MOST_NAMES = 5
 _MOST_LINES = 20
+_MOST_WAYS = 5
 
 
 class Diagnose(RequestListing):
@@ -55,8 +57,9 @@ class Diagnose(RequestListing):
         except PlacementUnavailable as error:
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
-        with _placement(arguments, fleet) as placement:
-            return diagnose(spec, pipeline, fleet, placement, live=asks_live_placement(arguments))
+        live = asks_live_placement(arguments)
+        with _placement(arguments, fleet) as placement, progress_on(self.app.stderr) as progress:
+            return diagnose(spec, pipeline, fleet, placement, live=live, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print the whole for people or, as one document, for machines; csv and value have the requirements alone."""
@@ -89,7 +92,10 @@ class Diagnose(RequestListing):
             told = ("in one of " if condition.wanted else "in none of ") + names
         elif condition.kind == POLICY:
             told = f"group_policy={condition}"
-        return one_line(told if condition.scope in _PLAIN else f"{told} on {condition.scope}")
+        if condition.scope in _PLAIN:
+            return one_line(told)
+        suffixes = condition.scope.split(",")
+        return one_line(f"{told} on {'each of ' * (len(suffixes) > 1)}{first_names(suffixes, _MOST_NAMES)}")
 
     def _head(self) -> str:
         found = self._diagnosis
@@ -144,7 +150,9 @@ def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
-    without = " or ".join(" + ".join(map(str, way)) for way in ways)
+    without = " or ".join(" + ".join(map(str, way)) for way in ways[:_MOST_WAYS])
+    if len(ways) > _MOST_WAYS:
+        without += f" or {len(ways) - _MOST_WAYS} more"
     return f"{len(hosts)} {f'without {without}' if without else 'as it is asked'}: {_names(hosts)}"
 
 

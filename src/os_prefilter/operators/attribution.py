@@ -7,7 +7,7 @@ from os_prefilter.decision import Decision
 from os_prefilter.extra_specs import resource_key
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
 from os_prefilter.request import Request
-from os_prefilter.requirements import UNSUFFIXED, Requirement
+from os_prefilter.requirements import ROOT, Requirement
 from os_prefilter.stated import BY_REQUEST
 from os_prefilter.texts import one_line
 
@@ -43,7 +43,12 @@ class Attributions:
             self._traits.setdefault(condition_of(item), Attribution(item.filter, one_line(item.source)))
 
     def of(self, condition: Condition) -> Attribution:
-        """Return who asked for a condition."""
+        """Return who asked for a condition; of groups that are alike, for the first."""
+        first, *alike = condition.scope.split(",")
+        found = self._of_one_group(condition._replace(scope=first))
+        return found._replace(because=f"{found.because} and {len(alike)} alike") if alike else found
+
+    def _of_one_group(self, condition: Condition) -> Attribution:
         if condition.kind == TRAIT:
             known = self._traits.get(condition)
             return known or Attribution(BY_REQUEST, f"the request group {one_line(condition.scope)}")
@@ -58,7 +63,7 @@ class Attributions:
             return self._resource(condition.names[0], condition.suffix)
         if condition.kind == AGGREGATE:
             return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
-        return "the host that the request names" if condition.scope == UNSUFFIXED else "same_subtree of the request"
+        return "same_subtree of the request" if condition.scope == ROOT else "the host that the request names"
 
     def _resource(self, name: str, suffix: str) -> str:
         groups = self._request.flavor_groups

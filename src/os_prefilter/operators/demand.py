@@ -3,8 +3,9 @@
 The meaning of each parameter is Placement's (its API reference, "List Allocation Candidates", microversion 1.39).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
@@ -19,7 +20,8 @@ class Condition(NamedTuple):
 
     kind: str
     scope: str
-    """:data:`~os_prefilter.requirements.ROOT`, :data:`~os_prefilter.requirements.UNSUFFIXED`, or a group's suffix."""
+    """:data:`~os_prefilter.requirements.ROOT`, :data:`~os_prefilter.requirements.UNSUFFIXED`, or a group's suffix; for
+    groups that are alike, their suffixes joined by commas."""
     wanted: bool
     """False: forbidden."""
     names: tuple[str, ...]
@@ -30,6 +32,8 @@ class Condition(NamedTuple):
     def __str__(self) -> str:
         if self.kind == RESOURCE:
             return f"{self.names[0]}={self.amount}"
+        if self.kind == TREE:
+            return f"{'same_subtree' if self.scope == ROOT else 'in_tree'}={','.join(self.names)}"
         return ("" if self.wanted else "!") + "|".join(self.names)
 
     @property
@@ -50,8 +54,9 @@ class Group:
     """Of each set one aggregate."""
     not_member_of: frozenset[str] = frozenset()
     in_tree: str | None = None
-    lacks_resources: bool = False
-    """Some of its resources were dropped: any provider of the host may take their place, and bring its traits."""
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    """Resources that need not be given, but may be, with the traits of the provider that gives them; the group needs
+    one of its resources in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Demand:
     same_subtree: tuple[tuple[str, ...], ...] = ()
     isolate: bool = False
     """Suffixed groups must come from different providers."""
+    _parts: dict[object, Group] = field(default_factory=dict, repr=False, compare=False)
 
     def conditions(self) -> tuple[Condition, ...]:
         """Return all that is demanded, in a fixed order: resources, traits, aggregates, the rest."""
@@ -74,18 +80,53 @@ class Demand:
         order = (RESOURCE, TRAIT, AGGREGATE, TREE, POLICY)
         return tuple(dict.fromkeys(sorted(found, key=lambda item: order.index(item.kind))))
 
+    def merged(self) -> "Demand":
+        """Return the same demand with groups that are alike as one, named by their suffixes joined by commas."""
+        alike: dict[object, list[str]] = {}
+        for suffix in self.groups:
+            trees = tuple(suffix in names for names in self.same_subtree)
+            conditions = frozenset(item._replace(scope="") for item in self._of_group(suffix))
+            alike.setdefault((trees, conditions) if suffix else suffix, []).append(suffix)
+        return replace(self, groups={",".join(each): self.groups[each[0]] for each in alike.values()})
+
     def only(self, kept: Collection[Condition]) -> "Demand":
-        """Return the demand that is left of this one; a group of which nothing is kept is gone."""
-        groups = {suffix: self._kept(suffix, kept) for suffix in self.groups}
-        groups = {suffix: group for suffix, group in groups.items() if group != Group(lacks_resources=True)}
+        """Return what a host meets that Placement returns for any part of this demand that has all of ``kept``.
+
+        A group of which nothing is kept is gone. A group always asks for one of its resources: Placement looks for
+        traits and aggregates on the providers that give something.
+        """
+        groups = {suffix: group for suffix in self.groups if (group := self._kept(suffix, kept))}
         subtrees = [each.names for each in kept if each.kind == TREE and each.scope == ROOT]
         return Demand(
             groups=groups,
             root_required=frozenset(t for t in self.root_required if Condition(TRAIT, ROOT, True, (t,)) in kept),
             root_forbidden=frozenset(t for t in self.root_forbidden if Condition(TRAIT, ROOT, False, (t,)) in kept),
-            same_subtree=tuple(tuple(name for name in names if name in groups) for names in subtrees),
+            same_subtree=_among(subtrees, groups),
             isolate=self.isolate and Condition(POLICY, ROOT, True, ("isolate",)) in kept,
         )
+
+    def without(self, condition: Condition) -> "Demand":
+        """Return what Placement would be asked without one condition.
+
+        Placement takes a group without resources only where ``same_subtree`` names it; any other is gone.
+        """
+        part = self.only([item for item in self.conditions() if item != condition])
+        in_subtree = frozenset(chain.from_iterable(part.same_subtree))
+        groups = {
+            suffix: replace(group, dropped={})
+            for suffix, group in part.groups.items()
+            if group.resources or not group.dropped or not in_subtree.isdisjoint(suffix.split(","))
+        }
+        return replace(part, groups=groups, same_subtree=_among(part.same_subtree, groups))
+
+    def implied(self, dropped: Collection[Condition]) -> frozenset[Condition]:
+        """Return the conditions that go with those that are dropped: the rest of a group that has no resource left."""
+        found: set[Condition] = set()
+        for suffix, group in self.groups.items():
+            conditions = list(self._of_group(suffix))
+            if group.resources and all(item in dropped for item in conditions if item.kind == RESOURCE):
+                found.update(item for item in conditions if item.kind != RESOURCE)
+        return frozenset(found)
 
     def _of_the_root(self) -> Iterator[Condition]:
         for wanted, traits in ((True, self.root_required), (False, self.root_forbidden)):
@@ -104,23 +145,37 @@ class Demand:
         if group.in_tree:
             yield Condition(TREE, scope, True, (group.in_tree,))
 
-    def _kept(self, suffix: str, kept: Collection[Condition]) -> Group:
+    def _kept(self, suffix: str, kept: Collection[Condition]) -> Group | None:
         group, left = self.groups[suffix], [item for item in self._of_group(suffix) if item in kept]
+        if not left:
+            return None
+        # The same object each time: what serves it is remembered by it.
+        key = suffix, *left
+        if key not in self._parts:
+            self._parts[key] = self._part(group, left)
+        return self._parts[key]
 
+    @staticmethod
+    def _part(group: Group, left: Sequence[Condition]) -> Group:
         def of(kind: str, *, wanted: bool) -> Iterable[tuple[str, ...]]:
             return (item.names for item in left if item.kind == kind and item.wanted == wanted)
 
         resources = {item.names[0]: item.amount for item in left if item.kind == RESOURCE}
-        return replace(
-            group,
+        return Group(
             resources=resources,
             required=tuple(map(frozenset, of(TRAIT, wanted=True))),
             forbidden=frozenset(name for (name,) in of(TRAIT, wanted=False)),
             member_of=tuple(map(frozenset, of(AGGREGATE, wanted=True))),
             not_member_of=frozenset(name for names in of(AGGREGATE, wanted=False) for name in names),
             in_tree=next((names[0] for names in of(TREE, wanted=True)), None),
-            lacks_resources=group.lacks_resources or len(resources) < len(group.resources) or not left,
+            dropped={name: amount for name, amount in group.resources.items() if name not in resources},
         )
+
+
+def _among(subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]) -> tuple[tuple[str, ...], ...]:
+    """Return the suffixes that each ``same_subtree`` names, as far as there are such groups."""
+    suffixes = frozenset(suffix for joined in groups for suffix in joined.split(","))
+    return tuple(tuple(name for name in names if name in suffixes) for names in subtrees)
 
 
 def condition_of(requirement: Requirement) -> Condition:

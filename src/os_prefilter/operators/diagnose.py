@@ -11,6 +11,7 @@ from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.operators import candidates
 from os_prefilter.operators.attribution import Attributions
+from os_prefilter.operators.audit import Progress
 from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
 from os_prefilter.operators.diagnosis import AGGREGATE as OTHER_AGGREGATE
 from os_prefilter.operators.diagnosis import (
@@ -40,11 +41,12 @@ from os_prefilter.operators.diagnosis import (
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.placing import Host, hosts_in
 from os_prefilter.operators.remedies import has_instead, remedy
-from os_prefilter.operators.shortfall import Shortfalls, Way, shortfalls
+from os_prefilter.operators.shortfall import Shortfalls, Way
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.request import Request
 from os_prefilter.stated import BY_REQUEST, stated_requirements
+from os_prefilter.texts import counted
 
 NOVAS_LIMIT = 1000
 """How many candidates Nova asks for (``[scheduler] max_placement_results``)."""
@@ -60,13 +62,22 @@ class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
         """Return each trait that there is."""
 
 
-def diagnose(request_spec: Any, pipeline: Pipeline, fleet: Fleet, placement: Placement, *, live: bool) -> Diagnosis:
+def diagnose(  # noqa: PLR0913
+    request_spec: Any,
+    pipeline: Pipeline,
+    fleet: Fleet,
+    placement: Placement,
+    *,
+    live: bool,
+    progress: Progress = lambda _what, _done, _of: None,
+) -> Diagnosis:
     """Say at which stage a request ends, and why.
 
     :param placement: says whether it takes the query
     :param live: whether it is the one that ``fleet`` was read from. If not, it must know the fleet's traits and
         resource classes, and its candidates do not count; the ``CUSTOM_`` traits that filters ask for are created in
         it, as a scheduler would have done.
+    :param progress: called with what is looked at, how many are done, and all that there are
     """
     diagnosis = Diagnosis(CANDIDATES, "", taken_at=fleet.taken_at)
     try:
@@ -92,7 +103,7 @@ def diagnose(request_spec: Any, pipeline: Pipeline, fleet: Fleet, placement: Pla
         found = bool(ask(request_spec, decision, placement, limit=1).candidates.hosts)
     except PlacementError as error:
         failure = error
-    diagnosis = _analysed(diagnosis, fleet, Attributions(request, stated, decision), known)
+    diagnosis = _analysed(diagnosis, fleet, Attributions(request, stated, decision), known, progress)
     if failure:
         stage = NO_ANSWER if isinstance(failure, PlacementUnavailable) else REFUSED
         if diagnosis.candidates:
@@ -121,13 +132,17 @@ def _named_by_the_request(query: str, decision: Decision) -> set[str]:
 
 
 def _analysed(
-    diagnosis: Diagnosis, fleet: Fleet, attributions: Attributions, known: frozenset[str] | None
+    diagnosis: Diagnosis,
+    fleet: Fleet,
+    attributions: Attributions,
+    known: frozenset[str] | None,
+    progress: Progress,
 ) -> Diagnosis:
     """Return the diagnosis with what the fleet has to say."""
     hosts = hosts_in(fleet)
-    demand = demand_of(diagnosis.query)
-    now = shortfalls(hosts, demand)
-    empty = shortfalls(hosts, demand, ignore_usage=True)
+    demand = demand_of(diagnosis.query).merged()
+    now = Shortfalls(hosts, demand, progress=progress)
+    empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}
     findings = _findings(now, empty, attributions, hosts, known)
     return replace(
@@ -141,7 +156,7 @@ def _analysed(
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
-        notes=(*diagnosis.notes, *_limits(fleet, now)),
+        notes=(*diagnosis.notes, *_limits(fleet, now, empty)),
     )
 
 
@@ -159,7 +174,7 @@ def _message(now: Shortfalls, empty: Shortfalls, hosts: int) -> str:
     return f"No host of {hosts} meets all that is asked for, and none would if all were empty."
 
 
-def _limits(fleet: Fleet, now: Shortfalls) -> Iterable[str]:
+def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if fleet.taken_at:
         yield f"The fleet is that of {fleet.taken_at}."
     if fleet.changed_while_read:
@@ -167,7 +182,15 @@ def _limits(fleet: Fleet, now: Shortfalls) -> Iterable[str]:
     if not fleet.has_inventories:
         yield "The fleet was read without inventories: resources were not looked at."
     if now.is_limited:
-        yield "There are more sets, or more ways for some host, than these: those of fewest requirements come first."
+        yield (
+            "There may be more sets, or more ways for some host, than these: the search ended after "
+            f"{counted(now.sets, 'set')} of requirements on {counted(now.kinds, 'kind')} of hosts."
+        )
+    if given_up := now.given_up + empty.given_up:
+        yield (
+            f"{given_up} times, the search for providers that serve a part of the request on one host was cut; the "
+            "host counts as one that does not meet that part."
+        )
     if len(now.candidates) > NOVAS_LIMIT:
         yield f"Nova asks for {NOVAS_LIMIT} candidates ([scheduler] max_placement_results) and sees only those."
 
@@ -183,7 +206,6 @@ def _findings(
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = attributions.of(item)
-        lacking, only = now.lacking(item), now.lacking_only(item)
         state = _state(item, now, empty, offered, known)
         found.append(
             Finding(
@@ -192,13 +214,13 @@ def _findings(
                 by=by,
                 because=because,
                 state=state,
-                lack=len(lacking),
-                lack_only=len(only),
-                if_dropped=len(now.candidates) + len(only),
+                lack=now.lacking(item),
+                lack_only=now.lacking_only(item),
+                if_dropped=now.if_dropped(item),
                 kept_out=_kept_out(now, item, owned),
                 help=""
                 if state == MET
-                else remedy(item, state, because, frees=len(empty.lacking(item)) < len(lacking)),
+                else remedy(item, state, because, frees=empty.lacking(item) < now.lacking(item)),
             )
         )
     return tuple(found)
@@ -209,14 +231,14 @@ def _state(
 ) -> str:
     if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
         return UNKNOWN
-    meets = len(now.ways) - len(now.lacking(item))
-    if meets:
+    if now.lacking(item) < now.hosts:
         return MET if now.candidates else ELSEWHERE
     if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
         return NOWHERE
     if item.kind == RESOURCE:
-        return FULL if len(empty.lacking(item)) < len(empty.ways) else TOO_LARGE
-    return NO_HOST
+        return FULL if empty.lacking(item) < empty.hosts else TOO_LARGE
+    # On a host that is full now.
+    return ELSEWHERE if empty.lacking(item) < empty.hosts else NO_HOST
 
 
 def _offered(hosts: Sequence[Host]) -> frozenset[str]:

@@ -47,11 +47,11 @@ class Finding:
     because: str
     state: str
     lack: int
-    """Hosts that do not meet it, taken alone."""
+    """Hosts that Placement returns for no part of the query with it: they do not meet it, whatever else is dropped."""
     lack_only: int
-    """Hosts that lack it and nothing else."""
+    """Those of them that would be candidates without it."""
     if_dropped: int
-    """Candidates if it were not asked for."""
+    """The hosts that Placement would return if it were not asked for."""
     kept_out: Mapping[str, int]
     """Of the hosts that meet it and are no candidates: what they lack -> how many."""
     help: str
@@ -72,7 +72,10 @@ class Account:
     """Hosts that lack the same; each host is in one account."""
 
     ways: tuple[tuple[int, ...], ...]
-    """The smallest sets of requirements without any one of which these hosts would do; one empty set: candidates."""
+    """The smallest sets of requirements without any one of which these hosts would do; one empty set: candidates.
+
+    Where a set has all resources of a group, the group's other requirements go with them and are not named.
+    """
     hosts: tuple[str, ...]
 
 

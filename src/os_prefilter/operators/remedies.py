@@ -1,5 +1,6 @@
 """What a host has in place of what is asked for, and the change that would help."""
 
+from collections import Counter
 from functools import cache
 
 import os_traits
@@ -9,7 +10,7 @@ from os_prefilter.operators.diagnosis import FULL, NOWHERE, TOO_LARGE, UNKNOWN
 from os_prefilter.operators.fleet import Inventory
 from os_prefilter.operators.placing import Host
 from os_prefilter.requirements import ROOT
-from os_prefilter.texts import listed
+from os_prefilter.texts import listed, one_line
 from os_prefilter.vocabulary import table
 
 
@@ -24,7 +25,8 @@ def has_instead(host: Host, item: Condition) -> str:
     if item.kind == RESOURCE:
         name = item.names[0]
         found = [each.resources[name] for each in (*host.own, *host.shared) if name in each.resources]
-        return "; ".join(map(_room, found)) or f"no {name}"
+        rooms = Counter(map(_room, found))
+        return "; ".join(f"{count} x {room}" if count > 1 else room for room, count in rooms.items()) or f"no {name}"
     if item.kind == TRAIT:
         providers = (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
         having = [each.name for each in providers if not each.traits.isdisjoint(item.names)]
@@ -35,7 +37,7 @@ def has_instead(host: Host, item: Condition) -> str:
         return f"has it on {listed(having)} alone" if having else "does not have it"
     if item.kind == AGGREGATE:
         return "is in one of them" if not item.wanted else "is in none of them"
-    return "its providers are not placed so"
+    return "its providers are not placed so" if item.scope == ROOT else "is another host"
 
 
 def _room(inventory: Inventory) -> str:
@@ -73,9 +75,18 @@ def remedy(item: Condition, state: str, because: str, *, frees: bool) -> str:
         if item.wanted:
             return "Add hosts that can to such an aggregate, or ask for another zone."
         return "These aggregates are for others: take hosts out of them, or ask for what they are for."
+    return _for_place(item)
+
+
+def _for_place(item: Condition) -> str:
     if item.kind == POLICY:
         return "Each group needs a provider of its own: group_policy=none lets them share one."
-    return "The host is named by the request: name another one, or none."
+    if item.scope != ROOT:
+        return "The host is named by the request: name another one, or none."
+    return (
+        f"One of the providers of the groups {one_line(listed(item.names))} has to be above the others: take or add a "
+        "host whose providers are placed so, or leave out same_subtree."
+    )
 
 
 def _for_trait(item: Condition, state: str, because: str) -> str:

@@ -11,7 +11,7 @@ from os_prefilter.errors import ConfigurationError
 from os_prefilter.facts import Fact
 from os_prefilter.operators.audit import Audit, Cause, Line, Loss, Verdict, audit
 from os_prefilter.operators.demand import POLICY, RESOURCE, TRAIT, Condition
-from os_prefilter.operators.fleet import Fleet, Provider, example_fleet
+from os_prefilter.operators.fleet import Fleet, Inventory, Provider, example_fleet, provider_uuid
 from os_prefilter.operators.host_sets import HostSets, capability_of
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.readiness import coverage_of
@@ -298,3 +298,12 @@ def test_capability_of_a_query_keeps_its_conditions_but_not_the_amounts() -> Non
 def test_audit_refuses_query_parameters_it_cannot_evaluate(text: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"A request filter asks for {name}, which an audit"):
         capability_of(f"resources=VCPU:1&{text}")
+
+
+@pytest.mark.parametrize("devices", [11, 12])
+def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
+    gpus = tuple(Provider(f"gpu-{n}", provider_uuid(f"gpu-{n}"), {"VGPU": Inventory(1)}) for n in range(devices))
+    host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
+    query = capability_of("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12)))
+    sets = HostSets(Fleet((host,)), [query])
+    assert sets.named(sets.serving(query)) == (("host",) if devices == 12 else ())

@@ -173,7 +173,7 @@ def check(asked: Asked, line: Line, sets: HostSets, request: tuple[Image, Flavor
         conditions = of_cause(loss.cause, new)
         assert conditions
         lacking = lost - asked.hosts(changed(without_all, conditions, add=True))
-        only = lost & asked.hosts(changed(after, conditions, add=False))
+        only = lacking & asked.hosts(changed(after, conditions, add=False))
         assert (loss.lacking, loss.lacking_only) == (len(lacking), len(only)), (loss, after)
         explained |= lacking
     assert line.combined == len(lost - explained)

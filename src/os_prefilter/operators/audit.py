@@ -67,7 +67,7 @@ class Loss(NamedTuple):
     lacking: int
     """Of the hosts that the image loses, how many do not meet the requirement."""
     lacking_only: int
-    """How many meet all others that the filters to enable bring, so that this one alone costs them."""
+    """How many of them meet all others that the filters to enable bring, so that this one alone costs them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ def _losses(lost: int, before: Asked, after: Asked, sets: HostSets) -> tuple[tup
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
         lacking = lost & ~sets.serving([*without_all, *conditions])
-        only = lost & sets.serving(item for item in after.query if item not in conditions)
+        only = lacking & sets.serving(item for item in after.query if item not in conditions)
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))

@@ -185,16 +185,26 @@ def _can_choose(
     return any(not any(traits.isdisjoint(names) for names in required) for traits in together)
 
 
-def _can_isolate(kind: _Kind, groups: Sequence[Sequence[Condition]], taken: frozenset[int] = frozenset()) -> bool:
-    """Whether each group finds a provider of its own."""
-    if not groups:
-        return True
-    first, *rest = groups
-    return any(
-        _can_isolate(kind, rest, taken | {number})
-        for number, part in enumerate(kind)
-        if number not in taken and all(_meets(part, item) for item in first)
-    )
+def _can_isolate(kind: _Kind, groups: Sequence[Sequence[Condition]]) -> bool:
+    """Whether each group finds a provider of its own.
+
+    A matching in a bipartite graph: where all providers of a group are taken, one of their groups goes elsewhere.
+    """
+    suiting = [
+        [number for number, part in enumerate(kind) if all(_meets(part, item) for item in group)] for group in groups
+    ]
+    taken: dict[int, int] = {}
+
+    def finds(group: int, tried: set[int]) -> bool:
+        for provider in suiting[group]:
+            if provider not in tried:
+                tried.add(provider)
+                if provider not in taken or finds(taken[provider], tried):
+                    taken[provider] = group
+                    return True
+        return False
+
+    return all(finds(group, set()) for group in range(len(groups)))
 
 
 def _meets(part: _Part, item: Condition) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from os_prefilter.adapters import embedded
 from os_prefilter.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
@@ -349,6 +350,29 @@ def test_candidates_reports_a_value_that_was_not_asked_for(capsys: Capture) -> N
     captured = capsys.readouterr()
     assert "hw_vif_model: unknown value 'e1000x'" in captured.err
     json.loads(captured.out)
+
+
+def test_permutations_of_many_groups_hide_no_host(
+    capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Placement has a candidate for each way to give like devices to groups: 120 for each of these hosts."""
+    monkeypatch.setattr(embedded, "MOST_CANDIDATES", 40)
+    path = tmp_path / "fleet.yaml"
+    hosts = {
+        host: {
+            "resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100},
+            "providers": {f"{host}-gpu-{number}": {"resources": {"VGPU": 1}} for number in range(5)},
+        }
+        for host in ("a", "b", "c")
+    }
+    path.write_text(yaml.safe_dump({"hosts": hosts}))
+    argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", "group_policy=isolate"]
+    for number in range(4):
+        argv += ["--extra-spec", f"resources{number}:VGPU=1"]
+    assert main(["candidates", *argv, "-f", "json"]) == 0
+    captured = capsys.readouterr()
+    assert [row["Host"] for row in json.loads(captured.out)] == ["a", "b", "c"]
+    assert "Only the first 40 candidates were looked at" in captured.err
 
 
 @pytest.mark.parametrize("form", ["csv", "value"])

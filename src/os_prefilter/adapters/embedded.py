@@ -44,6 +44,10 @@ except ModuleNotFoundError as error:
 # A provider, and those above it from the root down.
 _Placed: TypeAlias = tuple[Provider, tuple[Provider, ...]]
 
+MOST_CANDIDATES = 20_000
+"""Or as many as there are hosts. Several request groups have a candidate for each permutation of like devices."""
+_MOST = "max_allocation_candidates"
+
 _DATABASE = "sqlite://"
 _URL = "http://embedded.invalid"
 # Beneath a file, so that no such file can exist: Placement's policy is that of its code.
@@ -74,6 +78,8 @@ class EmbeddedPlacement:
     """
 
     client: PlacementClient
+    most_candidates: int
+    """How many allocation candidates it returns at most: where there are more, those of each host in turn."""
 
     def __init__(self, fleet: Fleet | None = None, *, database: str = _DATABASE) -> None:
         self._fleet = fleet
@@ -85,7 +91,8 @@ class EmbeddedPlacement:
             database = enginefacade.transaction_context()
             database.configure(connection=self._url, sqlite_synchronous=False)
             cleanup.callback(database.dispose_pool)
-            transport = _Transport(database)
+            self._transport = transport = _Transport(database)
+            self.most_candidates = MOST_CANDIDATES
             self._engine = database.writer.get_engine()
             self.client = PlacementClient(_adapter(transport, cleanup))
             if self._fleet is not None:
@@ -109,6 +116,9 @@ class EmbeddedPlacement:
         if not fleet.has_inventories:
             raise PlacementRefused("the fleet", 400, "it was read without inventories, so no host has anything to give")
         self.know(fleet.traits, fleet.resource_classes)
+        # At least one of each host.
+        self.most_candidates = max(self.most_candidates, len(fleet.hosts))
+        self._transport.configuration.set_override(_MOST, self.most_candidates, group="placement")
         try:
             with _GLOBALS, self._engine.begin() as connection:
                 _insert(connection, list(_with_parents(fleet.hosts)))
@@ -261,6 +271,10 @@ def _configuration() -> Any:
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
+    # Else it builds each permutation of like devices for several request groups before it looks at what is free.
+    conf.set_override("optimize_for_wide_provider_trees", True, group="workarounds")
+    conf.set_override("allocation_candidates_generation_strategy", "breadth-first", group="placement")
+    conf.set_override(_MOST, MOST_CANDIDATES, group="placement")
     conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 
@@ -284,7 +298,8 @@ class _Transport(requests.adapters.BaseAdapter):
         self._closed = False
         with _globals_of(database, None):
             migration.create_schema()
-            self._application = deploy.loadapp(_configuration())
+            self.configuration = _configuration()
+            self._application = deploy.loadapp(self.configuration)
             self._enforcer = policy._ENFORCER  # noqa: SLF001 - it has no other name
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:

@@ -49,7 +49,11 @@ def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
     fleet = fleet_from(arguments)
     pipeline = pipeline_from(arguments, fleet)
     with embedded_placement(fleet) as placement:
-        return find_candidates(spec, pipeline, placement.client), f"{{}} of {len(fleet.instance_hosts)} hosts remain."
+        found = find_candidates(spec, pipeline, placement.client)
+        if found.candidates.count >= placement.most_candidates:
+            note = f"Only the first {found.candidates.count} candidates were looked at: there may be more hosts."
+            found = found._replace(notes=(*found.notes, note))
+        return found, f"{{}} of {len(fleet.instance_hosts)} hosts remain."
 
 
 def _ask_cloud(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:

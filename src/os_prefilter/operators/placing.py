@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from os_prefilter.operators.demand import Demand, Group, demand_of
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider
@@ -63,8 +63,8 @@ class Work:
         self.steps = 0
         self.given_up = 0
         """How many searches were given up; each counts as one that found nothing."""
-        self.options: dict[int, list[_Option]] = {}
-        """What may serve a group of the host that is looked at; by its identity."""
+        self.options: dict[int, tuple[Group, list[Any]]] = {}
+        """What may serve a group of the host that is looked at, by the identity of the group, kept for that."""
 
 
 def hosts_of(fleet: Fleet, query: str, *, ignore_usage: bool = False) -> frozenset[str]:
@@ -254,8 +254,8 @@ class _Search:
     def _options(self, group: Group) -> list[_Option]:
         """Return the ways to serve a suffixed group, with nothing taken."""
         if id(group) not in self._work.options:
-            self._work.options[id(group)] = list(self._found_options(group))
-        return self._work.options[id(group)]
+            self._work.options[id(group)] = (group, list(self._found_options(group)))
+        return self._work.options[id(group)][1]
 
     def _found_options(self, group: Group) -> Iterator[_Option]:
         some = [{name: amount} for name, amount in group.dropped.items()]

@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import threading
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import yaml
 
 from os_prefilter.adapters import embedded
+from os_prefilter.cli import cloud
 from os_prefilter.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
@@ -121,6 +123,23 @@ def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
     assert "bundled" not in error
     assert main(["readiness", "--os-cloud", "other"]) == 1
     assert "The cloud 'other' cannot be used" in capsys.readouterr().err
+
+
+def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_end(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(_name: str) -> None:
+        lock = threading.Lock()
+        lock.acquire()
+        # As a library does that takes any error for one of the network.
+        with suppress(Exception):
+            lock.acquire()
+        lock.acquire()
+
+    monkeypatch.setattr("os_prefilter.adapters.cloud.connect", connect)
+    monkeypatch.setattr(cloud, "TIMEOUT", 0.2)
+    assert main(["readiness", "--os-cloud", "c"]) == 1
+    assert "was ended after 0.2 seconds" in capsys.readouterr().err
 
 
 def test_empty_os_cloud_variable_names_no_cloud(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

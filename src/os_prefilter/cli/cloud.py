@@ -6,17 +6,23 @@ A command that derives from :class:`CloudCommand` gets at it with ``connection_o
 
 import argparse
 import os
+import signal
 import sys
+import threading
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.errors import ConfigurationError, PrefilterError
 from os_prefilter.texts import told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+TIMEOUT = 3600.0
+"""Seconds that a command may take where it asks a cloud: enough to read 10,000 hosts from a slow one."""
 
 _ERROR = 1
 # The name, in parsed arguments, of the function that connects by the client's own options; None in os-prefilter.
@@ -88,8 +94,10 @@ class CloudCommand(Command):
 
         setattr(parsed_args, _NOTES, notes)
         self.app.stdout, self.app.stderr = _Output(stdout, write_notes), _Output(stderr, write_notes)
+        asks = has_cloud(parsed_args) or getattr(parsed_args, "nova_conf", None)
         try:
-            code = int(super().run(parsed_args) or 0)
+            with _deadline() if asks else nullcontext():
+                code = int(super().run(parsed_args) or 0)
             write_notes()
         finally:
             self.app.stdout, self.app.stderr = stdout, stderr
@@ -98,6 +106,29 @@ class CloudCommand(Command):
     def get_epilog(self) -> str:
         """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
         return ""
+
+
+@contextmanager
+def _deadline() -> "Iterator[None]":
+    """End the context with an error after :data:`TIMEOUT` seconds, whatever it waits for."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise PrefilterError(
+            f"the command was ended after {TIMEOUT:g} seconds: a service of the cloud answers too slowly or not at all. "
+            "Try again, or read a snapshot taken at a better time with --hosts."
+        )
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    # Again each second: a client library may take the first error for one of the network.
+    signal.setitimer(signal.ITIMER_REAL, TIMEOUT, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> None:

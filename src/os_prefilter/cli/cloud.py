@@ -114,7 +114,7 @@ def _deadline() -> "Iterator[None]":
 
     def end(_number: int, _frame: object) -> None:
         raise PrefilterError(
-            f"the command was ended after {TIMEOUT:g} seconds: a service of the cloud answers too slowly or not at all. "
+            f"the command was ended after {TIMEOUT:g} seconds: a service of the cloud answers slowly, or not at all. "
             "Try again, or read a snapshot taken at a better time with --hosts."
         )
 

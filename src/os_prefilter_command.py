@@ -4,6 +4,8 @@ Importing the package takes a few tenths of a second, and Ctrl-C in them would p
 outside the package, and imports it where an interruption is caught.
 """
 
+import os
+import signal
 import sys
 
 _INTERRUPTED = 130
@@ -11,9 +13,15 @@ _INTERRUPTED = 130
 
 def main() -> int:
     """Run the command; return its exit code, which is 130 after Ctrl-C."""
+    # Python's own handler, or none where a script has it ignored.
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # The import machinery swallows exceptions at some places.
+        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
     try:
         from os_prefilter.cli.main import main as run  # noqa: PLC0415 - see above
 
+        signal.signal(signal.SIGINT, handler)
         return run(sys.argv[1:])
     except KeyboardInterrupt:
         return _INTERRUPTED

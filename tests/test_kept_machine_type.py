@@ -12,7 +12,7 @@ import os_prefilter
 from os_prefilter import Pipeline
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.options import Options
-from os_prefilter.platforms import FAMILIES_WITHOUT, MACHINES
+from os_prefilter.platforms import MACHINES, families_without
 from os_prefilter.vocabulary import rows_asked_by
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.nova_objects import nova_spec
@@ -110,16 +110,28 @@ def test_move_does_not_answer_for_a_new_server_of_the_same_image() -> None:
     assert _machines(pipeline, nova_spec(_IDE)) == new
 
 
-def test_rejection_names_where_the_machine_type_is_kept() -> None:
-    with pytest.raises(os_prefilter.errors.ImpossibleCombination, match="system metadata image_hw_machine_type=q35"):
-        _pipeline("q35").apply(_moving(_IDE))
+def test_kept_machine_type_rejects_no_request() -> None:
+    """After a rescue, Nova keeps a type that is not that of the guest."""
+    decided = _pipeline("q35").apply(_moving(_IDE)).requirements
+    sources = {str(each.trait): each.source for each in decided}
+    assert sources[_Q35] == "the server's system metadata image_hw_machine_type=q35"
+    assert not any("DEFAULT_MACHINE" in trait for trait in sources)
+
+
+@pytest.mark.parametrize("named", ["ubuntu", "raspi3b", ""])
+def test_no_host_is_excluded_by_its_default_where_the_image_names_an_unknown_machine_type(named: str) -> None:
+    """Nova gives it to the guest, whatever the default is."""
+    pipeline = _pipeline(options=Options(reported_traits=("*",)))
+    assert _machines(pipeline, nova_spec({**_IDE, "hw_machine_type": named})) == set()
 
 
 def _moves() -> Iterator[tuple[str, dict[str, str]]]:
     for row in (*rows_asked_by("image_metadata"), *rows_asked_by("hpet")):
         for value in row.values:
-            if (row.name, value) in FAMILIES_WITHOUT:
-                yield from [(machine, {str(row.image_property): value}) for machine in MACHINES]
+            without = families_without(row.name, value)
+            if without:
+                possible = sorted(MACHINES.keys() - without)
+                yield from [(machine, {str(row.image_property): value}) for machine in possible]
 
 
 def test_law_holds_for_a_server_that_keeps_its_machine_type() -> None:

@@ -256,7 +256,6 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
     "properties",
     [
         {"hw_time_hpet": "true"},
-        {"hw_firmware_type": "bios"},
         {"hw_firmware_type": "uefi"},
         {"hw_viommu_model": "intel"},
         {"hw_machine_type": "pc"},

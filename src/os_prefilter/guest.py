@@ -21,7 +21,10 @@ class Guest(NamedTuple):
     """The family of machine types that is asked for; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
     takes_default: bool = True
-    """Whether the host's default machine type counts where no family is asked for."""
+    """Whether the host's default machine type counts."""
+    is_kept: bool = False
+    """Whether the family is that of a server that exists. Its guest may be of another one: Nova's libvirt driver writes
+    the host's default over what is kept when it rescues a server, and then starts the old guest again."""
     may_lack: frozenset[str] = frozenset()
     """The rows of devices that Nova may leave out of the guest, so that the machine type need not have them."""
 
@@ -36,7 +39,7 @@ class Guest(NamedTuple):
         """
         without = self.families_without(row, value)
         if self.family:
-            return self.family_source if self.family in without else ""
+            return self.family_source if self.family in without and not self.is_kept else ""
         return self.architecture_source if self.architecture and families_of(self.architecture) <= without else ""
 
     @property
@@ -54,8 +57,15 @@ def guest_of(request: Request) -> Guest:
     family_source = f"{request.place_of(str(_MACHINE.image_property))}={family}" if family else ""
     if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
         family, family_source = OTHER, source
-    takes_default = request.takes_default_machine_type
-    return Guest(architecture, source, family, family_source, takes_default, _disks_it_may_lack(request))
+    return Guest(
+        architecture,
+        source,
+        family,
+        family_source,
+        request.takes_default_machine_type,
+        request.keeps_machine_type,
+        _disks_it_may_lack(request),
+    )
 
 
 def _disks_it_may_lack(request: Request) -> frozenset[str]:

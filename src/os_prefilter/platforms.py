@@ -91,7 +91,6 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("viommu_model", "smmuv3"): "virt",
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
-    ("firmware_type", "bios"): "isapc microvm pc q35",
     ("firmware_type", "uefi"): "pc q35 virt",
     # It needs system management mode: libvirt refuses it anywhere else.
     ("secure_boot", "required"): "q35",

@@ -96,7 +96,12 @@ class Request:
     @property
     def takes_default_machine_type(self) -> bool:
         """Whether a guest whose image names no machine type gets the host's default."""
-        return self._kept_machine_type is None
+        return self._kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
+
+    @property
+    def keeps_machine_type(self) -> bool:
+        """Whether the machine type is that of a server that exists, in place of one in the image."""
+        return bool(self._kept_machine_type)
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""

@@ -7,9 +7,11 @@ _SHOWN_LENGTH = 80
 _TOLD_LENGTH = 500
 # Text is cut before its end, and then looked at: so much further, as a password must not be cut at its @.
 _LONGEST_LOGIN = 1_000
-# To the last @, as a password may have one, or a /, that should be escaped and is not. The second is what urllib3 says
-# of the text before that /.
-_LOGIN_IN_URL = re.compile(r"""(?<=://)[^\s/@:'"]*:[^\s'"]*@|(?<=Failed to parse: )[^\s/]+""")
+# To the last @, as a password may have one that should be escaped and is not. Second: one with a /, where what follows
+# the colon is no port. The third is what urllib3 says of the text before that /. Bounded: text may be long.
+_LOGIN_IN_URL = re.compile(
+    r"(?<=://)(?:[^\s/?#]{1,500}@|[^\s/?#@:]{0,200}:(?!\d*(?:[/?#,;\s]|$))\S{0,500}@)|(?<=Failed to parse: )[^\s/]+"
+)
 
 
 def shown(value: object, length: int = _SHOWN_LENGTH) -> str:

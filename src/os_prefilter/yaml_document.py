@@ -29,7 +29,7 @@ _BOOLEAN = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
 _INTEGER = "tag:yaml.org,2002:int"
 _NULL = "tag:yaml.org,2002:null"
-_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _QUOTED_TEXT = re.compile(r"(?<=alias|nchor|andle) .*")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

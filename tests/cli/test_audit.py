@@ -254,11 +254,18 @@ def test_html_replaces_a_file_that_is_no_audit_page_only_with_force(capsys: Capt
     before = fleet.read_bytes()
     argv = ["audit", "--hosts", str(fleet), "--html", str(fleet), "--enable", "hpet"]
     assert main(argv) == 1
-    advice = "os-prefilter did not write this file, which would be lost. Give another path, or --force."
+    advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."
     assert capsys.readouterr().err == f"{fleet}: {advice}\n"
     assert fleet.read_bytes() == before
     assert main([*argv, "--force"]) == 2
     assert fleet.read_text().startswith("<!doctype html>")
+
+
+def test_html_fills_an_empty_file_without_force(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.touch()
+    assert main(["audit", "--html", str(page)]) == 2
+    assert page.stat().st_size
 
 
 class Terminal(io.StringIO):

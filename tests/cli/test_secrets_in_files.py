@@ -84,8 +84,24 @@ def test_broken_clouds_yaml_is_named_in_the_error(
     assert len(error.splitlines()) == 1
 
 
+def test_clouds_yaml_in_a_pipe_of_a_shell_is_read_and_in_a_named_pipe_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as file:
+        file.write("clouds: {ours: {auth: {auth_url: 'http://127.0.0.1:1/v3', username: a, password: *hunter2}}}\n")
+    with os.fdopen(reader):
+        monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", f"/dev/fd/{reader}")
+        assert main(["--debug", "-vv", "readiness", "--os-cloud", "ours"]) == 1
+    assert "hunter2" not in capsys.readouterr().err
+    os.mkfifo(tmp_path / "clouds.yaml")
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+    assert main(["readiness", "--os-cloud", "ours"]) == 1
+    assert "this is a named pipe" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("debug", [[], ["--debug", "-vv"]], ids=["plain", "debug"])
-@pytest.mark.parametrize("password", ["hunter2secret", "hunter2@secret", "hunter2/secret"])
+@pytest.mark.parametrize("password", ["hunter2secret", "hunter2@secret", "hunter2/secret", "hunter2''secret"])
 def test_password_in_a_url_is_not_shown(
     password: str,
     debug: list[str],
@@ -130,7 +146,7 @@ def test_debug_traceback_shows_no_password_of_nova_conf(
 
 @pytest.mark.parametrize("command", [["snapshot", "-o"], ["audit", "--html"]], ids=["snapshot", "audit"])
 def test_file_with_names_of_hosts_is_its_owners_alone(command: list[str], tmp_path: Path) -> None:
-    """Whatever the umask; a file that is replaced keeps the mode that its owner gave it."""
+    """Whatever the umask, and also where a file is replaced that others can read."""
     path = tmp_path / "file"
     before = os.umask(0)
     try:
@@ -138,6 +154,6 @@ def test_file_with_names_of_hosts_is_its_owners_alone(command: list[str], tmp_pa
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         path.chmod(0o640)
         main([*command, str(path), *(["--force"] if "-o" in command else [])])
-        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     finally:
         os.umask(before)

@@ -44,7 +44,7 @@ def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_pa
 
 
 def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Capture, tmp_path: Path) -> None:
-    """Unless it is to be replaced; who may read the file stays."""
+    """Unless it is to be replaced; nobody else may read it then."""
     path = tmp_path / "fleet.json"
     path.write_text("mine")
     path.chmod(0o640)
@@ -53,7 +53,7 @@ def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Ca
     assert path.read_text() == "mine"
     assert main(["snapshot", "-o", str(path), "--force"]) == 0
     assert load_fleet(path) == example_fleet()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["fleet.json"]
 
 

@@ -179,7 +179,6 @@ def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_archite
     [
         ({"hw_viommu_model": "intel"}, "aarch64"),
         ({"hw_viommu_model": "virtio"}, "s390x"),
-        ({"hw_firmware_type": "bios"}, "aarch64"),
         ({"hw_firmware_type": "uefi"}, "s390x"),
         ({"hw_vif_model": "spapr-vlan"}, "x86_64"),
     ],

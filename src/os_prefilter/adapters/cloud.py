@@ -1,6 +1,7 @@
 """A live cloud, by its name in ``clouds.yaml``, through openstacksdk: what is read of it. Nothing is written."""
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from os_prefilter.adapters.cloud_servers import request_of_server
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
+from os_prefilter.files import check_readable
 from os_prefilter.operators.fleet import Aggregate
 from os_prefilter.texts import one_line, shown, told
 
@@ -44,7 +46,11 @@ def connect(name: str) -> Any:
     :raises ConfigurationError: if there is no such cloud, or its entry or a file cannot be used.
     """
     for path in _configuration_files():
-        _check_readable(path)
+        check_readable(path)
+        # A pipe of a shell can be read once.
+        if path.resolve().is_file():
+            _check_syntax(path)
+    logging.getLogger("openstack.config").addFilter(_without_text)
     try:
         # Without an end to wait for, a service that hangs would keep the command for ever.
         connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
@@ -67,7 +73,14 @@ def _configuration_files() -> Iterator[Path]:
             yield first
 
 
-def _check_readable(path: Path) -> None:
+def _without_text(record: logging.LogRecord) -> bool:
+    """Take the text at which a file ended, which may be a password, out of what openstacksdk logs."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
+    return True
+
+
+def _check_syntax(path: Path) -> None:
     """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which it ended.
 
     :raises ConfigurationError: it cannot; the message has the place, and none of the text, which may be a password

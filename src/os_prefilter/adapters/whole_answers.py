@@ -12,12 +12,14 @@ from concurrent.futures import TimeoutError as NotYetError
 from contextlib import suppress
 from functools import partial
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from requests.adapters import BaseAdapter
+from urllib3.exceptions import LocationParseError
+from urllib3.util import parse_url
 
 from os_prefilter.background import start
 from os_prefilter.texts import shown
@@ -146,9 +148,10 @@ def _check_redirect(request: requests.PreparedRequest, response: requests.Respon
         return
     url = request.url or ""
     try:
-        before, after = urlsplit(url), urlsplit(urljoin(url, location))
-        is_same = before.hostname == after.hostname and not (before.scheme == "https" and after.scheme != "https")
-    except ValueError:
+        # By the parser of those that connect: others see another host where there is a backslash.
+        before, after = parse_url(url), parse_url(urljoin(url, location))
+        is_same = before.host == after.host and not (before.scheme == "https" and after.scheme != "https")
+    except LocationParseError:
         is_same = False
     if not is_same:
         raise requests.RequestException(

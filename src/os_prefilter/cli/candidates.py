@@ -51,7 +51,8 @@ def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
     with embedded_placement(fleet) as placement:
         found = find_candidates(spec, pipeline, placement.client)
         if found.candidates.count >= placement.most_candidates:
-            note = f"Only the first {found.candidates.count} candidates were looked at: there may be more hosts."
+            count = found.candidates.count
+            note = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
             found = found._replace(notes=(*found.notes, note))
         return found, f"{{}} of {len(fleet.instance_hosts)} hosts remain."
 

@@ -58,7 +58,8 @@ class Diagnose(RequestListing):
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asks_live_placement(arguments)
-        with _placement(arguments, fleet) as placement, progress_on(self.app.stderr) as progress:
+        shown = progress_on(self.app.stderr, is_wanted=not self.is_quiet)
+        with _placement(arguments, fleet) as placement, shown as progress:
             return diagnose(spec, pipeline, fleet, placement, live=live, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:

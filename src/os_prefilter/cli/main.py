@@ -17,6 +17,9 @@ _BROKEN_PIPE = 141
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit code: 0, 1 for an error, 2 if no host remains."""
+    if sys.stdout is None:
+        print("The standard output is closed. Redirect it to /dev/null to run without it.", file=sys.stderr)  # noqa: T201
+        return _ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A host's name may have letters that the terminal does not. And argparse ignores an output that cannot be
         # written, as it can only be where Python does not buffer it (PYTHONUNBUFFERED): it is written in _flushed.

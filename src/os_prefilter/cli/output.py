@@ -34,9 +34,9 @@ def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
     if not mark:
         raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
     with opened(path) as file:
-        is_own = file.read(len(mark)) == mark.encode()
-    if not is_own:
-        advice = "os-prefilter did not write this file, which would be lost. Give another path, or --force."
+        beginning = file.read(len(mark))
+    if beginning not in (b"", mark.encode()):
+        advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."
         raise DocumentError(path, advice)
 
 
@@ -45,7 +45,7 @@ def write_output(  # noqa: PLR0913 - what the options of a command say
 ) -> None:
     """Write a document into a file, or to the standard output if there is no path.
 
-    :param private: whether it says what not everybody may know: a new file is its owner's alone
+    :param private: whether it says what not everybody may know: the file is its owner's alone
     :raises DocumentError: it cannot be written, or a file came there meanwhile.
     """
     if path is None:
@@ -57,11 +57,11 @@ def write_output(  # noqa: PLR0913 - what the options of a command say
 
 def _mode(path: str, *, private: bool) -> int:
     """Return who may do what with the file: as now, or as with any that the user makes."""
+    if private:
+        return 0o600
     try:
         return stat.S_IMODE(Path(path).lstat().st_mode)
     except FileNotFoundError:
-        if private:
-            return 0o600
         # The one way to ask for it.
         mask = os.umask(0)
         os.umask(mask)

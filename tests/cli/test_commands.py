@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from os_prefilter.adapters import embedded
-from os_prefilter.cli import cloud
+from os_prefilter.cli import arguments, cloud
 from os_prefilter.cli.main import main
 
 Capture = pytest.CaptureFixture[str]
@@ -375,7 +374,7 @@ def test_permutations_of_many_groups_hide_no_host(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Placement has a candidate for each way to give like devices to groups: 120 for each of these hosts."""
-    monkeypatch.setattr(embedded, "MOST_CANDIDATES", 40)
+    monkeypatch.setattr(arguments, "MOST_CANDIDATES", 40)
     path = tmp_path / "fleet.yaml"
     hosts = {
         host: {

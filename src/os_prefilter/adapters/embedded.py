@@ -44,10 +44,6 @@ except ModuleNotFoundError as error:
 # A provider, and those above it from the root down.
 _Placed: TypeAlias = tuple[Provider, tuple[Provider, ...]]
 
-MOST_CANDIDATES = 1000
-"""Or as many as there are hosts. Several request groups have a candidate for each permutation of like devices."""
-_MOST = "max_allocation_candidates"
-
 _DATABASE = "sqlite://"
 _URL = "http://embedded.invalid"
 # Beneath a file, so that no such file can exist: Placement's policy is that of its code.
@@ -75,14 +71,18 @@ class EmbeddedPlacement:
     Several may be open at a time: each has its own data, and their requests are served one after the other.
 
     :param database: the URL, as SQLAlchemy writes it, of an empty database to use; by default one in memory
+    :param most_candidates: how many allocation candidates it returns at most, or as many as there are hosts: of more,
+        those of each host in turn. Several request groups have one for each permutation of like devices
     """
 
     client: PlacementClient
-    most_candidates: int
-    """How many allocation candidates it returns at most: where there are more, those of each host in turn."""
 
-    def __init__(self, fleet: Fleet | None = None, *, database: str = _DATABASE) -> None:
+    def __init__(
+        self, fleet: Fleet | None = None, *, database: str = _DATABASE, most_candidates: int | None = None
+    ) -> None:
         self._fleet = fleet
+        self.most_candidates = most_candidates
+        """How many allocation candidates it returns at most."""
         self._url = database
         self._cleanup = ExitStack()
 
@@ -92,7 +92,6 @@ class EmbeddedPlacement:
             database.configure(connection=self._url, sqlite_synchronous=False)
             cleanup.callback(database.dispose_pool)
             self._transport = transport = _Transport(database)
-            self.most_candidates = MOST_CANDIDATES
             self._engine = database.writer.get_engine()
             self.client = PlacementClient(_adapter(transport, cleanup))
             if self._fleet is not None:
@@ -116,9 +115,9 @@ class EmbeddedPlacement:
         if not fleet.has_inventories:
             raise PlacementRefused("the fleet", 400, "it was read without inventories, so no host has anything to give")
         self.know(fleet.traits, fleet.resource_classes)
-        # At least one of each host.
-        self.most_candidates = max(self.most_candidates, len(fleet.hosts))
-        self._transport.configuration.set_override(_MOST, self.most_candidates, group="placement")
+        if self.most_candidates is not None:
+            self.most_candidates = max(self.most_candidates, len(fleet.hosts))
+            self._transport.limit_candidates(self.most_candidates)
         try:
             with _GLOBALS, self._engine.begin() as connection:
                 _insert(connection, list(_with_parents(fleet.hosts)))
@@ -271,10 +270,6 @@ def _configuration() -> Any:
     conf.set_override("auth_strategy", "noauth2", group="api")
     conf.set_override("policy_file", _NO_FILE, group="oslo_policy")
     conf.set_override("policy_dirs", [], group="oslo_policy")
-    # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 takes no account of what is used where
-    # several groups ask one provider for the same resource.
-    conf.set_override("allocation_candidates_generation_strategy", "breadth-first", group="placement")
-    conf.set_override(_MOST, MOST_CANDIDATES, group="placement")
     conf([], project="placement", default_config_files=[], default_config_dirs=[], use_env=False)
     return conf
 
@@ -298,9 +293,16 @@ class _Transport(requests.adapters.BaseAdapter):
         self._closed = False
         with _globals_of(database, None):
             migration.create_schema()
-            self.configuration = _configuration()
-            self._application = deploy.loadapp(self.configuration)
+            self._configuration = _configuration()
+            self._application = deploy.loadapp(self._configuration)
             self._enforcer = policy._ENFORCER  # noqa: SLF001 - it has no other name
+
+    def limit_candidates(self, most: int) -> None:
+        """Return no more allocation candidates than that, those of each host in turn."""
+        # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used, where
+        # several groups ask one provider for the same resource.
+        self._configuration.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
+        self._configuration.set_override("max_allocation_candidates", most, "placement")
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
         incoming = Request.blank(

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from os_prefilter.adapters.embedded import EmbeddedPlacement
 
+MOST_CANDIDATES = 1000
+"""How many allocation candidates the embedded Placement of a command returns: Nova's own limit."""
+
 # noop asks for nothing, image_metadata asks for the sound model too, and rules are in a configuration file or nowhere.
 _LEFT_OUT = frozenset(("noop", "rules", "sound_model"))
 
@@ -200,11 +203,11 @@ def reported_from(arguments: argparse.Namespace) -> Fleet | Reported:
 
 
 def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacement]":
-    """Return a real Placement in this process that holds ``fleet``."""
+    """Return a real Placement in this process that holds ``fleet``, and lists :data:`MOST_CANDIDATES`."""
     # cliff imports every command at its start, and Placement takes seconds to import.
     from os_prefilter.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
 
-    return EmbeddedPlacement(fleet)
+    return EmbeddedPlacement(fleet, most_candidates=MOST_CANDIDATES)
 
 
 def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pipeline:

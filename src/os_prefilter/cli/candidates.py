@@ -50,7 +50,7 @@ def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
     pipeline = pipeline_from(arguments, fleet)
     with embedded_placement(fleet) as placement:
         found = find_candidates(spec, pipeline, placement.client)
-        if found.candidates.count >= placement.most_candidates:
+        if found.candidates.count == placement.most_candidates:
             count = found.candidates.count
             note = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
             found = found._replace(notes=(*found.notes, note))

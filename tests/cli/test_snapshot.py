@@ -44,7 +44,7 @@ def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_pa
 
 
 def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Capture, tmp_path: Path) -> None:
-    """Unless it is to be replaced; nobody else may read it then."""
+    """Unless it is to be replaced; its owner alone may read it then."""
     path = tmp_path / "fleet.json"
     path.write_text("mine")
     path.chmod(0o640)

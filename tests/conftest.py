@@ -18,7 +18,7 @@ from os_prefilter.operators.fleet import example_fleet
 from os_prefilter.testing import request_of
 from tests.support import interruption
 
-# The cloud of who runs the tests is nobody's to ask.
+# No test may ask the developer's own cloud.
 os.environ.pop("OS_CLOUD", None)
 
 _VARIABLE = "OS_PREFILTER_EXAMPLES"

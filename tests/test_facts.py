@@ -9,6 +9,8 @@ import pytest
 
 from os_prefilter.facts import Fact, Question, values_of
 
+_DOWN = OSError("x://me:hunter2@h is down")
+
 
 class _Clock:
     now = 0.0
@@ -31,7 +33,7 @@ def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.Log
     caplog.set_level("INFO")
 
     def answers() -> Iterator[object]:
-        yield from (True, OSError("down"), OSError("down"), True, False)
+        yield from (True, _DOWN, _DOWN, True, False)
 
     each = answers()
 
@@ -49,7 +51,7 @@ def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.Log
     assert seen == [True, True, True, True, False]
     assert [record.getMessage() for record in caplog.records] == [
         "The deployment fact f is now True (was False).",
-        "The deployment fact f cannot be asked for (OSError: down); it stays True until that works again.",
+        "The deployment fact f cannot be asked for (OSError: x://***@h is down); it stays True until that works again.",
         "The deployment fact f can be asked for again.",
         "The deployment fact f is now False (was True).",
     ]

@@ -19,6 +19,7 @@ from tests.support.nova_objects import nova_spec
 
 _ALL = Options(reported_traits=("*",), reject_unknown_values=True)
 _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
+_DATABASE_ERROR = RuntimeError("mysql://nova:hunter2@db is down\nERROR forged")
 _PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"
 _IDE = {"hw_disk_bus": "ide"}
 _SERVER = "11111111-1111-4111-8111-111111111111"
@@ -65,7 +66,7 @@ def test_default_of_the_next_host_counts_where_nothing_is_kept() -> None:
     assert f"!{_DEFAULT_Q35}" in _machines(_pipeline(None), _moving(_IDE))
 
 
-@pytest.mark.parametrize("unknown", ["", "raspi3b", "made-up", RuntimeError("the cell is down\nERROR forged")])
+@pytest.mark.parametrize("unknown", ["", "raspi3b", "made-up", _DATABASE_ERROR])
 def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
     unknown: object, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -73,7 +74,7 @@ def test_no_host_is_excluded_by_its_default_where_the_kept_type_is_not_known(
         assert _machines(_pipeline(unknown), _moving(_IDE)) == set()
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == isinstance(unknown, Exception)
-    assert not any("\n" in line for line in lines)
+    assert not any("\n" in line or "hunter2" in line for line in lines)
 
 
 def test_no_host_is_excluded_by_its_default_where_the_service_cannot_tell() -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from os_prefilter.background import start
-from os_prefilter.texts import one_line
+from os_prefilter.texts import told
 
 LOG = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class Fact:
                     self._becomes(value)
             problem = ""
         except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
-            problem = f"{type(error).__name__}: {one_line(str(error))}"
+            problem = told(error)
         finally:
             with self._starting:
                 if self._question is question:

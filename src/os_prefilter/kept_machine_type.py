@@ -10,7 +10,7 @@ from typing import Any
 
 from os_prefilter.options import Options
 from os_prefilter.request import UNKNOWN_MACHINE_TYPE, Request
-from os_prefilter.texts import one_line, shown
+from os_prefilter.texts import shown, told
 from os_prefilter.versioned import field_of
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
@@ -51,7 +51,7 @@ class KeptMachineType:
             LOG.warning(
                 "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
                 shown(field_of(request_spec, "instance_uuid")),
-                f"{type(error).__name__}: {one_line(str(error))}",
+                told(error),
             )
             return UNKNOWN_MACHINE_TYPE
         if machine_type is None:

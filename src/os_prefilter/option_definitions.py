@@ -172,7 +172,9 @@ names of filters, separated by commas, or ``*`` for all enabled ones that can wa
 ignored with a warning.
 """,
             default="empty; each filter asks at once.",
-            wrong="a filter that is not installed or cannot wait, or an enabled one where nobody provides the fact.",
+            wrong="""
+a filter that is not installed or cannot wait, or an enabled one whose fact the service does not provide.
+""",
             since="0.1.0",
         ),
     ),
@@ -256,7 +258,7 @@ provides; in Nova both are there.
             default="``compute_version``.",
             wrong="""
 none of these, ``coverage`` without VCPU, PCPU or MEMORY_MB in ``owned_resource_classes``, or the filter ``owner`` where
-nobody provides the fact.
+the service does not provide the fact.
 """,
             since="0.1.0",
         ),

@@ -92,7 +92,7 @@ class CapabilitiesReport(Listing):
         told = "to make" if arguments.dry_run else "made"
         self.tell(f"{counted(len(made), 'change')} {told}.")
         if len(made) < len(changes):
-            self.tell("What is kept should not be there, and was set by somebody else.", warning=True)
+            self.tell("What is kept should not be there, but os-prefilter did not set it.", warning=True)
         return changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:

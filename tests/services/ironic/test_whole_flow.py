@@ -211,7 +211,7 @@ def test_report_keeps_a_trait_set_by_an_operator_and_says_so(ironic: Ironic, clo
     code, changes, told = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
     assert code == 0
     assert {"Provider": node, "Trait": "HW_CPU_HYPERTHREADING", "Change": "keep"} in changes
-    assert "was set by somebody else" in told
+    assert "os-prefilter did not set it" in told
     assert "HW_CPU_HYPERTHREADING" in ironic.traits(node)
 
 

@@ -89,7 +89,7 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
     guest: Guest | None = None
     for row in questions.about(request):
         found = chosen(request, row, options, notes)
-        if not found:
+        if not found or is_implied(request, row, found.value):
             continue
         trait = row.values[found.value].trait
         # Where Nova's query names the trait because the request does, it names it in the group that the request says.
@@ -203,6 +203,15 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     if with_what and row.default and in_image is None and in_flavor is None:
         return Chosen(row.default, f"{with_what.source} with the default {row.name} {row.default}")
     return found
+
+
+def is_implied(request: Request, row: Row, value: str) -> bool:
+    """Whether another row of the request asks for the value of a row, and for more."""
+    if value not in row.implied_by:
+        return False
+    name, more = row.implied_by[value]
+    other = chosen(request, row_named(name), _LENIENT, [])
+    return other is not None and other.value == more
 
 
 def _gate(request: Request, row: Row, options: Options) -> Chosen | None:

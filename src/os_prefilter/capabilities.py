@@ -68,6 +68,15 @@ def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
     return reporter.refusal(facts, row.name, value, architecture)
 
 
+def evidence_of(trait: Trait, facts: HostFacts) -> str:
+    """Return what became of real guests that asked for what a trait says: :data:`os_prefilter.reporters.Evidence`."""
+    reporter = reporter_of(facts)
+    meaning = next((each for each in _meanings().get(trait, ()) if each.row.name in reporter.owns), None)
+    if reporter.evidence is None or meaning is None:
+        return ""
+    return reporter.evidence(facts, meaning.row.name, meaning.value, meaning.architecture)
+
+
 def known_traits() -> tuple[Trait, ...]:
     """Return all traits that say something of a host, in the order of the vocabulary."""
     return tuple(_meanings())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from os_prefilter.asking import Chosen, chosen
+from os_prefilter.asking import Chosen, chosen, is_implied
 from os_prefilter.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.guest import Guest, guest_of
@@ -75,7 +75,7 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
     for row, choice in _choices(request, found, templates):
         value = _exact(request, row, choice)
         reason = check.refusal(row, choice.value, value)
-        if reason:
+        if reason and not is_implied(request, row, choice.value):
             found.append(_unsupported(row, choice, value, reason))
     told = {(item.property, item.value) for item in found}
     return [*found, *(item for item in _explicit(request, check) if (item.property, item.value) not in told)]
@@ -95,6 +95,14 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     refused = unsupported(request_spec, facts)
     if refused:
         raise UnsupportedByHost(facts.host, refused)
+    return settings_of(request_spec, facts)
+
+
+def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
+    """Return the same without asking whether the host can do it: for tests that find that out with real guests.
+
+    :raises FlavorImageConflict, ImpossibleCombination, UnusableReporter: as :func:`guest_settings`
+    """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
     settings = [

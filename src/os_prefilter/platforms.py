@@ -25,6 +25,9 @@ ARCHITECTURE_ALIASES: Mapping[str, str] = {
     "x86_32p": "i686",
 }
 
+LIBVIRT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"armv6": "armv6l"})
+"""Nova's name of an architecture -> libvirt's, where they differ."""
+
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""
 
@@ -57,18 +60,18 @@ PLATFORM_ARCHITECTURES = tuple(sorted({arch for archs in MACHINES.values() for a
 
 _EVERYWHERE = frozenset((*MACHINES, OTHER))
 _BUS_ROWS = ("disk_bus", "cdrom_bus")
-# libvirt puts devices of these machine types on a PCI bus; isapc and microvm have none, and QEMU for s390x has none of
-# the devices but virtio, which is a channel device there.
+# libvirt puts devices of these machine types on a PCI bus; isapc and microvm have none. QEMU for s390x has few PCI
+# devices, and no version had more than these; virtio is a channel device there.
 _PCI = "pc q35 pseries virt other"
 _VIRTIO = f"{_PCI} s390-ccw-virtio"
 _ISA = "isapc pc q35 other"
 _X86 = "isapc microvm pc q35 other"
 
-# (row, value) -> the families of machine types that can have it; OTHER where nobody can say that they cannot. Tried on
-# each of them with libvirt 9.0 and QEMU 7.2, which started the guest or refused it.
+# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. What a
+# family is left out of, each libvirt and QEMU of data/guest_starts has refused, or Nova's own code refuses.
 _ONLY_ON: dict[tuple[str, str], str] = {
-    **{("vif_model", nic): _PCI for nic in ("e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
-    ("vif_model", "virtio"): _VIRTIO,
+    **{("vif_model", nic): _PCI for nic in ("e1000", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
+    **{("vif_model", nic): _VIRTIO for nic in ("e1000e", "igb", "virtio")},
     # Soldered onto boards of ARM's.
     ("vif_model", "lan9118"): "other",
     ("vif_model", "spapr-vlan"): "pseries",
@@ -81,9 +84,11 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     # libvirt takes these buses for no such device, whatever the machine type.
     **{(row, "fdc"): "" for row in _BUS_ROWS},
     ("cdrom_bus", "virtio"): "",
-    **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "usb", "virtio")},
+    **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "virtio")},
+    ("sound_model", "usb"): _VIRTIO,
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},
-    **{("usb_model", model): _PCI for model in ("nec-xhci", "qemu-xhci")},
+    ("usb_model", "nec-xhci"): _PCI,
+    ("usb_model", "qemu-xhci"): _VIRTIO,
     # Nova: InvalidVIOMMUMachineType.
     ("viommu_model", "auto"): "q35 virt",
     ("viommu_model", "virtio"): "q35 virt",
@@ -94,6 +99,7 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("firmware_type", "uefi"): "pc q35 virt",
     # It needs system management mode: libvirt refuses it anywhere else.
     ("secure_boot", "required"): "q35",
+    ("tpm_version", "1.2"): _X86,
     ("tpm_model", "tpm-crb"): _X86,
     ("tpm_model", "tpm-tis"): f"{_X86} virt",
     ("maxphysaddr_mode", "emulate"): _X86,

@@ -78,6 +78,8 @@ class Row:
     """Whether the image's value counts where the flavor has another; else they contradict each other."""
     needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Value -> the rows and the values that must be asked for beside it."""
+    implied_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Value -> the row and the value that ask for it and for more: beside these it is not asked for by itself."""
     per_architecture: bool = False
     """Whether a host may answer differently for guests of an architecture that it emulates."""
     prefixes: Mapping[str, str] = field(default_factory=dict)

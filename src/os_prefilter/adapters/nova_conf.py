@@ -6,6 +6,7 @@ Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``, ``nova/conf/c
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -54,6 +55,17 @@ class LibvirtSettings:
     force_raw_images: bool = True
     cpu_mode: str = ""
     """Empty: it does not say."""
+    nova_release: int | None = None
+    """The release of Nova that runs with it; None: none does. The file does not say it."""
+
+
+def installed_nova() -> int | None:
+    """Return the release of the package nova beside this one, 34 for 2026.2; None if it is not installed."""
+    try:
+        major, _, _ = version("nova").partition(".")
+    except PackageNotFoundError:
+        return None
+    return int(major) if major.isascii() and major.isdigit() else None
 
 
 def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:

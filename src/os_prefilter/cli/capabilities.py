@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
+from os_prefilter.cli.host import add_host_arguments, assumptions, builder_of, facts_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
 
@@ -28,5 +28,7 @@ class CapabilitiesShow(Listing):
         told = ", ".join(f"{number} {answer}" for answer, number in counts.items())
         for assumed in assumptions(parsed_args, facts):
             self.tell(assumed, warning=True)
+        for line in builder_of(facts):
+            self.tell(line)
         self.tell(f"{facts.host}, reporter {facts.driver}: {told}.")
         return COLUMNS, lines

@@ -1,16 +1,23 @@
 """The arguments that name one host, and what is known of it: asked of its libvirt, or read from files."""
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.reporters.guest_starts import is_recorded, records
+from os_prefilter.reporters.libvirt_facts import NEWEST_NOVA, LibvirtFacts, Version, version_text
+from os_prefilter.texts import listed, shown
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings
+
+OLDEST_NOVA = 20
+"""The oldest release that can be named; which ones are supported, the page about Nova says."""
+_NO_RELEASE = 1000
 
 OLDEST_LIBVIRT: Version = (8, 0, 0)
 """The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
@@ -18,7 +25,7 @@ OLDEST_LIBVIRT: Version = (8, 0, 0)
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
 _OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
 _OF_DRIVER = {
-    ("libvirt",): ("connect", "capabilities", *_OF_FILES),
+    ("libvirt",): ("connect", "capabilities", "nova_release", *_OF_FILES),
     ("ironic",): ("node", "bios", "os_cloud"),
     ("libvirt", "ironic"): ("nova_conf",),
 }
@@ -46,6 +53,19 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--libvirt-version", metavar="X.Y.Z", help="with files: the version of its libvirt")
     group.add_argument("--qemu-version", metavar="X.Y.Z", help="with files: the version of its QEMU")
+    group.add_argument(
+        "--nova-release",
+        metavar="N",
+        type=_release,
+        help="the release of its nova-compute, whose driver builds the guests: 34 for 2026.2; default: that of the "
+        f"installed package nova, else {NEWEST_NOVA}",
+    )
+    group.add_argument(
+        "--alone",
+        action="store_true",
+        help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter, and a report "
+        "writes also what nova-compute would",
+    )
     add_node_arguments(group)
 
 
@@ -82,6 +102,22 @@ def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, .
     return tuple(found)
 
 
+def builder_of(facts: HostFacts) -> tuple[str, ...]:
+    """Return who builds the guests of a libvirt host, and whether such guests were started: sentences for the user."""
+    if not isinstance(facts, LibvirtFacts):
+        return ()
+    found = [
+        f"The libvirt driver of Nova {facts.nova_release} builds the guests. For another release give --nova-release N, "
+        "for a driver with the settings of os-prefilter --alone."
+        if facts.nova_release
+        else "A driver with the settings of os-prefilter builds the guests."
+    ]
+    if facts.guests and not is_recorded(facts):
+        tried = listed({f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()})
+        found.append(f"No such guest was started with this libvirt, QEMU and driver, but with {tried}.")
+    return tuple(found)
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """Refuse arguments that do not go together: none is ever ignored."""
     for drivers, names in _OF_DRIVER.items():
@@ -92,6 +128,10 @@ def _check(arguments: argparse.Namespace) -> None:
                 )
     if arguments.driver == "ironic":
         check_node_arguments(arguments)
+    if arguments.alone and _is_given(arguments, "nova_release"):
+        raise DocumentError(
+            "--nova-release", "it cannot go with --alone: either nova-compute builds the guests or not."
+        )
     if _is_given(arguments, "capabilities") and _is_given(arguments, "connect"):
         raise DocumentError("--capabilities", "it cannot go with --connect: give files, or a libvirt to ask.")
     for name in _OF_FILES:
@@ -121,11 +161,28 @@ def _other(arguments: argparse.Namespace) -> HostFacts:
     return node_facts(arguments)
 
 
-def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
-    # Late, so that commands that ask no host start quickly and need no more than the library.
-    from os_prefilter.adapters.nova_conf import libvirt_settings  # noqa: PLC0415
+def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
+    """Return what nova.conf says of a libvirt host, and which release of Nova builds its guests, if any does.
 
-    settings = libvirt_settings(arguments.nova_conf)
+    :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
+    """
+    # Late, so that commands that ask no host start quickly and need no more than the library.
+    from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
+
+    release = None if arguments.alone else arguments.nova_release or installed_nova() or NEWEST_NOVA
+    return replace(libvirt_settings(arguments.nova_conf), nova_release=release)
+
+
+def _release(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and OLDEST_NOVA <= int(text[:4]) < _NO_RELEASE):
+        raise argparse.ArgumentTypeError(
+            f"{shown(text)} is no release of Nova. Give its major version, such as {NEWEST_NOVA} for 2026.2."
+        )
+    return int(text)
+
+
+def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
+    settings = settings_from(arguments)
     try:
         if _is_given(arguments, "capabilities"):
             return _read(arguments, settings, assume=assume)

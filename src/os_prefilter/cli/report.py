@@ -11,7 +11,7 @@ from typing import Any
 
 from os_prefilter import agent
 from os_prefilter.capabilities import capability_traits
-from os_prefilter.cli.host import add_host_arguments, facts_from
+from os_prefilter.cli.host import add_host_arguments, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
 from os_prefilter.errors import ConfigurationError, DocumentError
@@ -54,9 +54,6 @@ class CapabilitiesReport(Listing):
         group = parser.add_argument_group("the report")
         group.add_argument(
             "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
-        )
-        group.add_argument(
-            "--alone", action="store_true", help="no nova-compute runs on the host: write also what it would write"
         )
         group.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
         ways = group.add_mutually_exclusive_group()
@@ -200,9 +197,8 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
         raise DocumentError("--watch", f"it asks a libvirt again and again; --driver {arguments.driver} has none.")
     with _packages():
         from os_prefilter.adapters.libvirt import LibvirtHost  # noqa: PLC0415
-        from os_prefilter.adapters.nova_conf import libvirt_settings  # noqa: PLC0415
 
-        return LibvirtHost(arguments.connect or "", libvirt_settings(arguments.nova_conf))
+        return LibvirtHost(arguments.connect or "", settings_from(arguments))
 
 
 def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:

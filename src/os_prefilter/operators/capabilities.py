@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from os_prefilter.capabilities import known_traits, refusals
+from os_prefilter.capabilities import evidence_of, known_traits, refusals
 from os_prefilter.reporters import HostFacts
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
-COLUMNS = ("Trait", "Host has it", "Because")
+COLUMNS = ("Trait", "Host has it", "Real guests", "Because")
 _NOT_OWNED = "not owned"
 _ARCHITECTURE_OF = {qualified: architecture for (_, architecture), qualified in QUALIFIED.items()}
 
@@ -18,6 +18,8 @@ class Capability(NamedTuple):
     trait: str
     answer: str
     """``yes``, ``no`` or ``not owned``."""
+    real_guests: str
+    """What became of guests that were started with such a libvirt and QEMU; empty for what no guest can show."""
     because: str
 
 
@@ -40,5 +42,5 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
 
 def _line(trait: Trait, reasons: dict[Trait, str], facts: HostFacts) -> Capability:
     if trait not in reasons:
-        return Capability(trait, _NOT_OWNED, f"whoever sets it answers for it, not the reporter {facts.driver}")
-    return Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])
+        return Capability(trait, _NOT_OWNED, "", f"whoever sets it answers for it, not the reporter {facts.driver}")
+    return Capability(trait, "no" if reasons[trait] else "yes", evidence_of(trait, facts), reasons[trait])

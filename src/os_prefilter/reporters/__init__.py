@@ -49,6 +49,11 @@ Configure = Callable[[Any, Template], str]
 """``(facts, configuration template) -> reason``, empty if the host can be configured so."""
 
 
+Evidence = Callable[[Any, str, str, str], str]
+"""``(facts, row name, value, guest architecture) -> what became of real guests``: ``starts``, ``refused`` or
+``not known``; empty for what no guest can show."""
+
+
 def _every_row() -> frozenset[str]:
     return frozenset(row.name for row in table())
 
@@ -63,6 +68,8 @@ class Reporter:
     """The rows that it answers for, by default all; it never touches the traits of the others."""
     configure: Configure | None = None
     """Answers for the traits of configuration templates; None where nothing is configured by request."""
+    evidence: Evidence | None = None
+    """What real guests showed; None where none was started."""
 
 
 class Setting(NamedTuple):

@@ -7,6 +7,9 @@ from typing import ClassVar
 
 from os_prefilter.reporters import HostFacts
 
+NEWEST_NOVA = 34
+"""The newest release of Nova that is known: 2026.2."""
+
 Version = tuple[int, int, int]
 """Major, minor and micro."""
 
@@ -65,6 +68,8 @@ class LibvirtFacts(HostFacts):
     """[DEFAULT] force_raw_images."""
     cpu_mode: str = ""
     """[libvirt] cpu_mode; empty leaves it to Nova."""
+    nova_release: int | None = None
+    """The release of Nova whose driver writes the XML of guests: 34. None: a driver that uses our guest settings."""
 
     @property
     def own_guests(self) -> GuestFacts:

@@ -1,0 +1,100 @@
+"""The guests that are started: each value of each row, on each machine type, and one of each architecture."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from os_prefilter import RequestSpec
+from os_prefilter.platforms import MACHINES
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.vocabulary import BY_NAME
+from tests.conftest import spec_of
+
+ROWS = tuple(
+    [
+        "vif_model",
+        "video_model",
+        "disk_bus",
+        "cdrom_bus",
+        "sound_model",
+        "usb_model",
+        "viommu_model",
+        "firmware_type",
+        "time_hpet",
+        "packed_virtqueue",
+        "tpm_version",
+        "tpm_model",
+        "secure_boot",
+        "firmware_stateless",
+        "maxphysaddr_mode",
+    ]
+)
+"""The rows that change the guest's XML; memory encryption needs processors that no test can count on."""
+
+# What a value means nothing without.
+_BESIDE = {
+    "cdrom_bus": {"disk_format": "iso"},
+    "tpm_model": {"hw_tpm_version": "2.0"},
+    "secure_boot": {"hw_firmware_type": "uefi"},
+    "firmware_stateless": {"hw_firmware_type": "uefi"},
+    "maxphysaddr_mode": {"hw_maxphysaddr_bits": "40"},
+}
+_NEEDS_NOTHING = {("maxphysaddr_mode", "passthrough")}
+
+
+class Case(NamedTuple):
+    """A guest with one thing asked for, or none."""
+
+    architecture: str
+    machine: str = ""
+    """The machine type that the image names; empty if it names none."""
+    row: str = ""
+    value: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(filter(None, self)) or "nothing"
+
+    @property
+    def device(self) -> str:
+        """What must be found in the guest: see :attr:`tests.guests.starter.Guest.device`."""
+        if self[2:] == ("time_hpet", "true"):
+            return "hpet"
+        return "interface" if self.row == "vif_model" else ""
+
+    def properties(self, own: str) -> dict[str, object]:
+        """Return the image's properties, with its format under ``disk_format``.
+
+        :param own: the architecture of the host
+        """
+        found: dict[str, object] = {}
+        if self.architecture != own:
+            found["hw_emulation_architecture"] = self.architecture
+        if self.machine:
+            found["hw_machine_type"] = self.machine
+        if self.row:
+            if (self.row, self.value) not in _NEEDS_NOTHING:
+                found |= _BESIDE.get(self.row, {})
+            found[str(BY_NAME[self.row].image_property)] = self.value
+        return found
+
+    def spec(self, own: str) -> RequestSpec:
+        """Return the request for the guest."""
+        properties = self.properties(own)
+        disk_format = properties.pop("disk_format", "raw")
+        return spec_of(properties, disk_format=str(disk_format))
+
+
+def cases(facts: LibvirtFacts) -> Iterator[Case]:
+    """Yield the guests to start on a host: those that it has an emulator for."""
+    for architecture in BY_NAME["emulation_architecture"].values:
+        if architecture in facts.guests:
+            yield Case(architecture)
+    own = facts.architecture
+    platforms = [(own, ""), *((guest, machine) for machine, guests in MACHINES.items() for guest in guests)]
+    for architecture, machine in platforms:
+        if architecture not in facts.guests:
+            continue
+        if machine:
+            yield Case(architecture, machine)
+        for row in ROWS:
+            for value in BY_NAME[row].values:
+                yield Case(architecture, machine, row, value)

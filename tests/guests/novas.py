@@ -1,0 +1,143 @@
+"""The XML of a guest as Nova's own libvirt driver generates it, from the release that is installed."""
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from tests.guests.cases import Case
+from tests.guests.starter import SECRET, Guest
+
+# Before Nova is imported: its program would else patch the whole process.
+os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+
+
+class NovasDriver:
+    """Nova's libvirt driver, connected, which builds no guest but writes its XML.
+
+    :param folder: for what Nova writes down of instances
+    """
+
+    def __init__(self, uri: str, facts: LibvirtFacts, folder: Path) -> None:
+        import os_vif
+        from nova import context, objects
+        from nova.conf import CONF, neutron
+        from nova.virt import fake
+        from nova.virt.libvirt.driver import LibvirtDriver
+
+        objects.register_all()
+        os_vif.initialize()
+        CONF([], project="nova", default_config_files=[])
+        neutron.register_dynamic_opts(CONF)
+        CONF.set_override("instances_path", str(folder))
+        CONF.set_override("state_path", str(folder))
+        for option, value in (("virt_type", facts.virt_type), ("connection_uri", uri), ("swtpm_enabled", True)):
+            CONF.set_override(option, value, "libvirt")
+        self._conf = CONF
+        self._facts = facts
+        self._context = context.get_admin_context()
+        self._driver = LibvirtDriver(fake.FakeVirtAPI())
+
+    @staticmethod
+    def release() -> int:
+        """Return the release of Nova that is installed: 34."""
+        return int(version("nova").partition(".")[0])
+
+    def guest_of(self, case: Case) -> Guest:
+        """Return the guest, or why Nova builds none."""
+        # The processor of a virtual machine may be one that QEMU's models of it do not start with.
+        own = case.architecture == self._facts.architecture
+        self._conf.set_override("cpu_mode", "none" if own else None, "libvirt")
+        try:
+            return Guest(self._xml(case), device=case.device)
+        except Exception as error:  # noqa: BLE001 - of Nova's, each of which fails the spawn
+            return Guest("", f"{type(error).__name__}: {error}")
+
+    def _xml(self, case: Case) -> str:
+        from nova import objects
+        from nova.virt.libvirt import blockinfo, utils
+        from oslo_utils import uuidutils
+
+        properties = case.properties(self._facts.architecture)
+        image = objects.ImageMeta.from_dict(
+            {
+                "id": uuidutils.generate_uuid(),
+                "disk_format": properties.pop("disk_format", "raw"),
+                "container_format": "bare",
+                "min_disk": 0,
+                "min_ram": 0,
+                "size": 1,
+                "properties": properties,
+            }
+        )
+        instance = _instance(objects, image)
+        Path(utils.get_instance_path(instance)).mkdir(parents=True, exist_ok=True)
+        devices = {"root_device_name": None, "image": [], "swap": None, "ephemerals": [], "block_device_mapping": []}
+        disks = blockinfo.get_disk_info(self._facts.virt_type, instance, image, devices)
+        return str(self._driver._get_guest_xml(self._context, instance, _network(), disks, image))
+
+
+def _instance(objects: Any, image: Any) -> Any:
+    from oslo_utils import uuidutils
+
+    flavor = objects.Flavor(
+        id=1, name="small", flavorid="1", memory_mb=128, vcpus=1, root_gb=1, ephemeral_gb=0, swap=0, extra_specs={}
+    )
+    instance = objects.Instance(
+        id=1,
+        uuid=uuidutils.generate_uuid(),
+        display_name="guest",
+        flavor=flavor,
+        image_ref=image.id,
+        kernel_id="",
+        ramdisk_id="",
+        os_type=None,
+        vm_mode=None,
+        architecture=None,
+        host="host",
+        project_id="project",
+        user_id="user",
+        system_metadata={"vtpm_secret_uuid": SECRET},
+        metadata={},
+        memory_mb=128,
+        vcpus=1,
+        root_gb=1,
+        ephemeral_gb=0,
+        config_drive="",
+        root_device_name=None,
+        default_ephemeral_device=None,
+        default_swap_device=None,
+        ephemeral_key_uuid=None,
+        key_data=None,
+        numa_topology=None,
+        vcpu_model=None,
+        resources=None,
+        trusted_certs=None,
+        pci_devices=objects.PciDeviceList(),
+        pci_requests=objects.InstancePCIRequests(requests=[]),
+        tags=objects.TagList(),
+    )
+    instance.old_flavor = instance.new_flavor = None
+    return instance
+
+
+def _network() -> Any:
+    """Return one port: a network card is what its model is asked for."""
+    from nova.network import model
+    from oslo_utils import uuidutils
+
+    network = model.Network(
+        id=uuidutils.generate_uuid(), bridge="bridge", label="network", subnets=[], meta={"injected": False}
+    )
+    port = model.VIF(
+        id=uuidutils.generate_uuid(),
+        address="52:54:00:00:00:01",
+        network=network,
+        type="ovs",
+        vnic_type="normal",
+        devname="tap0",
+        ovs_interfaceid=uuidutils.generate_uuid(),
+        details={"port_filter": False},
+    )
+    return model.NetworkInfo([port])

@@ -1,0 +1,110 @@
+"""Start all guests on a libvirt, and write down what became of them: ``python -m tests.guests.record``.
+
+The records come with the package (``os_prefilter/data/guest_starts``). What the host is, for tests that judge the
+reporter by them, goes into ``tests/guests/hosts``.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from os_prefilter.adapters.libvirt import LibvirtHost
+from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, version_text
+from tests.guests import ours
+from tests.guests.cases import Case, cases
+from tests.guests.novas import NovasDriver
+from tests.guests.starter import Guest, Outcome, Starter
+
+RECORDS = Path(__file__).parents[2] / "src" / "os_prefilter" / "data" / "guest_starts"
+HOSTS = Path(__file__).parent / "hosts"
+
+
+def probed(uri: str, virt_type: str) -> LibvirtFacts:
+    """Return what is known of the host at a URI; there are TPMs, because swtpm is installed."""
+    return LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True)).facts()
+
+
+def wanted(facts: LibvirtFacts) -> list[Case]:
+    """Return the guests to start; those that are emulated are the same with KVM and without, unless Nova builds them."""
+    return [
+        case
+        for case in cases(facts)
+        if facts.virt_type == "qemu" or facts.nova_release is not None or case.architecture == facts.architecture
+    ]
+
+
+def built(some: Iterable[Case], facts: LibvirtFacts, uri: str, folder: Path) -> Iterator[Guest]:
+    """Yield the guests as the driver of the facts builds them."""
+    if facts.nova_release is None:
+        yield from (ours.guest_of(case, facts) for case in some)
+    else:
+        driver = NovasDriver(uri, facts, folder)
+        yield from map(driver.guest_of, some)
+
+
+def started(some: list[Case], facts: LibvirtFacts, uri: str, root: Path = Path("/")) -> dict[Case, Outcome]:
+    """Start guests and return what became of each.
+
+    :param root: of the file system that the libvirt sees
+    """
+    with tempfile.TemporaryDirectory() as folder, closing(Starter(uri, root)) as starter:
+        return dict(zip(some, starter.outcomes(built(some, facts, uri, Path(folder))), strict=True))
+
+
+def main() -> None:
+    """Write the records of one libvirt."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--uri", default="qemu:///system")
+    parser.add_argument("--virt-type", choices=("kvm", "qemu"), default="qemu")
+    parser.add_argument("--nova", action="store_true", help="as Nova's driver builds them")
+    parser.add_argument("--root", type=Path, default=Path("/"), help="of the file system that this libvirt sees")
+    arguments = parser.parse_args()
+    facts = probed(arguments.uri, arguments.virt_type)
+    facts = replace(facts, nova_release=NovasDriver.release() if arguments.nova else None)
+    outcomes = started(wanted(facts), facts, arguments.uri, arguments.root)
+    name = f"libvirt-{version_text(facts.libvirt_version)}-{facts.virt_type}"
+    builder = f"nova-{facts.nova_release}" if facts.nova_release else "ours"
+    _write(RECORDS / f"{name}-{builder}.json", _record(facts, outcomes))
+    _write(HOSTS / f"{name}.json", _host(facts))
+    print(f"{len(outcomes)} guests: {sum(each.answer == 'starts' for each in outcomes.values())} start")
+
+
+def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome]) -> dict[str, Any]:
+    guests: dict[str, dict[str, dict[str, str]]] = {}
+    for case, outcome in outcomes.items():
+        platform = f"{case.architecture} {case.machine}".strip()
+        told = f"{outcome.answer}: {outcome.reason}" if outcome.reason else outcome.answer
+        guests.setdefault(platform, {}).setdefault(case.row, {})[case.value] = told
+    return {
+        "libvirt": version_text(facts.libvirt_version),
+        "qemu": version_text(facts.hypervisor_version),
+        "virt_type": facts.virt_type,
+        "nova": facts.nova_release,
+        "guests": guests,
+    }
+
+
+def _host(facts: LibvirtFacts) -> dict[str, Any]:
+    found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name != "nova_release"}
+    found["host"] = "recorded"
+    return found | {"guests": {name: _fields(guest) for name, guest in facts.guests.items()}}
+
+
+def _fields(guest: GuestFacts) -> dict[str, Any]:
+    """Return the fields of what a guest can have, as JSON knows them."""
+    return {field.name: getattr(guest, field.name) for field in fields(guest)}
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=1, sort_keys=True, default=sorted) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Starts guests on a real libvirt, paused, and destroys them at once."""
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from defusedxml.ElementTree import fromstring
+
+from os_prefilter.background import start
+
+STARTS = "starts"
+REFUSED = "refused"
+NOT_KNOWN = "not known"
+
+TIMEOUT = 90.0
+"""Seconds after which a guest that has not started hangs: where libvirt looks at QEMU anew each time, one takes 41 s."""
+
+SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"
+"""The UUID of the secret with which Nova has libvirt encrypt what a TPM keeps."""
+
+_SECRET = (
+    f"<secret ephemeral='yes' private='yes'><uuid>{SECRET}</uuid><usage type='vtpm'><name>guest</name></usage></secret>"
+)
+_AT_ONCE = 6
+_DISK_SIZE = 1024 * 1024
+# Of which no guest can tell whether it could start: what the host lacks is installed, or the guest brings it.
+_LACKS = re.compile(
+    "Unable to find (any|'efi') firmware|No emulator found|Unknown architecture|Kernel image must be specified|Could not load"
+    "|failed to initialize kvm|Could not access KVM|swtpm.*(not found|No such file)|Unable to find 'swtpm"
+    '|Failed to get "write" lock|Cannot allocate memory'
+)
+_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(?process:\d+\)?:? ?")
+
+
+class Outcome(NamedTuple):
+    """What became of a guest."""
+
+    answer: str
+    """:data:`STARTS`, :data:`REFUSED` or :data:`NOT_KNOWN`."""
+    reason: str = ""
+    """The last words of libvirt, of QEMU or of the driver."""
+
+
+class Guest(NamedTuple):
+    """The XML of a guest, or why the driver writes none."""
+
+    xml: str
+    refusal: str = ""
+    device: str = ""
+    """What must be found in the guest once it has started: ``hpet`` or ``interface``; some machine types take the
+    element, and have no such device."""
+
+
+class Starter:
+    """A libvirt in which guests are started.
+
+    :param uri: of it
+    :param root: of the file system that this libvirt sees
+    """
+
+    def __init__(self, uri: str, root: Path = Path("/")) -> None:
+        self._libvirt = import_module("libvirt")
+        self._libvirt_qemu = import_module("libvirt_qemu")
+        self._libvirt.registerErrorHandler(lambda *_: None, None)
+        self._connection = self._libvirt.open(uri)
+        self._disks = [root / _disk(number).lstrip("/") for number in range(_AT_ONCE)]
+        for disk in self._disks:
+            disk.write_bytes(bytes(_DISK_SIZE))
+            disk.chmod(0o666)
+        secret = self._connection.secretDefineXML(_SECRET)
+        secret.setValue(b"of a TPM")
+
+    def close(self) -> None:
+        """Remove the disks, and what libvirt keeps of guests with UEFI; end what has not ended yet."""
+        for number in range(_AT_ONCE):
+            with suppress(self._libvirt.libvirtError):
+                domain = self._connection.defineXML(_with_variables(_name(number)))
+                domain.undefineFlags(self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
+        with suppress(self._libvirt.libvirtError):
+            self._connection.secretLookupByUUIDString(SECRET).undefine()
+        for disk in self._disks:
+            disk.unlink(missing_ok=True)
+        self._connection.close()
+
+    def outcomes(self, guests: Iterable[Guest]) -> Iterator[Outcome]:
+        """Start guests, some at the same time; once one hangs, what became of it and of the rest is not known."""
+        under_way: deque[Future[Outcome]] = deque()
+        hangs = False
+
+        def oldest() -> Outcome:
+            nonlocal hangs
+            last = under_way.popleft()
+            # A thread that waits for libvirt cannot be ended.
+            hangs = hangs or not wait([last], TIMEOUT).done
+            return Outcome(NOT_KNOWN, f"no answer in {TIMEOUT:g} s") if hangs else last.result()
+
+        for number, guest in enumerate(guests):
+            if len(under_way) == _AT_ONCE:
+                yield oldest()
+            if not hangs:
+                under_way.append(start(partial(self._outcome, guest, number % _AT_ONCE), "guest"))
+            else:
+                under_way.append(Future())
+        while under_way:
+            yield oldest()
+
+    def _outcome(self, guest: Guest, number: int) -> Outcome:
+        if guest.refusal:
+            return Outcome(REFUSED, guest.refusal)
+        flags = (
+            self._libvirt.VIR_DOMAIN_START_PAUSED
+            | self._libvirt.VIR_DOMAIN_START_AUTODESTROY
+            | self._libvirt.VIR_DOMAIN_START_RESET_NVRAM
+        )
+        try:
+            domain = self._connection.createXML(_prepared(guest.xml, number), flags)
+        except self._libvirt.libvirtError as error:
+            return self._failed(error)
+        try:
+            if guest.device and not self._has(domain, guest.device):
+                return Outcome(REFUSED, f"the guest starts without the {guest.device}")
+            return Outcome(STARTS)
+        finally:
+            with suppress(self._libvirt.libvirtError):
+                domain.destroy()
+
+    def _failed(self, error: Any) -> Outcome:
+        reason = " ".join(_PASSING.sub("", str(error)).split())[-300:]
+        no_rights = error.get_error_code() in (
+            self._libvirt.VIR_ERR_OPERATION_DENIED,
+            self._libvirt.VIR_ERR_ACCESS_DENIED,
+            self._libvirt.VIR_ERR_AUTH_FAILED,
+            self._libvirt.VIR_ERR_RPC,
+            self._libvirt.VIR_ERR_NO_CONNECT,
+        )
+        return Outcome(NOT_KNOWN if no_rights or _LACKS.search(reason) else REFUSED, reason)
+
+    def _has(self, domain: Any, device: str) -> bool:
+        """Ask QEMU itself; where a machine type cannot have an HPET, that is an error."""
+        if device == "hpet":
+            question = {"execute": "qom-get", "arguments": {"path": "/machine", "property": "hpet"}}
+        else:
+            question = {"execute": "qom-list", "arguments": {"path": "/machine/peripheral"}}
+        try:
+            answer = json.loads(self._libvirt_qemu.qemuMonitorCommand(domain, json.dumps(question), 0)).get("return")
+        except self._libvirt.libvirtError:
+            return False
+        return answer is True or (device == "interface" and any(each["name"] == "net0" for each in answer or ()))
+
+
+def _name(number: int) -> str:
+    return f"os-prefilter-{number}"
+
+
+def _disk(number: int) -> str:
+    # A folder that QEMU's user may enter.
+    return f"/var/tmp/{_name(number)}.img"
+
+
+def _with_variables(name: str) -> str:
+    return (
+        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>64</memory>"
+        "<os firmware='efi'><type arch='x86_64' machine='pc'>hvm</type></os><features><acpi/></features></domain>"
+    )
+
+
+def _prepared(xml: str, number: int) -> str:
+    """Return the XML of a guest that needs no network and no disk of its own, and ends itself."""
+    root: Element = fromstring(xml)
+    _child(root, "name").text = _name(number)
+    for disk in root.iter("disk"):
+        disk.set("type", "file")
+        source, driver = disk.find("source"), _child(disk, "driver")
+        driver.attrib.pop("cache", None)
+        driver.set("type", "raw")
+        if source is not None:
+            source.attrib.clear()
+            source.set("file", _disk(number))
+    for graphics in root.iter("graphics"):
+        # Several libvirts of one machine would give two guests the same port.
+        graphics.attrib = {"type": graphics.get("type", "vnc")}
+        for element in list(graphics):
+            graphics.remove(element)
+        SubElement(graphics, "listen", type="socket")
+    for interface in root.iter("interface"):
+        interface.set("type", "user")
+        for tag in ("source", "target", "virtualport"):
+            for element in interface.findall(tag):
+                interface.remove(element)
+    for parent in root.iter():
+        for log in parent.findall("log"):
+            parent.remove(log)
+    for event in ("on_poweroff", "on_reboot", "on_crash"):
+        _child(root, event).text = "destroy"
+    return tostring(root, encoding="unicode")
+
+
+def _child(element: Element, tag: str) -> Element:
+    found = element.find(tag)
+    return SubElement(element, tag) if found is None else found

@@ -1,0 +1,66 @@
+"""Real guests on the machine's libvirt: no value is a yes that does not start, or a no that does.
+
+In CI a libvirt that is missing fails these tests. Elsewhere they need ``OS_PREFILTER_LIBVIRT_URI=qemu:///system``, a
+libvirtd that runs as root, and QEMU; of architectures without a QEMU nothing is asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from os_prefilter import unsupported
+from os_prefilter.errors import RequestRejected
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.testing.law import disagreements, single_cases
+from tests.guests.cases import Case, cases
+from tests.guests.novas import NovasDriver
+from tests.guests.record import probed, started
+from tests.guests.starter import NOT_KNOWN, STARTS, Outcome
+from tests.services.libvirt.connection import needs_libvirt, uri
+
+pytestmark = needs_libvirt
+
+
+@pytest.fixture(scope="module")
+def host() -> LibvirtFacts:
+    """Return the host without KVM, which not every machine lets a guest use."""
+    return probed(uri(), "qemu")
+
+
+@pytest.fixture(scope="module", params=["our settings", "Nova"])
+def facts(request: pytest.FixtureRequest, host: LibvirtFacts) -> LibvirtFacts:
+    """Return the host with each driver that builds guests."""
+    return replace(host, nova_release=NovasDriver.release() if request.param == "Nova" else None)
+
+
+@pytest.fixture(scope="module")
+def outcomes(facts: LibvirtFacts) -> Mapping[Case, Outcome]:
+    """Return what became of all guests."""
+    return started(list(cases(facts)), facts, uri())
+
+
+def test_late_check_accepts_the_guests_that_start_and_refuses_the_others(
+    facts: LibvirtFacts, outcomes: Mapping[Case, Outcome]
+) -> None:
+    known = {case: outcome for case, outcome in outcomes.items() if outcome.answer != NOT_KNOWN}
+    assert len(known) > len(outcomes) // 2
+    assert [
+        f"{case}: {outcome}" for case, outcome in known.items() if _accepts(case, facts) != (outcome.answer == STARTS)
+    ] == []
+
+
+def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(facts: LibvirtFacts) -> None:
+    assert list(disagreements(single_cases(), facts)) == []
+
+
+def test_a_guest_that_asks_for_nothing_starts(facts: LibvirtFacts, outcomes: Mapping[Case, Outcome]) -> None:
+    """Else nothing would be known of the others."""
+    assert outcomes[Case(facts.architecture)].answer == STARTS
+
+
+def _accepts(case: Case, facts: LibvirtFacts) -> bool:
+    try:
+        return not unsupported(case.spec(facts.architecture), facts)
+    except RequestRejected:
+        return False

@@ -293,3 +293,29 @@ def test_the_image_is_not_read_when_booting_from_a_volume() -> None:
     spec = RequestSpec(Flavor(vcpus=1), Image(disk_format="vhd"), is_bfv=True)
     assert unsupported(spec, KVM) == []
     assert [item.value for item in unsupported(replace(spec, is_bfv=False), KVM)] == ["vhd"]
+
+
+@pytest.mark.parametrize("mode", ["emulate", "passthrough"])
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "refused"),
+    [
+        ({"hw_maxphysaddr_bits": "46"}, {}, ""),
+        ({"hw_maxphysaddr_bits": 46}, {}, ""),
+        ({"hw_maxphysaddr_bits": 47}, {}, "image property hw_maxphysaddr_bits=47: the host's processors have 46"),
+        ({}, {"hw:maxphysaddr_bits": "52"}, "flavor extra spec hw:maxphysaddr_bits=52: the host's processors have 46"),
+        ({"hw_maxphysaddr_bits": 31}, {}, "image property hw_maxphysaddr_bits=31: QEMU takes a whole number from 32"),
+        ({"hw_maxphysaddr_bits": True}, {}, "image property hw_maxphysaddr_bits=True: QEMU takes a whole number"),
+        ({}, {"hw:maxphysaddr_bits": "4\x1b"}, r"flavor extra spec hw:maxphysaddr_bits='4\x1b': QEMU takes"),
+        ({}, {"hw:maxphysaddr_bits": "9" * 5_000}, "QEMU takes a whole number from 32 to 52"),
+        ({"hw_maxphysaddr_bits": "\u0664\u0662"}, {}, "QEMU takes a whole number from 32 to 52"),
+    ],
+)
+def test_address_bits_that_the_guest_cannot_have_are_refused(
+    mode: str, properties: dict[str, object], extra_specs: dict[str, str], refused: str
+) -> None:
+    """Those of QEMU, and of the host's processors: libvirt starts no other guest."""
+    facts = replace(KVM, physical_address_bits=46)
+    found = unsupported(spec_of({"hw_maxphysaddr_mode": mode, **properties}, extra_specs), facts)
+    assert [refused in str(item) and str(item).isprintable() for item in found] == [True] * bool(refused)
+    # Without the mode they mean nothing, as in Nova.
+    assert unsupported(spec_of(properties, extra_specs), facts) == []

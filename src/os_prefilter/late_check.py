@@ -27,6 +27,11 @@ _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
+_SECURE_BOOT = BY_NAME["secure_boot"]
+_ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
+# Those that QEMU takes, and what it gives a guest that does not say; libvirt before 9.2 wants a number.
+_ADDRESS_BITS = range(32, 53)
+_DEFAULT_ADDRESS_BITS = 40
 # Nova 32 and later report each model on a provider of its own below the root. One that is forbidden excludes no host
 # that has another one as well, or that need not encrypt at all.
 _ENCRYPTION = BY_NAME["mem_encryption_model"]
@@ -77,6 +82,8 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
         reason = check.refusal(row, choice.value, value)
         if reason and not is_implied(request, row, choice.value):
             found.append(_unsupported(row, choice, value, reason))
+        if row is _ADDRESS_SPACE:
+            found += _wrong_address_bits(request, facts)
     told = {(item.property, item.value) for item in found}
     return [*found, *(item for item in _explicit(request, check) if (item.property, item.value) not in told)]
 
@@ -85,7 +92,8 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     """Return what the driver must give the guest: HPET first, then as the vocabulary has it.
 
     A device that is there or not may be asked for by its property, or by its trait in the image, in the flavor or in
-    one of the flavor's groups that describes the host (:meth:`os_prefilter.Request.is_of_host`).
+    one of the flavor's groups that describes the host (:meth:`os_prefilter.Request.is_of_host`). Optional secure boot
+    is ``required`` of a guest with UEFI where the host has it, else ``disabled``.
 
     :raises UnsupportedByHost: if the host cannot do all of it.
     :raises FlavorImageConflict: if something is asked for and against at once.
@@ -105,18 +113,57 @@ def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
     """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
-    settings = [
-        Setting(row.name, choice.value, choice.source)
-        for row, choice in _choices(request, [], effective(facts.templates))
-    ]
+    asked = {row.name: choice for row, choice in _choices(request, [], effective(facts.templates))}
+    if _SECURE_BOOT.name in asked and asked[_SECURE_BOOT.name].value == "optional":
+        has_uefi = "firmware_type" in asked and asked["firmware_type"].value == "uefi"
+        used = has_uefi and not check.refusal(_SECURE_BOOT, "required", "required")
+        asked[_SECURE_BOOT.name] = asked[_SECURE_BOOT.name]._replace(value="required" if used else "disabled")
+    settings = [Setting(name, choice.value, choice.source) for name, choice in asked.items()]
     settings.sort(key=lambda setting: setting.name != "time_hpet")
-    machine = next((s for s in settings if s.name == _MACHINE.name), None)
+    emulates = _ADDRESS_SPACE.name in asked and asked[_ADDRESS_SPACE.name].value == "emulate"
     return GuestSettings(
         tuple(settings),
         check.guest.architecture or guest_architecture(facts.architecture),
-        str(request.image_property(str(_MACHINE.image_property))) if machine else "",
+        str(request.image_property(str(_MACHINE.image_property))) if _MACHINE.name in asked else "",
         check.guest.family or check.default_family(),
+        _address_bits(request, facts) if emulates else None,
     )
+
+
+def _said_address_bits(request: Request) -> tuple[str, object] | None:
+    """Return where the request says how many address bits the guest has, and its words; the flavor's count first."""
+    in_flavor = request.extra_spec("hw:maxphysaddr_bits")
+    if in_flavor:
+        return "flavor extra spec hw:maxphysaddr_bits", in_flavor
+    in_image = request.image_property("hw_maxphysaddr_bits")
+    return None if in_image is None else ("image property hw_maxphysaddr_bits", in_image)
+
+
+def _wrong_address_bits(request: Request, facts: HostFacts) -> Iterator[Unsupported]:
+    """Yield why a guest cannot have the address bits that a request says; no trait says how many a host has."""
+    said = _said_address_bits(request)
+    if not said:
+        return
+    place, raw = said
+    bits, has = _whole_number(raw), facts.physical_address_bits
+    if bits not in _ADDRESS_BITS:
+        takes = f"QEMU takes a whole number from {_ADDRESS_BITS[0]} to {_ADDRESS_BITS[-1]}"
+        yield Unsupported(place, shown(raw), takes)
+    elif has and bits > has:
+        yield Unsupported(place, str(bits), f"the host's processors have {has}")
+
+
+def _address_bits(request: Request, facts: HostFacts) -> int:
+    said = _said_address_bits(request)
+    # The host may have fewer than QEMU's default.
+    default = min(_DEFAULT_ADDRESS_BITS, facts.physical_address_bits or _DEFAULT_ADDRESS_BITS)
+    return (said and _whole_number(said[1])) or default
+
+
+def _whole_number(raw: object) -> int:
+    """Return the number that an image or a flavor says; 0 for what is none. Nova's own images have numbers."""
+    text = str(raw) if isinstance(raw, (int, str)) else ""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 0  # noqa: PLR2004 - far above any
 
 
 def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupported:

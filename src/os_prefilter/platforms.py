@@ -26,7 +26,7 @@ ARCHITECTURE_ALIASES: Mapping[str, str] = {
 }
 
 LIBVIRT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"armv6": "armv6l"})
-"""Nova's name of an architecture -> libvirt's, where they differ."""
+"""Nova's name of an architecture -> libvirt's (``src/util/virarch.c``), where they differ."""
 
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""

@@ -40,6 +40,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("architecture with an escape", capabilities("&#x9b;31m"), "is no name that libvirt gives"),
     ("long architecture", capabilities("x" * 5_000), "is no name that libvirt gives"),
     ("siblings", capabilities(siblings=("0", "two")), "'two' is no list of processors"),
+    ("address bits", capabilities(address_bits="-1"), "'-1' is no number of address bits"),
 ]
 
 

@@ -2,21 +2,28 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings
 from os_prefilter.platforms import ARCHITECTURES
-from os_prefilter.reporters import GuestSettings, Setting
-from os_prefilter.reporters.domain_xml import device_models, domain_elements
+from os_prefilter.reporters import GuestSettings, Setting, libvirt
+from os_prefilter.reporters.domain_xml import LEFT_TO_THE_DRIVER, device_models, domain_elements, driver_attributes
 from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.request_spec import RequestSpec
+from os_prefilter.terms import Row
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import spec_of
-from tests.support.hosts import KVM, X86
+from tests.support.hosts import KVM, NOTHING, X86, libvirt_hosts
 
 _SMMU, _INTEL = '<iommu model="smmuv3" />', '<iommu model="intel" />'
 _VIOMMU_AUTO = {"x86_64": _INTEL, "i686": _INTEL, "aarch64": _SMMU, "armv7l": _SMMU}
+_UEFI = (
+    '<os firmware="efi"><type arch="x86_64">hvm</type>'
+    '<firmware><feature name="secure-boot" enabled="{}" /></firmware>{}</os>'
+)
 _NO_TIMER = '<clock offset="utc"><timer name="hpet" present="no" /></clock>'
 
 
@@ -50,11 +57,18 @@ def test_hpet_timer_is_not_written_for_other_architectures(architecture: str) ->
             _settings(tpm_version="2.0", tpm_model="tpm-crb"),
             '<tpm model="tpm-crb"><backend type="emulator" version="2.0" /></tpm>',
         ),
-        (_settings(firmware_type="uefi"), '<os firmware="efi"><type arch="x86_64">hvm</type></os>'),
+        (_settings(firmware_type="uefi"), _UEFI.format("no", "")),
+        (_settings(firmware_type="uefi", secure_boot="disabled"), _UEFI.format("no", "")),
+        (
+            _settings(firmware_type="uefi", secure_boot="disabled", firmware_stateless="true"),
+            _UEFI.format("no", '<loader stateless="yes" />'),
+        ),
+        (_settings(secure_boot="required"), _UEFI.format("yes", '<loader secure="yes" />')),
         (
             _settings(firmware_type="uefi", secure_boot="required", firmware_stateless="true"),
-            '<os firmware="efi"><type arch="x86_64">hvm</type><loader secure="yes" stateless="yes" /></os>',
+            _UEFI.format("yes", '<loader secure="yes" stateless="yes" />'),
         ),
+        (_settings(maxphysaddr_mode="passthrough"), '<cpu><maxphysaddr mode="passthrough" /></cpu>'),
         (_settings(firmware_type="bios"), '<os><type arch="x86_64">hvm</type></os>'),
     ],
 )
@@ -84,6 +98,71 @@ def test_each_value_that_a_host_accepts_for_an_architecture_can_be_written(archi
     assert models >= {_VIOMMU_AUTO[architecture]} if architecture in _VIOMMU_AUTO else not models
 
 
+@pytest.mark.parametrize(
+    ("properties", "smm", "used"),
+    [
+        ({"hw_machine_type": "q35", "hw_firmware_type": "uefi"}, None, True),
+        ({"hw_machine_type": "q35", "hw_firmware_type": "uefi"}, True, True),
+        ({"hw_machine_type": "q35", "hw_firmware_type": "uefi"}, False, False),
+        ({"hw_machine_type": "pc", "hw_firmware_type": "uefi"}, True, False),
+        ({"hw_firmware_type": "uefi"}, True, False),
+    ],
+)
+def test_optional_secure_boot_is_used_where_the_host_has_it(
+    properties: dict[str, object], smm: bool | None, used: bool
+) -> None:
+    """As in Nova, beside UEFI that was asked for."""
+    settings = guest_settings(spec_of({**properties, "os_secure_boot": "optional"}), replace(KVM, smm=smm))
+    assert settings.value("secure_boot") == ("required" if used else "disabled")
+    assert settings.settings[-1].source == "image property os_secure_boot=optional"
+    assert ('<loader secure="yes" />' in domain_elements(settings)[1]) is used
+
+
+@pytest.mark.parametrize("properties", [{}, {"hw_firmware_type": "bios"}])
+def test_optional_secure_boot_gives_no_guest_uefi(properties: dict[str, object]) -> None:
+    asked = {"hw_machine_type": "q35", "os_secure_boot": "optional", **properties}
+    assert domain_elements(guest_settings(spec_of(asked), KVM))[1:] == [
+        '<os><type arch="x86_64" machine="q35">hvm</type></os>'
+    ]
+
+
+@pytest.mark.parametrize(
+    ("properties", "extra_specs", "has", "bits"),
+    [
+        ({"hw_maxphysaddr_bits": "42"}, {}, None, "42"),
+        # Nova's own images have a number.
+        ({"hw_maxphysaddr_bits": 42}, {}, 42, "42"),
+        # As in Nova, the flavor counts.
+        ({"hw_maxphysaddr_bits": "42"}, {"hw:maxphysaddr_bits": "46"}, 48, "46"),
+        # What QEMU gives; libvirt before 9.2 starts no guest without a number.
+        ({}, {}, None, "40"),
+        ({}, {}, 48, "40"),
+        ({}, {}, 39, "39"),
+    ],
+)
+def test_emulated_address_space_always_has_its_bits(
+    properties: dict[str, object], extra_specs: dict[str, str], has: int | None, bits: str
+) -> None:
+    spec = spec_of({"hw_maxphysaddr_mode": "emulate", **properties}, extra_specs)
+    settings = guest_settings(spec, replace(KVM, physical_address_bits=has))
+    assert domain_elements(settings)[1:] == [f'<cpu><maxphysaddr mode="emulate" bits="{bits}" /></cpu>']
+
+
+def test_address_bits_are_written_for_an_emulated_address_space_alone() -> None:
+    """Libvirt refuses them beside passthrough."""
+    passed = guest_settings(spec_of({"hw_maxphysaddr_mode": "passthrough", "hw_maxphysaddr_bits": "42"}), KVM)
+    assert domain_elements(passed)[1:] == ['<cpu><maxphysaddr mode="passthrough" /></cpu>']
+    assert domain_elements(guest_settings(spec_of({"hw_maxphysaddr_bits": "42"}), KVM)) == [_NO_TIMER]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES.split())
+def test_emulated_architecture_is_written_by_the_name_of_libvirt(architecture: str) -> None:
+    facts = replace(KVM, guests={"x86_64": X86, architecture: NOTHING})
+    settings = guest_settings(spec_of({"hw_emulation_architecture": architecture}), facts)
+    name = {"armv6": "armv6l", "i686": "x86_64"}.get(architecture, architecture)
+    assert f'<os><type arch="{name}">hvm</type></os>' in domain_elements(settings)
+
+
 def test_the_machine_type_keeps_its_exact_version() -> None:
     settings = guest_settings(spec_of({"hw_machine_type": "pc-i440fx-7.2"}), KVM)
     assert domain_elements(settings)[1] == '<os><type arch="x86_64" machine="pc-i440fx-7.2">hvm</type></os>'
@@ -102,3 +181,53 @@ def test_device_models_maps_each_device_to_its_requested_model() -> None:
     settings = guest_settings(spec_of({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi", "hw_cdrom_bus": "sata"}), KVM)
     assert device_models(settings) == {"interface": "e1000e", "disk": "scsi", "cdrom": "sata"}
     assert device_models(guest_settings(spec_of(), KVM)) == {}
+
+
+@pytest.mark.parametrize(
+    ("properties", "packed"),
+    [
+        ({"hw_virtio_packed_ring": "true"}, True),
+        ({"hw_virtio_packed_ring": "true", "hw_vif_model": "virtio"}, True),
+        # libvirt starts no guest with it.
+        ({"hw_virtio_packed_ring": "true", "hw_vif_model": "e1000"}, False),
+        ({"hw_virtio_packed_ring": "false"}, False),
+        ({}, False),
+    ],
+)
+def test_virtio_interfaces_get_the_packed_virtqueues_that_are_asked_for(
+    properties: dict[str, object], packed: bool
+) -> None:
+    expected = {"interface": {"packed": "on"}} if packed else {}
+    assert driver_attributes(guest_settings(spec_of(properties), KVM)) == expected
+
+
+_BESIDE: tuple[dict[str, object], ...] = ({}, {"hw_firmware_type": "uefi"}, {"hw_tpm_version": "2.0"})
+"""Without the one or the other some rows mean nothing."""
+
+
+def test_each_row_is_rendered_or_left_to_the_driver_by_name() -> None:
+    """A row that a libvirt host can do is an element, a model or an attribute; or the list says how it is fulfilled."""
+    facts = FakeFacts(can={**{row.name: frozenset(row.values) for row in ROWS}, "default_machine": frozenset(("q35",))})
+
+    def rendered(spec: RequestSpec) -> object:
+        settings = guest_settings(spec, facts)
+        return domain_elements(settings), device_models(settings), driver_attributes(settings)
+
+    def is_rendered(row: Row) -> bool:
+        for beside, value in product(_BESIDE, row.values):
+            properties = {**beside, row.image_property: value} if row.image_property else beside
+            extra_specs = {} if row.image_property or not row.extra_spec else {row.extra_spec: value}
+            with suppress(RequestRejected):
+                if rendered(spec_of(properties, extra_specs)) != rendered(spec_of(beside)):
+                    return True
+        return False
+
+    def is_promised(row: Row) -> bool:
+        return not row.traits or any(
+            not libvirt.refusal(host, row.name, value, "")
+            for host, (value, term) in product(libvirt_hosts(), row.values.items())
+            if term.trait
+        )
+
+    promised = [row for row in ROWS if row.asked_by and is_promised(row)]
+    assert {row.name for row in promised if not is_rendered(row)} == set(LEFT_TO_THE_DRIVER)

@@ -129,6 +129,24 @@ def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
         assert all(item.property.startswith("image property ") for item in found)
 
 
+@pytest.mark.parametrize(
+    ("facts", "has"),
+    [
+        (KVM, True),
+        (replace(KVM, smm=True), True),
+        (replace(KVM, smm=False), False),
+        # QEMU itself emulates it.
+        (replace(QEMU, smm=False), True),
+        (replace(KVM, smm=True, guests={"x86_64": replace(X86, secure_boot=False)}), False),
+    ],
+)
+def test_secure_boot_trait_needs_a_kvm_with_system_management_mode(facts: LibvirtFacts, has: bool) -> None:
+    assert capability_traits(facts)["COMPUTE_SECURITY_UEFI_SECURE_BOOT"] is has
+    wanted = {"hw_machine_type": "q35", "hw_firmware_type": "uefi"}
+    assert (unsupported(spec_of({**wanted, "os_secure_boot": "required"}), facts) == []) is has
+    assert unsupported(spec_of({**wanted, "os_secure_boot": "disabled"}), facts) == []
+
+
 def test_configured_default_machine_type_decides_traits_and_late_check() -> None:
     on_q35 = replace(KVM, guests={"x86_64": replace(X86, default_machine="pc-q35-7.2")})
     traits = capability_traits(on_q35)

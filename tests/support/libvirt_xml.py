@@ -29,12 +29,14 @@ def capabilities(
     guests: Mapping[str, str] | None = None,
     machines: Mapping[str, Mapping[str, str]] | None = None,
     siblings: tuple[str, ...] = ("0", "1"),
+    address_bits: str = "",
 ) -> bytes:
     """Return the capabilities of a host.
 
     :param guests: architecture -> domain types; default: kvm and qemu for the host's own
     :param machines: architecture -> machine types
     """
+    address_space = f"<maxphysaddr mode='emulate' bits='{address_bits}'/>" if address_bits else ""
     cpus = "".join(f"<cpu id='{number}' siblings='{text}'/>" for number, text in enumerate(siblings))
     offered = "".join(
         f"<guest><os_type>hvm</os_type><arch name='{name}'>{_machines((machines or {}).get(name, {}))}{_domains(kinds)}"
@@ -42,8 +44,9 @@ def capabilities(
         for name, kinds in (guests or {architecture: "qemu kvm"}).items()
     )
     return (
-        f"<capabilities><host><cpu><arch>{architecture}</arch></cpu><topology><cells num='1'><cell id='0'>"
-        f"<cpus num='{len(siblings)}'>{cpus}</cpus></cell></cells></topology></host>{offered}</capabilities>"
+        f"<capabilities><host><cpu><arch>{architecture}</arch>{address_space}</cpu>"
+        f"<topology><cells num='1'><cell id='0'><cpus num='{len(siblings)}'>{cpus}</cpus></cell></cells></topology>"
+        f"</host>{offered}</capabilities>"
     ).encode()
 
 

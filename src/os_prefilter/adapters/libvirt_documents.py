@@ -15,7 +15,7 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.platforms import ARCHITECTURES
+from os_prefilter.platforms import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 from os_prefilter.reporters.libvirt_facts import GuestFacts
 from os_prefilter.texts import one_line, shown
 
@@ -24,10 +24,9 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 50
 _MAX_NAME = 200
 
-# libvirt's name -> Nova's, where they differ (src/util/virarch.c, nova/objects/fields.py).
-_NOVA_NAMES = {"armv6l": "armv6", "itanium": "ia64", "or1k": "openrisc", "or32": "openrisc"}
+_NOVA_NAMES = {libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()}
 _UNKNOWN_TO_NOVA = ("loongarch64", "riscv32", "riscv64")
-_ARCHITECTURES = frozenset((*ARCHITECTURES.split(), *_NOVA_NAMES, *_UNKNOWN_TO_NOVA))
+_ARCHITECTURES = frozenset((*ARCHITECTURES.split(), *_NOVA_NAMES, *_UNKNOWN_TO_NOVA)) - LIBVIRT_ARCHITECTURES.keys()
 
 _COMMANDS = {"capabilities": "virsh capabilities", "domainCapabilities": "virsh domcapabilities"}
 # "0", "0,32" or "0-1,4"
@@ -50,6 +49,8 @@ class Capabilities:
     """Whether its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
     """Guest architecture, by libvirt's name -> domain type -> machine types, none if it does not list them."""
+    physical_address_bits: int | None = None
+    """Of its processors; None if it does not say, as for other processors than x86's."""
 
     @property
     def domain_types(self) -> frozenset[str]:
@@ -110,6 +111,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
         architecture=_architecture(where, root, "host/cpu/arch"),
         # Not <cpu><topology>: for libvirt it is a guess (nova/virt/libvirt/host.py).
         smt=any(_several(where, text) for text in siblings if text),
+        physical_address_bits=_address_bits(where, root),
         guests=MappingProxyType(guests),
     )
 
@@ -206,6 +208,14 @@ def _architecture(where: str, root: Element, path: str) -> str:
             "s390x, x86_64). Correct the file, or report it if a new libvirt says so.",
         )
     return name
+
+
+def _address_bits(where: str, root: Element) -> int | None:
+    element = root.find("host/cpu/maxphysaddr")
+    text = "" if element is None else element.get("bits", "")
+    if text and not re.fullmatch(r"[1-9]\d?", text, re.ASCII):
+        raise DocumentError(where, f"{shown(text)} is no number of address bits (maxphysaddr). Save the file again.")
+    return int(text) if text else None
 
 
 def _machines(where: str, element: Element) -> Machines:

@@ -69,8 +69,12 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
     libvirt_version: Version | None,
     qemu_version: Version | None = None,
     host: str = "this host",
+    smm: bool | None = None,
 ) -> LibvirtFacts:
-    """Return the facts that parsed documents of one host hold; see :func:`facts_from_xml`."""
+    """Return the facts that parsed documents of one host hold; see :func:`facts_from_xml`.
+
+    :param smm: whether KVM has System Management Mode, which no document says
+    """
     virt_type = virt_type_of(offered, settings, answers)
     if libvirt_version is None:
         raise DocumentError(offered.where, "libvirt's version is not in its XML. Give --libvirt-version X.Y.Z.")
@@ -90,6 +94,8 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
         hypervisor_version=qemu_version or (0, 0, 0),
         guests=MappingProxyType(guests),
         smt=offered.smt,
+        smm=smm,
+        physical_address_bits=offered.physical_address_bits,
         swtpm_enabled=settings.swtpm_enabled,
         tpm_secret_security=settings.tpm_secret_security,
         images_type=settings.images_type,

@@ -33,6 +33,8 @@ class HostFacts:
     """Its name, for messages."""
     architecture: str = ""
     """Of its processors, as Nova spells it; empty if there is none to speak of."""
+    physical_address_bits: int | None = None
+    """Of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
     """Traits that others have set on it; they count where the reporter does not own a row."""
     templates: Templates | None = None
@@ -92,6 +94,8 @@ class GuestSettings:
     """The machine type that is asked for, by the name that the image gives; empty leaves it to the host."""
     family: str = ""
     """The family of the machine type that the guest gets; empty where the driver has no machine types."""
+    physical_address_bits: int | None = None
+    """Of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
 
     def value(self, name: str) -> str | None:
         """Return the value of a row of the vocabulary; None if the request does not say."""

@@ -206,7 +206,11 @@ def _tpm_secret_security(facts: LibvirtFacts, value: str, _architecture: str) ->
 
 
 def _secure_boot(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
-    return "" if facts.own_guests.secure_boot else "libvirt found no UEFI firmware with secure boot"
+    if not facts.own_guests.secure_boot:
+        return "libvirt found no UEFI firmware with secure boot"
+    if facts.virt_type == "kvm" and facts.smm is False:
+        return "KVM here has no System Management Mode, which UEFI firmware with secure boot needs"
+    return ""
 
 
 def _mem_encryption_model(facts: LibvirtFacts, value: str, _architecture: str) -> str:

@@ -58,6 +58,8 @@ class LibvirtFacts(HostFacts):
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
     smt: bool = False
     """Whether its cores run more than one thread."""
+    smm: bool | None = None
+    """Whether KVM has System Management Mode (x86); None if that is not known."""
     swtpm_enabled: bool = False
     """[libvirt] swtpm_enabled."""
     tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))

@@ -4,6 +4,8 @@ The real one: test_libvirt_real.
 """
 
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -158,6 +160,52 @@ def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, object], says: str
 ) -> None:
     assert says in str(failure_of(monkeypatch, answers))
+
+
+@pytest.mark.parametrize(
+    ("uri", "answer", "smm"),
+    [
+        ("qemu:///system", 1, True),
+        ("qemu:///system", 0, False),
+        ("qemu:///session", 0, False),
+        ("qemu+unix:///system?socket=/run/libvirt/libvirt-sock", 0, False),
+        # Of a KVM of another machine, and of one that cannot be asked, nothing is known.
+        ("qemu+ssh://compute-2/system", 0, None),
+        ("qemu://compute-2/system", 0, None),
+        ("qemu+tcp://[compute-2/system", 0, None),
+        ("qemu:///system", OSError("Inappropriate ioctl for device"), None),
+        ("qemu:///system", None, None),
+    ],
+)
+def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, uri: str, answer: "int | OSError | None", smm: bool | None
+) -> None:
+    """It is a file that stands for /dev/kvm here; None: there is none."""
+    asked: list[tuple[int, int]] = []
+
+    def ioctl(_device: int, request: int, argument: int) -> int:
+        asked.append((request, argument))
+        if isinstance(answer, OSError):
+            raise answer
+        return answer or 0
+
+    device = tmp_path / "kvm"
+    if answer is not None:
+        device.touch()
+    monkeypatch.setattr("os_prefilter.adapters.libvirt.KVM_DEVICE", str(device))
+    monkeypatch.setattr("fcntl.ioctl", ioctl)
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="x86_64"))
+    host = host_of(monkeypatch, FakeLibvirt(), uri=uri)
+    assert host.facts().smm is smm
+    assert set(asked) <= {(0xAE03, 117)}
+    assert f", SMM { {True: 'yes', False: 'no', None: 'unknown'}[smm] }," in host.identity()
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="aarch64"))
+    assert host.facts().smm is None
+
+
+def test_probe_finds_the_address_bits_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    libvirt = FakeLibvirt({"getCapabilities": capabilities(address_bits="46").decode()})
+    assert host_of(monkeypatch, libvirt).facts().physical_address_bits == 46
 
 
 def test_identity_changes_only_with_upgrades_capabilities_or_the_name(

@@ -7,13 +7,16 @@ libvirt's calls have no timeout, and its keepalive needs an event loop. So each 
 that takes too long is an error. It cannot be broken off: as long as it lasts no other one is made.
 """
 
+import fcntl
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 from os_prefilter.adapters.libvirt_documents import (
     Capabilities,
@@ -32,6 +35,12 @@ from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
 
 TIMEOUT = 120.0
 """Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""
+
+KVM_DEVICE = "/dev/kvm"
+# linux/kvm.h
+_KVM_CHECK_EXTENSION = 0xAE03
+_KVM_CAP_X86_SMM = 117
+_LOCAL_SCHEMES = frozenset(("qemu", "qemu+unix"))
 
 _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
 _DEFAULT_URI = "qemu:///system"
@@ -70,8 +79,8 @@ class LibvirtHost:
     def identity(self) -> str:
         """Return what changes when libvirt or QEMU was upgraded, or the host has another name or become another.
 
-        As long as it is the same, :meth:`facts` need not be asked for again. It costs four calls; the facts cost one
-        more for each machine type.
+        As long as it is the same, :meth:`facts` need not be asked for again. It costs four calls, and a question to
+        KVM; the facts cost one call more for each machine type.
 
         :raises ProbeFailed: if libvirt does not answer
         """
@@ -79,7 +88,8 @@ class LibvirtHost:
             host = session.call("getHostname")
             versions = session.call("getLibVersion"), session.call("getVersion")
             digest = hashlib.sha256(session.call("getCapabilities").encode()).hexdigest()
-        return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, capabilities {digest}"
+        smm = {True: "yes", False: "no", None: "unknown"}[_kvm_has_smm(self.uri)]
+        return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, SMM {smm}, capabilities {digest}"
 
     def facts(self) -> LibvirtFacts:
         """Return what is known of the host.
@@ -99,6 +109,7 @@ class LibvirtHost:
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
                     host=host,
+                    smm=_kvm_has_smm(self.uri),
                 )
             except DocumentError as error:
                 raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_ANSWER) from error
@@ -186,6 +197,27 @@ class _Session:
         arguments = (None, architecture, machine, domain_type)
         answer = self.call("getDomainCapabilities", *arguments)
         return domain_capabilities_from(_call("getDomainCapabilities", *arguments), answer.encode())
+
+
+def _kvm_has_smm(uri: str) -> bool | None:
+    """Return whether KVM has System Management Mode; None where that cannot be asked, as of another machine's KVM.
+
+    libvirt lists firmware that needs it also where KVM does not have it, as in some nested guests.
+    """
+    try:
+        parts = urlsplit(uri)
+        # 0 says nothing on a machine that is no x86.
+        if parts.scheme not in _LOCAL_SCHEMES or parts.netloc or os.uname().machine != "x86_64":
+            return None
+        device = os.open(KVM_DEVICE, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return None
+    try:
+        return fcntl.ioctl(device, _KVM_CHECK_EXTENSION, _KVM_CAP_X86_SMM) > 0
+    except OSError:
+        return None
+    finally:
+        os.close(device)
 
 
 @contextmanager

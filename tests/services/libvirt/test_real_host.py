@@ -6,9 +6,11 @@ running libvirtd, libvirt-python, and QEMU for x86 and ARM with UEFI firmware fo
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
+from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 from xml.sax.saxutils import quoteattr
 
 import pytest
@@ -28,7 +30,8 @@ from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.operators.fleet import load_fleet
 from os_prefilter.options import Options
-from os_prefilter.reporters.domain_xml import domain_elements
+from os_prefilter.reporters import GuestSettings
+from os_prefilter.reporters.domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
 from os_prefilter.testing.law import disagreements, pair_cases, platform_cases, single_cases
@@ -159,28 +162,138 @@ def test_started_guest_has_hpet_if_and_only_if_requested(
     properties: dict[str, object], present: bool, facts: LibvirtFacts
 ) -> None:
     """QEMU itself says so: its object model, not what was written into the XML."""
-    libvirt, libvirt_qemu = import_module("libvirt"), import_module("libvirt_qemu")
-    settings = guest_settings(spec_of(properties), facts)
+    with _started(guest_settings(spec_of(properties), facts), facts) as guest:
+        assert guest.property("/machine", "hpet") is present
+
+
+_Q35_UEFI = {"hw_machine_type": "q35", "hw_firmware_type": "uefi"}
+
+
+@pytest.mark.parametrize(
+    ("secure_boot", "has"),
+    [
+        ({}, False),
+        ({"os_secure_boot": "disabled"}, False),
+        ({"os_secure_boot": "optional"}, True),
+        ({"os_secure_boot": "required"}, True),
+    ],
+)
+def test_started_guest_has_secure_boot_if_and_only_if_requested(
+    secure_boot: dict[str, object], has: bool, facts: LibvirtFacts
+) -> None:
+    """By the firmware that libvirt chose."""
+    with _started(guest_settings(spec_of({**_Q35_UEFI, **secure_boot}), facts), facts) as guest:
+        assert guest.xml.find("os/loader[@type='pflash']") is not None
+        assert (guest.xml.find("os/loader[@secure='yes']") is not None) is has
+
+
+def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> None:
+    """Of the virt type that the host has: not every KVM has System Management Mode."""
+    libvirt = import_module("libvirt")
+    facts = LibvirtHost(uri(), LibvirtSettings()).facts()
+    spec = spec_of({**_Q35_UEFI, "os_secure_boot": "required"})
+    settings = guest_settings(spec, replace(facts, smm=None))
+    refused = pytest.raises(libvirt.libvirtError, match="System Management Mode")
+    with refused if unsupported(spec, facts) else nullcontext(), _started(settings, facts):
+        pass
+    plain = guest_settings(spec_of({**_Q35_UEFI, "os_secure_boot": "disabled"}), facts)
+    with _started(plain, facts) as guest:
+        assert guest.xml.find("os/loader[@secure='yes']") is None
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt", "hw_firmware_type": "uefi"},
+        {"hw_machine_type": "pc", "hw_firmware_type": "uefi"},
+        {"hw_emulation_architecture": "armv6"},
+    ],
+)
+def test_guest_starts_with_the_firmware_or_architecture_that_was_accepted(
+    properties: dict[str, object], facts: LibvirtFacts
+) -> None:
+    with _started(guest_settings(spec_of(properties), facts), facts) as guest:
+        assert guest.xml.find("os/loader[@secure='yes']") is None
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"hw_maxphysaddr_mode": "emulate", "hw_maxphysaddr_bits": "36"}, {"phys-bits": 36, "host-phys-bits": False}),
+        ({"hw_maxphysaddr_mode": "emulate"}, {"host-phys-bits": False}),
+        ({"hw_maxphysaddr_mode": "passthrough"}, {"host-phys-bits": True}),
+    ],
+)
+def test_started_guest_has_the_address_space_that_is_requested(
+    properties: dict[str, object], expected: dict[str, object], facts: LibvirtFacts
+) -> None:
+    assert facts.physical_address_bits, "libvirt says it of an x86 host"
+    with _started(guest_settings(spec_of(properties), facts), facts) as guest:
+        (cpu,) = guest.ask("query-cpus-fast")
+        assert {name: guest.property(cpu["qom-path"], name) for name in expected} == expected
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_started_guest_has_packed_virtqueues_if_and_only_if_requested(packed: bool, facts: LibvirtFacts) -> None:
+    settings = guest_settings(spec_of({"hw_vif_model": "virtio", "hw_virtio_packed_ring": str(packed)}), facts)
+    interface = Element("interface", type="user")
+    SubElement(interface, "model", type=device_models(settings)["interface"])
+    SubElement(interface, "driver", driver_attributes(settings).get("interface", {}))
+    with _started(settings, facts, tostring(interface, encoding="unicode")) as guest:
+        assert guest.property("/machine/peripheral/net0", "packed") is packed
+
+
+class _Guest(NamedTuple):
+    """A guest that runs."""
+
+    domain: Any
+
+    @property
+    def xml(self) -> Element:
+        """What libvirt has made of its XML."""
+        return fromstring(self.domain.XMLDesc())  # noqa: S314 - libvirt wrote it
+
+    def ask(self, command: str, **arguments: str) -> Any:
+        """Return what its QEMU answers."""
+        text = json.dumps({"execute": command, "arguments": arguments})
+        return json.loads(import_module("libvirt_qemu").qemuMonitorCommand(self.domain, text, 0))["return"]
+
+    def property(self, path: str, name: str) -> Any:
+        """Return a property of an object of QEMU's."""
+        return self.ask("qom-get", path=path, property=name)
+
+
+@contextmanager
+def _started(settings: GuestSettings, facts: LibvirtFacts, device: str = "") -> Iterator[_Guest]:
+    """Start a guest with its elements and the least beside them."""
+    libvirt = import_module("libvirt")
+    flags = libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY
     with closing(libvirt.open(uri())) as connection:
         # It ends with the connection, whatever happens here.
-        domain = connection.createXML(_domain(settings, facts), libvirt.VIR_DOMAIN_START_AUTODESTROY)
-        command = {"execute": "qom-get", "arguments": {"path": "/machine", "property": "hpet"}}
-        answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, json.dumps(command), 0))
+        domain = connection.createXML(_domain(settings, facts, device), flags)
+        yield _Guest(domain)
         domain.destroy()
-    assert answer["return"] is present
 
 
-def _domain(settings: Any, facts: LibvirtFacts) -> str:
-    clock = domain_elements(settings)[0]
-    assert clock.startswith("<clock")
-    machine = settings.machine or facts.own_guests.default_machine
+def _domain(settings: GuestSettings, facts: LibvirtFacts, device: str) -> str:
+    elements = [fromstring(text) for text in domain_elements(settings)]  # noqa: S314 - they are ours
+    system = next((each for each in elements if each.tag == "os"), None)
+    if system is None:
+        system = fromstring(f"<os><type arch={quoteattr(settings.architecture)}>hvm</type></os>")  # noqa: S314
+        elements.append(system)
+    kind = system.find("type")
+    assert kind is not None
+    kind.set("machine", settings.machine or facts.guests[settings.architecture].default_machine)
+    written = "".join(tostring(each, encoding="unicode") for each in elements)
+    # UEFI wants it on ARM.
+    features = "<features><acpi/></features>" if system.get("firmware") else ""
+    virt_type = facts.virt_type if settings.architecture == facts.architecture else "qemu"
     return f"""
-    <domain type={quoteattr(facts.virt_type)}>
-      <name>{quoteattr("os-prefilter-" + machine)[1:-1]}</name>
+    <domain type={quoteattr(virt_type)}>
+      <name>{quoteattr("os-prefilter-" + kind.get("machine", ""))[1:-1]}</name>
       <memory unit='MiB'>64</memory>
       <vcpu>1</vcpu>
-      <os><type arch={quoteattr(settings.architecture)} machine={quoteattr(machine)}>hvm</type></os>
-      {clock}
+      {written}{features}
       <on_poweroff>destroy</on_poweroff><on_reboot>destroy</on_reboot><on_crash>destroy</on_crash>
-      <devices><controller type='usb' model='none'/><memballoon model='none'/></devices>
+      <devices><controller type='usb' model='none'/><memballoon model='none'/>{device}</devices>
     </domain>"""

@@ -111,6 +111,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             hypervisor_version=qemu,
             guests=guests,
             smt=virt_type == "kvm",
+            smm=None if qemu == NEW[1] else libvirt > OLD[0],
             swtpm_enabled=libvirt > OLD[0],
             tpm_secret_security=frozenset(("user", "host")) if qemu == NEW[1] else frozenset(("deployment",)),
             images_type="rbd" if qemu == NEW[1] else "default",

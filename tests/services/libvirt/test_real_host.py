@@ -5,6 +5,7 @@ running libvirtd, libvirt-python, and QEMU for x86 and ARM with UEFI firmware fo
 """
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
@@ -290,7 +291,7 @@ def _domain(settings: GuestSettings, facts: LibvirtFacts, device: str) -> str:
     virt_type = facts.virt_type if settings.architecture == facts.architecture else "qemu"
     return f"""
     <domain type={quoteattr(virt_type)}>
-      <name>{quoteattr("os-prefilter-" + kind.get("machine", ""))[1:-1]}</name>
+      <name>os-prefilter-{os.getpid()}</name>
       <memory unit='MiB'>64</memory>
       <vcpu>1</vcpu>
       {written}{features}

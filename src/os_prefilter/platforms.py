@@ -67,8 +67,8 @@ _VIRTIO = f"{_PCI} s390-ccw-virtio"
 _ISA = "isapc pc q35 other"
 _X86 = "isapc microvm pc q35 other"
 
-# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. What a
-# family is left out of, each libvirt and QEMU of data/guest_starts has refused, or Nova's own code refuses.
+# (row, value) -> the families of machine types that can have it, with any version; OTHER where that is not known. The
+# other families were refused it by each libvirt and QEMU of data/guest_starts, or are by Nova's own code.
 _ONLY_ON: dict[tuple[str, str], str] = {
     **{("vif_model", nic): _PCI for nic in ("e1000", "ne2k_pci", "pcnet", "rtl8139", "vmxnet3")},
     **{("vif_model", nic): _VIRTIO for nic in ("e1000e", "igb", "virtio")},
@@ -89,6 +89,8 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},
     ("usb_model", "nec-xhci"): _PCI,
     ("usb_model", "qemu-xhci"): _VIRTIO,
+    # Of network cards, which need a bus.
+    ("packed_virtqueue", "true"): _VIRTIO,
     # Nova: InvalidVIOMMUMachineType.
     ("viommu_model", "auto"): "q35 virt",
     ("viommu_model", "virtio"): "q35 virt",
@@ -97,12 +99,13 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
     ("firmware_type", "uefi"): "pc q35 virt",
-    # It needs system management mode: libvirt refuses it anywhere else.
-    ("secure_boot", "required"): "q35",
+    # On x86 it needs system management mode, of which libvirt and the firmware know on q35 alone.
+    ("secure_boot", "required"): "q35 virt",
     ("tpm_version", "1.2"): _X86,
     ("tpm_model", "tpm-crb"): _X86,
     ("tpm_model", "tpm-tis"): f"{_X86} virt",
-    ("maxphysaddr_mode", "emulate"): _X86,
+    # The CPU of isapc has 32 bits.
+    ("maxphysaddr_mode", "emulate"): "microvm pc q35 other",
     ("maxphysaddr_mode", "passthrough"): _X86,
     # Nova: InvalidMachineType.
     **{("mem_encryption_model", model): "q35" for model in ("amd-sev", "amd-sev-es", "amd-sev-snp", "intel-tdx")},

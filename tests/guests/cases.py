@@ -9,24 +9,22 @@ from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.vocabulary import BY_NAME
 from tests.conftest import spec_of
 
-ROWS = tuple(
-    [
-        "vif_model",
-        "video_model",
-        "disk_bus",
-        "cdrom_bus",
-        "sound_model",
-        "usb_model",
-        "viommu_model",
-        "firmware_type",
-        "time_hpet",
-        "packed_virtqueue",
-        "tpm_version",
-        "tpm_model",
-        "secure_boot",
-        "firmware_stateless",
-        "maxphysaddr_mode",
-    ]
+ROWS = (
+    "vif_model",
+    "video_model",
+    "disk_bus",
+    "cdrom_bus",
+    "sound_model",
+    "usb_model",
+    "viommu_model",
+    "firmware_type",
+    "time_hpet",
+    "packed_virtqueue",
+    "tpm_version",
+    "tpm_model",
+    "secure_boot",
+    "firmware_stateless",
+    "maxphysaddr_mode",
 )
 """The rows that change the guest's XML; memory encryption needs processors that no test can count on."""
 

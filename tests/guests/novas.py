@@ -5,12 +5,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+# Before Nova is imported: it would else patch the whole process.
+os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+
+import os_vif
+from nova import context, objects
+from nova.conf import CONF, neutron
+from nova.network import model
+from nova.virt import fake
+from nova.virt.libvirt import blockinfo, utils
+from nova.virt.libvirt.driver import LibvirtDriver
+from oslo_utils import uuidutils
+
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from tests.guests.cases import Case
-from tests.guests.starter import SECRET, Guest
-
-# Before Nova is imported: its program would else patch the whole process.
-os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
+from tests.guests.starter import TPM_SECRET, Guest
 
 
 class NovasDriver:
@@ -20,12 +29,6 @@ class NovasDriver:
     """
 
     def __init__(self, uri: str, facts: LibvirtFacts, folder: Path) -> None:
-        import os_vif
-        from nova import context, objects
-        from nova.conf import CONF, neutron
-        from nova.virt import fake
-        from nova.virt.libvirt.driver import LibvirtDriver
-
         objects.register_all()
         os_vif.initialize()
         CONF([], project="nova", default_config_files=[])
@@ -34,7 +37,6 @@ class NovasDriver:
         CONF.set_override("state_path", str(folder))
         for option, value in (("virt_type", facts.virt_type), ("connection_uri", uri), ("swtpm_enabled", True)):
             CONF.set_override(option, value, "libvirt")
-        self._conf = CONF
         self._facts = facts
         self._context = context.get_admin_context()
         self._driver = LibvirtDriver(fake.FakeVirtAPI())
@@ -48,17 +50,13 @@ class NovasDriver:
         """Return the guest, or why Nova builds none."""
         # The processor of a virtual machine may be one that QEMU's models of it do not start with.
         own = case.architecture == self._facts.architecture
-        self._conf.set_override("cpu_mode", "none" if own else None, "libvirt")
+        CONF.set_override("cpu_mode", "none" if own else None, "libvirt")
         try:
             return Guest(self._xml(case), device=case.device)
         except Exception as error:  # noqa: BLE001 - of Nova's, each of which fails the spawn
             return Guest("", f"{type(error).__name__}: {error}")
 
     def _xml(self, case: Case) -> str:
-        from nova import objects
-        from nova.virt.libvirt import blockinfo, utils
-        from oslo_utils import uuidutils
-
         properties = case.properties(self._facts.architecture)
         image = objects.ImageMeta.from_dict(
             {
@@ -71,16 +69,20 @@ class NovasDriver:
                 "properties": properties,
             }
         )
-        instance = _instance(objects, image)
+        instance = _instance(image)
         Path(utils.get_instance_path(instance)).mkdir(parents=True, exist_ok=True)
-        devices = {"root_device_name": None, "image": [], "swap": None, "ephemerals": [], "block_device_mapping": []}
+        devices: dict[str, Any] = {
+            "root_device_name": None,
+            "image": [],
+            "swap": None,
+            "ephemerals": [],
+            "block_device_mapping": [],
+        }
         disks = blockinfo.get_disk_info(self._facts.virt_type, instance, image, devices)
         return str(self._driver._get_guest_xml(self._context, instance, _network(), disks, image))
 
 
-def _instance(objects: Any, image: Any) -> Any:
-    from oslo_utils import uuidutils
-
+def _instance(image: Any) -> Any:
     flavor = objects.Flavor(
         id=1, name="small", flavorid="1", memory_mb=128, vcpus=1, root_gb=1, ephemeral_gb=0, swap=0, extra_specs={}
     )
@@ -98,7 +100,7 @@ def _instance(objects: Any, image: Any) -> Any:
         host="host",
         project_id="project",
         user_id="user",
-        system_metadata={"vtpm_secret_uuid": SECRET},
+        system_metadata={"vtpm_secret_uuid": TPM_SECRET},
         metadata={},
         memory_mb=128,
         vcpus=1,
@@ -124,9 +126,6 @@ def _instance(objects: Any, image: Any) -> Any:
 
 def _network() -> Any:
     """Return one port: a network card is what its model is asked for."""
-    from nova.network import model
-    from oslo_utils import uuidutils
-
     network = model.Network(
         id=uuidutils.generate_uuid(), bridge="bridge", label="network", subnets=[], meta={"injected": False}
     )

@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 from os_prefilter.late_check import settings_of
 from os_prefilter.platforms import LIBVIRT_ARCHITECTURES, PLATFORM_ARCHITECTURES
 from os_prefilter.reporters import GuestSettings
-from os_prefilter.reporters.domain_xml import device_models, domain_elements
+from os_prefilter.reporters.domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from tests.guests.cases import Case
 from tests.guests.starter import Guest
@@ -27,9 +27,9 @@ def guest_of(case: Case, facts: LibvirtFacts) -> Guest:
     if system is None:
         system = Element("os")
         SubElement(system, "type", arch=LIBVIRT_ARCHITECTURES.get(architecture, architecture)).text = "hvm"
-        if architecture == "aarch64" and facts.guests[architecture].uefi:
-            # As every cloud image there needs it, Nova's guests have it unless they are told otherwise.
-            system.set("firmware", "efi")
+    if architecture == "aarch64" and facts.guests[architecture].uefi and not settings.value("firmware_type"):
+        # As every cloud image there needs it, Nova's guests have it unless they are told otherwise.
+        system.set("firmware", "efi")
     machine = case.machine or facts.guests[architecture].default_machine
     system[0].set("machine", machine)
     root.append(system)
@@ -56,9 +56,11 @@ def _devices(settings: GuestSettings) -> Iterator[Element]:
             SubElement(disk, "source", file="disk")
             SubElement(disk, "target", dev=_TARGETS.get(bus, "sda"), bus=bus)
             yield disk
-    if model := models.get("interface"):
+    attributes = driver_attributes(settings).get("interface")
+    if "interface" in models or attributes:
         interface = Element("interface", type="user")
-        SubElement(interface, "model", type=model)
+        SubElement(interface, "model", type=models.get("interface", "virtio"))
+        SubElement(interface, "driver", attributes or {})
         yield interface
 
 

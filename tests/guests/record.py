@@ -6,15 +6,18 @@ reporter by them, goes into ``tests/guests/hosts``.
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.reporters.guest_starts import STARTS
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, version_text
 from tests.guests import ours
 from tests.guests.cases import Case, cases
@@ -31,7 +34,7 @@ def probed(uri: str, virt_type: str) -> LibvirtFacts:
 
 
 def wanted(facts: LibvirtFacts) -> list[Case]:
-    """Return the guests to start; those that are emulated are the same with KVM and without, unless Nova builds them."""
+    """Return the guests to start. Those that are emulated are the same with KVM and without, unless Nova builds them."""
     return [
         case
         for case in cases(facts)
@@ -53,7 +56,12 @@ def started(some: list[Case], facts: LibvirtFacts, uri: str, root: Path = Path("
 
     :param root: of the file system that the libvirt sees
     """
-    with tempfile.TemporaryDirectory() as folder, closing(Starter(uri, root)) as starter:
+    libvirt = import_module("libvirt")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(libvirt.open(uri)) as connection,
+        closing(Starter(connection, root)) as starter,
+    ):
         return dict(zip(some, starter.outcomes(built(some, facts, uri, Path(folder))), strict=True))
 
 
@@ -72,7 +80,8 @@ def main() -> None:
     builder = f"nova-{facts.nova_release}" if facts.nova_release else "ours"
     _write(RECORDS / f"{name}-{builder}.json", _record(facts, outcomes))
     _write(HOSTS / f"{name}.json", _host(facts))
-    print(f"{len(outcomes)} guests: {sum(each.answer == 'starts' for each in outcomes.values())} start")
+    start = sum(outcome.answer == STARTS for outcome in outcomes.values())
+    sys.stdout.write(f"{len(outcomes)} guests: {start} start\n")
 
 
 def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Starts guests on a real libvirt, paused, and destroys them at once."""
 
 import json
+import os
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -15,29 +16,28 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from defusedxml.ElementTree import fromstring
 
 from os_prefilter.background import start
-
-STARTS = "starts"
-REFUSED = "refused"
-NOT_KNOWN = "not known"
+from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
-"""Seconds after which a guest that has not started hangs: where libvirt looks at QEMU anew each time, one takes 41 s."""
+"""Seconds after which a guest that has not started hangs. Where libvirt looks at QEMU anew each time, one takes 41 s."""
 
-SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"
+TPM_SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"  # noqa: S105 - its UUID
 """The UUID of the secret with which Nova has libvirt encrypt what a TPM keeps."""
 
 _SECRET = (
-    f"<secret ephemeral='yes' private='yes'><uuid>{SECRET}</uuid><usage type='vtpm'><name>guest</name></usage></secret>"
+    f"<secret ephemeral='yes' private='yes'><uuid>{TPM_SECRET}</uuid>"
+    "<usage type='vtpm'><name>guest</name></usage></secret>"
 )
 _AT_ONCE = 6
 _DISK_SIZE = 1024 * 1024
-# Of which no guest can tell whether it could start: what the host lacks is installed, or the guest brings it.
+# After these, no guest can tell whether the host could do it if it had what it lacks: firmware, an emulator, a kernel
+# that the guest brings, a TPM's program, memory.
 _LACKS = re.compile(
-    "Unable to find (any|'efi') firmware|No emulator found|Unknown architecture|Kernel image must be specified|Could not load"
-    "|failed to initialize kvm|Could not access KVM|swtpm.*(not found|No such file)|Unable to find 'swtpm"
-    '|Failed to get "write" lock|Cannot allocate memory'
+    "Unable to find (any|'efi') firmware|No emulator found|Unknown architecture|Kernel image must be specified"
+    "|Could not load|failed to initialize kvm|Could not access KVM|Unable to find 'swtpm|Secret not found"
+    "|Failed to get .write. lock|Cannot allocate memory"
 )
-_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(?process:\d+\)?:? ?")
+_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:[\dA-Fa-f]{2}){5}")
 
 
 class Outcome(NamedTuple):
@@ -62,33 +62,34 @@ class Guest(NamedTuple):
 class Starter:
     """A libvirt in which guests are started.
 
-    :param uri: of it
-    :param root: of the file system that this libvirt sees
+    :param connection: to it
+    :param root: of the file system that it sees
+    :param timeout: seconds after which a guest that has not started hangs
     """
 
-    def __init__(self, uri: str, root: Path = Path("/")) -> None:
+    def __init__(self, connection: Any, root: Path = Path("/"), *, timeout: float = TIMEOUT) -> None:
         self._libvirt = import_module("libvirt")
         self._libvirt_qemu = import_module("libvirt_qemu")
         self._libvirt.registerErrorHandler(lambda *_: None, None)
-        self._connection = self._libvirt.open(uri)
+        self._connection = connection
+        self._timeout = timeout
         self._disks = [root / _disk(number).lstrip("/") for number in range(_AT_ONCE)]
         for disk in self._disks:
             disk.write_bytes(bytes(_DISK_SIZE))
             disk.chmod(0o666)
-        secret = self._connection.secretDefineXML(_SECRET)
-        secret.setValue(b"of a TPM")
+        with suppress(self._libvirt.libvirtError):
+            connection.secretDefineXML(_SECRET).setValue(b"of a TPM")
 
     def close(self) -> None:
-        """Remove the disks, and what libvirt keeps of guests with UEFI; end what has not ended yet."""
+        """Remove the disks, and what libvirt keeps of guests with UEFI and of the secret."""
+        for disk in self._disks:
+            disk.unlink(missing_ok=True)
         for number in range(_AT_ONCE):
             with suppress(self._libvirt.libvirtError):
                 domain = self._connection.defineXML(_with_variables(_name(number)))
                 domain.undefineFlags(self._libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
         with suppress(self._libvirt.libvirtError):
-            self._connection.secretLookupByUUIDString(SECRET).undefine()
-        for disk in self._disks:
-            disk.unlink(missing_ok=True)
-        self._connection.close()
+            self._connection.secretLookupByUUIDString(TPM_SECRET).undefine()
 
     def outcomes(self, guests: Iterable[Guest]) -> Iterator[Outcome]:
         """Start guests, some at the same time; once one hangs, what became of it and of the rest is not known."""
@@ -99,8 +100,8 @@ class Starter:
             nonlocal hangs
             last = under_way.popleft()
             # A thread that waits for libvirt cannot be ended.
-            hangs = hangs or not wait([last], TIMEOUT).done
-            return Outcome(NOT_KNOWN, f"no answer in {TIMEOUT:g} s") if hangs else last.result()
+            hangs = hangs or not wait([last], self._timeout).done
+            return Outcome(NOT_KNOWN, f"no answer in {self._timeout:g} s") if hangs else last.result()
 
         for number, guest in enumerate(guests):
             if len(under_way) == _AT_ONCE:
@@ -157,12 +158,12 @@ class Starter:
 
 
 def _name(number: int) -> str:
-    return f"os-prefilter-{number}"
+    return f"os-prefilter-{os.getpid()}-{number}"
 
 
 def _disk(number: int) -> str:
     # A folder that QEMU's user may enter.
-    return f"/var/tmp/{_name(number)}.img"
+    return f"/var/tmp/{_name(number)}.img"  # noqa: S108 - it holds nothing
 
 
 def _with_variables(name: str) -> str:
@@ -178,26 +179,21 @@ def _prepared(xml: str, number: int) -> str:
     _child(root, "name").text = _name(number)
     for disk in root.iter("disk"):
         disk.set("type", "file")
-        source, driver = disk.find("source"), _child(disk, "driver")
+        driver = _child(disk, "driver")
         driver.attrib.pop("cache", None)
         driver.set("type", "raw")
-        if source is not None:
-            source.attrib.clear()
-            source.set("file", _disk(number))
+        for source in disk.findall("source"):
+            source.attrib = {"file": _disk(number)}
     for graphics in root.iter("graphics"):
         # Several libvirts of one machine would give two guests the same port.
         graphics.attrib = {"type": graphics.get("type", "vnc")}
-        for element in list(graphics):
-            graphics.remove(element)
-        SubElement(graphics, "listen", type="socket")
+        graphics[:] = [Element("listen", type="socket")]
     for interface in root.iter("interface"):
         interface.set("type", "user")
-        for tag in ("source", "target", "virtualport"):
-            for element in interface.findall(tag):
-                interface.remove(element)
-    for parent in root.iter():
-        for log in parent.findall("log"):
-            parent.remove(log)
+    for path in (".//interface/source", ".//interface/target", ".//interface/virtualport", ".//log"):
+        for parent in root.findall(f"{path}/.."):
+            for element in parent.findall(path.rpartition("/")[2]):
+                parent.remove(element)
     for event in ("on_poweroff", "on_reboot", "on_crash"):
         _child(root, event).text = "destroy"
     return tostring(root, encoding="unicode")

@@ -11,12 +11,13 @@ import pytest
 
 from os_prefilter import unsupported
 from os_prefilter.errors import RequestRejected
+from os_prefilter.reporters.guest_starts import NOT_KNOWN, STARTS
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
 from os_prefilter.testing.law import disagreements, single_cases
 from tests.guests.cases import Case, cases
 from tests.guests.novas import NovasDriver
 from tests.guests.record import probed, started
-from tests.guests.starter import NOT_KNOWN, STARTS, Outcome
+from tests.guests.starter import Outcome
 from tests.services.libvirt.connection import needs_libvirt, uri
 
 pytestmark = needs_libvirt

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import capability_traits, unsupported
+from os_prefilter import unsupported
 from os_prefilter.errors import RequestRejected
-from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records
+from os_prefilter.reporters.guest_starts import NOT_KNOWN, STARTS, Record, records
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
-from os_prefilter.testing.law import disagreements, single_cases
-from os_prefilter.vocabulary import BY_NAME
 from tests.guests.cases import Case
 
 _HOSTS = Path(__file__).parents[1] / "guests" / "hosts"

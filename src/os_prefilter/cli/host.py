@@ -63,7 +63,7 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--alone",
         action="store_true",
-        help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter, and a report "
+        help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter; a report "
         "writes also what nova-compute would",
     )
     add_node_arguments(group)
@@ -107,8 +107,8 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     if not isinstance(facts, LibvirtFacts):
         return ()
     found = [
-        f"The libvirt driver of Nova {facts.nova_release} builds the guests. For another release give --nova-release N, "
-        "for a driver with the settings of os-prefilter --alone."
+        f"The libvirt driver of Nova {facts.nova_release} builds the guests. Give --nova-release N for another release, "
+        "--alone for a driver with the settings of os-prefilter."
         if facts.nova_release
         else "A driver with the settings of os-prefilter builds the guests."
     ]

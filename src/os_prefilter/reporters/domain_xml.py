@@ -85,9 +85,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield video
     if model := settings.value("sound_model"):
         yield Element("sound", model=model)
-    model = settings.value("usb_model")
-    # As Nova does: a guest with a USB device gets a controller, whatever was asked for.
-    if model and not (model == "none" and any(settings.value(row) == "usb" for row in _MAY_NEED_USB)):
+    if model := _usb_controller(settings):
         yield Element("controller", type="usb", index="0", model=model)
     if model := settings.value("viommu_model"):
         # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
@@ -97,6 +95,15 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         tpm = Element("tpm", model=settings.value("tpm_model") or "tpm-tis")
         SubElement(tpm, "backend", type="emulator", version=version)
         yield tpm
+
+
+def _usb_controller(settings: GuestSettings) -> str:
+    """Return the model of the USB controller; empty where libvirt adds the one that it prefers, if any."""
+    model = settings.value("usb_model") or ""
+    if all(settings.value(row) != "usb" for row in _MAY_NEED_USB):
+        return model
+    # As Nova does: a guest with a USB device gets a controller, whatever was asked for. libvirt adds none on these.
+    return model.replace("none", "") or ("qemu-xhci" if settings.family in {"virt", "s390-ccw-virtio"} else "")
 
 
 def _system(settings: GuestSettings) -> Iterator[Element]:
@@ -114,8 +121,8 @@ def _system(settings: GuestSettings) -> Iterator[Element]:
         # As in Nova: unless it is asked for there is none. Otherwise libvirt prefers firmware that has it.
         feature = SubElement(system, "firmware")
         SubElement(feature, "feature", name="secure-boot", enabled="yes" if secure else "no")
-        # No secure="no": libvirt 9.0 refuses it.
-        loader = {"secure": "yes"} if secure else {}
+        # No secure="no": libvirt 9.0 refuses it. It means system management mode, which is x86's.
+        loader = {"secure": "yes"} if secure and settings.architecture == "x86_64" else {}
         if settings.value("firmware_stateless") == "true":
             loader["stateless"] = "yes"
         if loader:

@@ -1,7 +1,7 @@
 """What became of real guests: each value of the vocabulary on each machine type, started with some libvirts and QEMUs.
 
-The records are in ``data/guest_starts``; the tests ``tests/guests`` start the guests and write them. They judge what the
-reporter says, which never looks here: so of a host with another libvirt or QEMU it is not known.
+The records are in ``data/guest_starts``; the tests in ``tests/guests`` start the guests and write them. They judge what
+the reporter says, which never looks here. Of a host with another libvirt or QEMU it is not known.
 """
 
 import json

@@ -31,8 +31,8 @@ _VIOMMU_ARCHITECTURES = {
     "intel": ("x86_64",),
     "smmuv3": ("aarch64", "armv7l"),
 }
-# Seen with libvirt 9.0 and QEMU 7.2. QEMU 7.1 dropped the option (docs/about/removed-features.rst); libvirt 11.3 passes it
-# no more, and since when is not known.
+# Seen with libvirt 9.0 and QEMU 7.2. QEMU 7.1 dropped the option (docs/about/removed-features.rst). libvirt 11.3 does
+# not pass it; since when is not known.
 _NO_SOUNDHW: Version = (9, 1, 0)
 _SOUNDHW_IS_GONE: Version = (7, 1, 0)
 # What QEMU for s390x has in 10.0, and had not in 7.2; when it came is not known.
@@ -206,6 +206,9 @@ def _tpm_secret_security(facts: LibvirtFacts, value: str, _architecture: str) ->
 
 
 def _secure_boot(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
+    if facts.architecture != "x86_64" and facts.nova_release is None:
+        # libvirt speaks of <loader secure>, which is x86's; what the firmware itself has, it does not say.
+        return "" if facts.own_guests.uefi else "libvirt found no UEFI firmware"
     if not facts.own_guests.secure_boot:
         return "libvirt found no UEFI firmware with secure boot"
     if facts.virt_type == "kvm" and facts.smm is False:

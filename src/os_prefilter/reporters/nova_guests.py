@@ -1,7 +1,7 @@
 """What Nova's libvirt driver makes of a request, where libvirt and QEMU could do it and its guest does not start.
 
-Each rule was seen with real guests whose XML Nova's own code had generated (``data/guest_starts``), on x86_64 hosts with
-libvirt 9.0 and 11.3. With a newer libvirt, or on another host, it is not known, and nothing is refused.
+Each rule was seen with real guests whose XML Nova's own code had generated (``data/guest_starts``), on x86_64 hosts
+with libvirt 9.0 and 11.3. With a newer libvirt it is not known, and nothing is refused.
 """
 
 from collections.abc import Callable, Mapping

@@ -140,3 +140,11 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         templates=effective(None).replaced_by([Template("x", "on", (), (both,))]),
     )
     assert bios_changes(plan.steps) == {"A": "1"}
+    assert plan.settings == {"A": "1", "B": "1"}
+
+
+def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> None:
+    new = _flavor(hyperthreading="enabled")
+    assert bios_changes(_plan(new, new).steps) == {}
+    assert bios_changes(_plan(new, new, bios_may_differ=True).steps) == {"LogicalProc": "Enabled"}
+    assert _plan(_flavor(), _flavor(), bios_may_differ=True).steps == ()

@@ -60,6 +60,19 @@ def test_node_printed_by_the_openstack_client_becomes_facts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"provision_state": "active", "last_error": None}, False),
+        ({"provision_state": "servicing"}, False),
+        ({"provision_state": "service failed"}, True),
+        ({"provision_state": "active", "last_error": "By request, the service operation was aborted"}, True),
+    ],
+)
+def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict[str, Any], *, expected: bool) -> None:
+    assert facts_from_node(_node(**fields)).bios_may_differ is expected
+
+
+@pytest.mark.parametrize(
     ("document", "expected"),
     [
         (_SHORT, {"LogicalProc": BiosSetting("Enabled")}),

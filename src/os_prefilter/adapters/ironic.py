@@ -10,8 +10,18 @@ Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.4
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from os_prefilter.adapters.ironic_api import Node, asking, bios_settings, need, read
-from os_prefilter.adapters.ironic_steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task, check_instance, run
+from os_prefilter.adapters.ironic_api import Node, asking, bios_settings, need, read, visible
+from os_prefilter.adapters.ironic_steps import (
+    DEPLOY,
+    LOCK_TIMEOUT,
+    SERVICE,
+    Kind,
+    Step,
+    Task,
+    check_instance,
+    check_ready,
+    run,
+)
 from os_prefilter.adapters.ironic_traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
 from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
@@ -59,7 +69,8 @@ class IronicNode:
         document = node.to_dict(original_names=True, computed=False)
         traits = frozenset(node.traits) - noted(node)
         try:
-            return facts_from_node({**document, "traits": None}, settings, traits=traits)
+            known = {**document, "traits": None, "last_error": visible(node.last_error)}
+            return facts_from_node(known, settings, traits=traits)
         except DocumentError as error:
             raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
 
@@ -106,12 +117,13 @@ class IronicNode:
         :raises IronicTooOld: its API is older than 1.69; nothing was changed
         :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
         :raises IronicRefused: Ironic did not accept the steps; nothing was changed
-        :raises StepsFailed: the deployment failed, or ended without the BIOS settings being what they should
-        :raises OutcomeUnknown: Ironic did not answer any more, or ``timeout`` has passed
+        :raises StepsFailed: the deployment failed, or the node is not active, in maintenance, or has not the BIOS
+            settings that it should when it has ended
+        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses; nothing was changed
         """
-        self._run(DEPLOY, steps, timeout, instance)
+        self._run(self._task(DEPLOY, steps, timeout, instance))
 
     def check_instance(self, instance: str) -> None:
         """Check which instance is on the node.
@@ -121,24 +133,54 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
-        check_instance(self._read(), Task(SERVICE, (), 0, instance))
+        check_instance(self._read(), self._task(SERVICE, (), 0, instance))
 
-    def service(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
+    def check_ready(self, instance: str | None = None) -> None:
+        """Check that steps can be run on the node now, as :meth:`service` does before it begins.
+
+        :param instance: the UUID of the instance that must be on the node; None if any may be
+        :raises IronicTooOld: its API is older than 1.87
+        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        check_ready(self._baremetal, self._read(), self._task(SERVICE, (), self._lock_timeout, instance))
+
+    def service(
+        self,
+        steps: Sequence[Step],
+        *,
+        timeout: float,
+        instance: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         """Run steps on the node, which stays deployed, and wait until it is ``active`` again.
 
         The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
-        are waited for. Without steps, nothing is done. The errors are those of :meth:`deploy`.
+        are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
+        changed. The errors are those of :meth:`deploy`; without steps, what is not as it should be is a
+        ``NodeNotReady``.
 
         :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
         :param timeout: seconds
         :param instance: the UUID of the instance that must be on the node; None if any may be
+        :param settings: BIOS settings that the node must have at the end, beside those that the steps change
         :raises IronicTooOld: its API is older than 1.87; nothing was changed
         """
-        if steps:
-            self._run(SERVICE, steps, timeout, instance)
+        self._run(self._task(SERVICE, steps, timeout, instance, settings))
 
-    def _run(self, kind: Kind, steps: Sequence[Step], timeout: float, instance: str | None) -> None:
-        run(self._baremetal, self._name, Task(kind, tuple(steps), timeout, instance, self._lock_timeout))
+    def _task(
+        self,
+        kind: Kind,
+        steps: Sequence[Step],
+        timeout: float,
+        instance: str | None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Task:
+        return Task(kind, tuple(steps), timeout, instance, dict(settings or {}), self._lock_timeout)
+
+    def _run(self, task: Task) -> None:
+        run(self._baremetal, self._name, task)
 
     def _read(self) -> Node:
         node = read(self._baremetal, self._name)

@@ -29,7 +29,18 @@ except ModuleNotFoundError as missing:
         f"Talking to Ironic needs {missing.name}, which is not installed: pip install 'os-prefilter[cli]'."
     ) from missing
 
-__all__ = ["Node", "asking", "bios_settings", "exceptions", "is_locked", "need", "one_short_line", "read"]
+__all__ = [
+    "Node",
+    "asking",
+    "bios_settings",
+    "exceptions",
+    "is_locked",
+    "need",
+    "one_short_line",
+    "read",
+    "utils",
+    "visible",
+]
 
 # What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
@@ -135,4 +146,9 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
 
 def is_locked(node: Node) -> bool:
     """Whether a conductor holds the lock of a node, as far as the user may see that."""
-    return bool(node.reservation) and not str(node.reservation).startswith(_REDACTED)
+    return bool(visible(node.reservation))
+
+
+def visible(text: object) -> str | None:
+    """Return the text of a field; None where the user may not see it, or it is empty."""
+    return None if not text or str(text).startswith(_REDACTED) else str(text)

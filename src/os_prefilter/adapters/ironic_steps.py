@@ -3,9 +3,10 @@
 Source: Ironic's API reference (change node provision state), its ``common/states.py`` and ``conductor/steps.py``.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from os_prefilter.adapters.ironic_api import (
@@ -17,10 +18,19 @@ from os_prefilter.adapters.ironic_api import (
     need,
     one_short_line,
     read,
+    utils,
+    visible,
 )
-from os_prefilter.adapters.ironic_errors import IronicUnavailable, NodeNotReady, OutcomeUnknown, StepsFailed
+from os_prefilter.adapters.ironic_errors import (
+    IronicRefused,
+    IronicUnavailable,
+    NodeNotReady,
+    OutcomeUnknown,
+    StepsFailed,
+)
 from os_prefilter.errors import IronicError
 from os_prefilter.reporters.ironic_steps import bios_changes
+from os_prefilter.templates import BIOS_STEP
 from os_prefilter.texts import shown
 
 Step = Mapping[str, Any]
@@ -28,6 +38,9 @@ Step = Mapping[str, Any]
 
 LOCK_TIMEOUT = 60.0
 """Seconds in which a lock that somebody else holds should end: Ironic takes one for a moment now and then."""
+
+_END = "active"
+"""The provision state in which deployments and services end."""
 
 
 @dataclass(frozen=True)
@@ -76,36 +89,64 @@ class Task:
     """Seconds until they should have ended."""
     instance: str | None = None
     """The UUID of the instance that the node should belong to."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """BIOS settings that the node should have at the end beside those that the steps change."""
     lock_timeout: float = LOCK_TIMEOUT
+
+    @property
+    def wanted(self) -> Mapping[str, str]:
+        """All BIOS settings that the node should have at the end."""
+        # Of two steps that change the same setting, which only services may have, the later counts.
+        return {**self.settings, **bios_changes(self.steps)}
 
 
 def run(baremetal: Any, name: str, task: Task) -> None:
-    """Have steps run, and wait until they have.
+    """Have steps run, wait until they have, and check what the node is then; a service without steps is checked alone.
 
     The errors are those of :meth:`os_prefilter.adapters.ironic.IronicNode.deploy`.
 
     :param name: the node's name or UUID
     """
     node = read(baremetal, name)
+    begun = True
     if node.provision_state in task.kind.under_way:
-        _check_same_steps(node, task)
+        _check_maintenance(node, task.kind)
+        _check_same_steps(baremetal, node, task)
         check_instance(node, task)
     else:
-        need(baremetal, task.kind.microversion, f"run the steps of {task.kind.what}")
-        _wait_for_lock(baremetal, node, min(task.timeout, task.lock_timeout))
-        _check_ready(node, task)
-        _begin(baremetal, node, task)
-    _wait(baremetal, node, task)
-    _check_applied(baremetal, node, task)
+        check_ready(baremetal, node, task)
+        begun = bool(task.steps) or task.kind is DEPLOY
+        if begun:
+            _begin(baremetal, node, task)
+    if begun:
+        _wait(baremetal, node, task)
+    _check_end(baremetal, node, task, begun=begun)
+
+
+def check_ready(baremetal: Any, node: Node, task: Task) -> None:
+    """Check all that can be known before anything is changed.
+
+    :raises NodeNotReady: the node is not ready
+    """
+    kind = task.kind
+    need(baremetal, kind.microversion, f"run the steps of {kind.what}")
+    _check_startable(node, kind)
+    _wait_for_lock(baremetal, node, min(task.timeout, task.lock_timeout))
+    # The lock may have been that of what changed it.
+    _check_startable(node, kind)
+    check_instance(node, task)
 
 
 def _wait_for_lock(baremetal: Any, node: Node, timeout: float) -> None:
-    """Wait until nobody holds the node's lock; the node is then what it is afterwards."""
+    """Wait until nobody holds the node's lock; the node is then what it is afterwards.
+
+    :raises NodeNotReady: it stays locked
+    """
     if not is_locked(node):
         return
     try:
-        with asking("GET /v1/nodes/ID", str(node.id)), _resource_errors():
-            node.wait_for_reservation(baremetal, timeout=timeout)
+        with asking("GET /v1/nodes/ID", str(node.id)):
+            _fetch_until(baremetal, node, timeout, lambda: not is_locked(node))
     except _TimeoutError as error:
         raise NodeNotReady(
             str(node.id),
@@ -114,25 +155,49 @@ def _wait_for_lock(baremetal: Any, node: Node, timeout: float) -> None:
         ) from error
 
 
-def _check_ready(node: Node, task: Task) -> None:
-    """Check all that can be known before anything is changed.
+def _check_maintenance(node: Node, kind: Kind) -> None:
+    """Check that the node is not in maintenance.
 
-    :raises NodeNotReady: the node is not ready
+    :raises NodeNotReady: it is
     """
-    kind, state = task.kind, node.provision_state
     if node.is_maintenance:
-        raise NodeNotReady(
-            str(node.id),
-            f"it is in maintenance ({one_short_line(node.maintenance_reason)})",
-            f"Mend what the reason says, then: openstack baremetal node maintenance unset {node.id}.",
-        )
-    if state not in (kind.start, kind.failed):
-        raise NodeNotReady(
-            str(node.id),
-            f"it is in the provision state {shown(state)}, and {kind.what} begins in {shown(kind.start)}",
-            "Choose another node, or wait for what is under way." if kind is DEPLOY else "Wait until it is active.",
-        )
-    check_instance(node, task)
+        raise NodeNotReady(str(node.id), _maintenance(node, kind), _leave_maintenance(node))
+
+
+def _maintenance(node: Node, kind: Kind) -> str:
+    # The state tells whether it is in maintenance because a step has failed.
+    state = f" and {_state(node)}" if node.provision_state in (kind.failed, *kind.under_way) else ""
+    return f"it is in maintenance ({one_short_line(node.maintenance_reason)}){state}"
+
+
+def _leave_maintenance(node: Node) -> str:
+    return f"Mend what the reason says, then: openstack baremetal node maintenance unset {node.id}."
+
+
+def _state(node: Node) -> str:
+    changed = re.sub(r"\.[0-9]+", "", str(node.updated_at or ""))
+    last = f" (Ironic last changed it at {shown(changed)})" if changed else ""
+    return f"in the provision state {shown(node.provision_state)}{last}"
+
+
+def _check_startable(node: Node, kind: Kind) -> None:
+    """Check that the node is in a state in which steps may begin.
+
+    :raises NodeNotReady: it is not
+    """
+    _check_maintenance(node, kind)
+    if node.provision_state not in (kind.start, kind.failed):
+        raise _not_startable(node, kind)
+
+
+def _not_startable(node: Node, kind: Kind) -> NodeNotReady:
+    return NodeNotReady(
+        str(node.id),
+        f"it is {_state(node)}, and {kind.what} begins in {shown(kind.start)}",
+        "Choose another node, or wait for what is under way."
+        if kind is DEPLOY
+        else "Run it again when the node is active.",
+    )
 
 
 def check_instance(node: Node, task: Task) -> None:
@@ -151,24 +216,34 @@ def check_instance(node: Node, task: Task) -> None:
     )
 
 
-def _check_same_steps(node: Node, task: Task) -> None:
+def _check_same_steps(baremetal: Any, node: Node, task: Task) -> None:
     """Check that what is under way is what was asked for: a first try, whose caller did not see its end.
+
+    It is if each step of the task is recorded, and the BIOS settings become those of the task.
 
     :raises NodeNotReady: it is something else, or cannot be seen
     """
-    recorded = node.driver_internal_info or {}
-    known = [_essence(step) for key in task.kind.recorded for step in recorded.get(key) or ()]
-    if task.steps and all(_essence(step) in known for step in task.steps):
-        return
+    info = node.driver_internal_info or {}
+    recorded = [step for key in task.kind.recorded for step in info.get(key) or () if isinstance(step, Mapping)]
+    changes = bios_changes(recorded)
+    others = [step for step in task.steps if (step.get("interface"), step.get("step")) != BIOS_STEP]
+    known = list(map(_essence, recorded))
+    if (others or changes.keys() & task.wanted.keys()) and all(_essence(step) in known for step in others):
+        # What is under way may have been begun with the settings alone that differed then.
+        after = {**_shown_settings(baremetal, node), **changes}
+        if not _first_difference(after, task.wanted):
+            return
+    running = ", ".join(f"{step.get('interface')}.{step.get('step')}" for step in recorded)
     raise NodeNotReady(
         str(node.id),
-        f"it is in the provision state {shown(node.provision_state)}, and not known to be there for the same steps",
+        f"it is {_state(node)}, {f'running {shown(running, 200)}, ' if running else ''}and not known to be there for "
+        "the same steps",
         "Wait until that has ended, then run it again.",
     )
 
 
-def _essence(step: Any) -> object:
-    return (step.get("interface"), step.get("step"), step.get("args") or {}) if isinstance(step, Mapping) else None
+def _essence(step: Step) -> object:
+    return step.get("interface"), step.get("step"), step.get("args") or {}
 
 
 def _begin(baremetal: Any, node: Node, task: Task) -> None:
@@ -180,6 +255,12 @@ def _begin(baremetal: Any, node: Node, task: Task) -> None:
     try:
         with asking("PUT /v1/nodes/ID/states/provision", str(node.id)):
             node.set_provision_state(baremetal, task.kind.verb, **body)
+    except IronicRefused as error:
+        now = read(baremetal, str(node.id))
+        if now.provision_state not in (task.kind.start, task.kind.failed):
+            # Another request was faster.
+            raise _not_startable(now, task.kind) from error
+        raise
     except IronicError as error:
         # It may have come to Ironic before the connection broke; and once it has, the SDK reads the node.
         if isinstance(error, IronicUnavailable) or getattr(error.__cause__, "method", "") == "GET":
@@ -188,63 +269,115 @@ def _begin(baremetal: Any, node: Node, task: Task) -> None:
 
 
 def _wait(baremetal: Any, node: Node, task: Task) -> None:
+    """Wait until the steps have ended.
+
+    :raises StepsFailed: they ended, and the node is not active
+    :raises OutcomeUnknown: Ironic does not answer any more, or the timeout has passed
+    """
     try:
-        with asking("GET /v1/nodes/ID", str(node.id)), _resource_errors():
-            node.wait_for_provision_state(baremetal, "active", timeout=task.timeout)
-    except _FailureError as error:
-        raise StepsFailed(
-            str(node.id),
-            f"it is in the provision state {shown(node.provision_state)} ({one_short_line(node.last_error)})",
-            "Mend what that says, then run it again; Ironic may have put the node into maintenance.",
-        ) from error
+        with asking("GET /v1/nodes/ID", str(node.id)):
+            _fetch_until(baremetal, node, task.timeout, lambda: node.provision_state not in task.kind.under_way)
     except _TimeoutError as error:
         reason = f"after {task.timeout:.0f} seconds it is in the provision state {shown(node.provision_state)}"
         raise OutcomeUnknown(str(node.id), task.kind.what, reason) from error
     except IronicError as error:
         raise OutcomeUnknown(str(node.id), task.kind.what, getattr(error, "reason", str(error))) from error
-
-
-class _FailureError(Exception):
-    """The SDK saw the node fail."""
+    if node.provision_state != _END:
+        raise StepsFailed(
+            str(node.id),
+            f"it is in the provision state {shown(node.provision_state)} ({one_short_line(node.last_error)})",
+            "Mend what that says, then run it again; Ironic may have put the node into maintenance.",
+        )
 
 
 class _TimeoutError(Exception):
-    """The SDK has waited long enough."""
+    """The node did not become what it should in time."""
 
 
-@contextmanager
-def _resource_errors() -> Iterator[None]:
-    """Tell what became of the node from what became of the request."""
+def _fetch_until(baremetal: Any, node: Node, timeout: float, reached: Callable[[], bool]) -> None:
+    """Read the node again and again until ``reached``.
+
+    :raises _TimeoutError: it was not in time
+    """
     try:
-        yield
+        for _ in utils.iterate_timeout(timeout, "the node"):
+            node.fetch(baremetal)
+            if reached():
+                return
     except exceptions.ResourceTimeout as error:
         raise _TimeoutError from error
-    except exceptions.ResourceFailure as error:
-        raise _FailureError from error
 
 
-def _check_applied(baremetal: Any, node: Node, task: Task) -> None:
-    """Check that the BIOS settings are what the steps should have made them.
+def _check_end(baremetal: Any, node: Node, task: Task, *, begun: bool) -> None:
+    """Check that the node is active, out of maintenance, unlocked, without an error, and has its BIOS settings.
 
-    Ironic skips without a word a step that the node's interface does not have for this purpose.
+    Ironic skips without a word a step that the node's interface does not have for this purpose; and an operator, or
+    another run, may have changed the node since.
 
-    :raises StepsFailed: one is not
+    :param begun: whether the steps were begun, now or by an earlier run
+    :raises StepsFailed: it is not so, and steps were begun
+    :raises NodeNotReady: it is not so, and none were
+    :raises OutcomeUnknown: steps were begun, and Ironic does not answer, or the node stays locked
     """
-    # Of two such steps, which only services may have, the later counts.
-    wanted = bios_changes(task.steps)
-    if not wanted:
-        return
     try:
-        found = {each.get("name"): each.get("value") for each in bios_settings(baremetal, node)}
+        found = _settled(baremetal, node, task)
     except IronicError as error:
+        if not begun:
+            raise
         raise OutcomeUnknown(str(node.id), task.kind.what, getattr(error, "reason", str(error))) from error
-    for name, value in wanted.items():
-        if name not in found or str(found[name]).lower() != str(value).lower():
-            state = f"is {shown(found[name])}" if name in found else "is not shown by Ironic"
-            raise StepsFailed(
-                str(node.id),
-                f"Ironic ended {task.kind.what} without an error, but the BIOS setting {shown(name)} {state}, not "
-                f"{shown(value)}",
-                f"Ironic skips steps that the node's bios_interface {shown(node.bios_interface)} does not have for "
-                "this purpose: see whether it has them, and whether it reads the settings back.",
-            )
+    difference = _first_difference(found, task.wanted)
+    ended = f"Ironic ended {task.kind.what} without an error, but " if begun else ""
+    failure = StepsFailed if begun else NodeNotReady
+    if node.is_maintenance:
+        raise failure(str(node.id), ended + _maintenance(node, task.kind), _leave_maintenance(node))
+    if node.provision_state != _END:
+        advice = "Run it again when the node is active; openstack baremetal node show says what is done to it."
+        raise failure(str(node.id), f"{ended}it is {_state(node)}", advice)
+    if (begun or task.wanted) and visible(node.last_error):
+        # Ironic clears it when steps begin. A failed service that is aborted makes the node active again.
+        reason = f"{ended}its last error is {one_short_line(node.last_error)}: its BIOS settings may not be those shown"
+        raise failure(str(node.id), reason, "Mend what that says, then run it again.")
+    if difference:
+        name = shown(difference)
+        state = f"is {shown(found[difference])}" if difference in found else "is not shown by Ironic"
+        raise failure(
+            str(node.id),
+            f"{ended}the BIOS setting {name} {state}, not {shown(task.wanted[difference])}",
+            "Run it again if the node was changed otherwise in between. Ironic skips steps that the node's "
+            f"bios_interface {shown(node.bios_interface)} does not have for this purpose: see whether it has them, and "
+            "whether it reads the settings back.",
+        )
+
+
+def _settled(baremetal: Any, node: Node, task: Task) -> Mapping[str, object]:
+    """Return the BIOS settings as Ironic shows them, and read the node, while nothing is done to it.
+
+    :raises NodeNotReady: it stays locked, or goes on changing
+    """
+    timeout = min(task.timeout, task.lock_timeout)
+    with suppress(exceptions.ResourceTimeout):
+        for _ in utils.iterate_timeout(timeout, "the node"):
+            if node.provision_state == _END:
+                _wait_for_lock(baremetal, node, timeout)
+            before = _version(node)
+            found = _shown_settings(baremetal, node) if task.wanted else {}
+            with asking("GET /v1/nodes/ID", str(node.id)):
+                node.fetch(baremetal)
+            if node.provision_state != _END or (_version(node) == before and not is_locked(node)):
+                return found
+    reason = f"something has gone on changing it for {timeout:.0f} seconds"
+    raise NodeNotReady(str(node.id), reason, "Try again when that has ended.")
+
+
+def _version(node: Node) -> object:
+    return node.provision_state, node.updated_at
+
+
+def _shown_settings(baremetal: Any, node: Node) -> dict[str, object]:
+    return {str(each.get("name")): each.get("value") for each in bios_settings(baremetal, node)}
+
+
+def _first_difference(found: Mapping[str, object], wanted: Mapping[str, str]) -> str:
+    """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
+    differ = (name for name, value in wanted.items() if str(found.get(name)).lower() != str(value).lower())
+    return next(differ, "")

@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.cli.arguments import add_request_arguments, request_from
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of
@@ -21,6 +22,11 @@ from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.texts import one_line
 
+if TYPE_CHECKING:
+    from os_prefilter.adapters.ironic import IronicNode
+
+SECOND_LOOK = 5.0
+"""Seconds after which ``--apply`` looks again at a node on which nothing is left to do, before it says so."""
 _TIMEOUT = 3600
 # The node is in use: whose it is, and whether its compute service takes instances, does not matter any more.
 _DECIDED = frozenset(("owner", "compute_status"))
@@ -97,16 +103,33 @@ class BaremetalReconfigure(Listing):
         pipeline = _pipeline(parsed_args.config_file)
         connection = connection_of(parsed_args)
         node = IronicNode.of(connection, parsed_args.node)
-        if parsed_args.instance:
+        if not parsed_args.apply:
+            # Before it is read: what Ironic shows of a node that is being changed may be over in a moment.
+            node.check_ready(parsed_args.instance)
+        elif parsed_args.instance:
             node.check_instance(parsed_args.instance)
         facts = replace(node.facts(), templates=pipeline.options.templates)
         plan = reconfiguration(old, new, facts, pipeline)
         plan.check(facts.host, placement_of(connection).has_provider)
-        if parsed_args.apply:
-            node.service(plan.steps, timeout=parsed_args.timeout, instance=parsed_args.instance)
+        if facts.bios_may_differ and plan.settings:
+            self.tell(
+                f"{facts.host}: Ironic's last operation on the node ended with an error, so the machine may have other "
+                "BIOS settings than Ironic shows; the steps set those of the new flavor in any case."
+            )
+        if parsed_args.apply or not plan.steps:
+            # That nothing is left to do holds if the node is found so now, and nothing is being done to it.
+            _service(node, plan, parsed_args)
+        if parsed_args.apply and not plan.steps:
+            # Ironic has no lock that a client could hold, and a command given at the same time may be about to begin.
+            time.sleep(SECOND_LOOK)
+            _service(node, plan, parsed_args)
         told = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
         self.tell(f"{facts.host}: {told}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
+
+
+def _service(node: "IronicNode", plan: Plan, arguments: argparse.Namespace) -> None:
+    node.service(plan.steps, timeout=arguments.timeout, instance=arguments.instance, settings=plan.settings)
 
 
 def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:

@@ -51,6 +51,8 @@ class Plan:
     """What the filters require of the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
     """Service steps of Ironic's; none where nothing is left to do."""
+    settings: Mapping[str, str]
+    """All BIOS settings that the new flavor asks for, with their values: also those that need no step."""
 
     def check(self, node: str, is_found: Callable[[str], bool]) -> None:
         """Ask whether the node meets the requirements, all at once, and one by one if it does not.
@@ -82,8 +84,9 @@ def reconfiguration(
 ) -> Plan:
     """Return the plan for an instance of flavor ``old`` on a node to become one of flavor ``new``.
 
-    BIOS settings become what the new flavor says, whatever the old one said; those that are so already have no step.
-    Steps of a template's own run for what changes. A configuration that only the old flavor named stays as it is.
+    BIOS settings become what the new flavor says, whatever the old one said; those that are so already have no step,
+    unless the machine may have others than Ironic shows. Steps of a template's own run for what changes. A
+    configuration that only the old flavor named stays as it is.
 
     :param facts: of the node that the instance is on
     :param pipeline: the filters; ``deploy_config`` must be among them
@@ -105,8 +108,9 @@ def reconfiguration(
     except UnsupportedByHost as error:
         raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
     settings = _to_do(settings, facts, {each.name for each in configurations})
-    steps = (_remaining(step, facts) for step in deploy_steps(settings, facts))
-    return Plan(configurations, decision.requirements, tuple(step for step in steps if step))
+    steps = deploy_steps(settings, facts)
+    left = steps if facts.bios_may_differ else filter(None, (_remaining(step, facts) for step in steps))
+    return Plan(configurations, decision.requirements, tuple(left), bios_changes(steps))
 
 
 def _only(flavor: Flavor, extra_specs: Mapping[str, str]) -> Flavor:

@@ -35,6 +35,9 @@ class IronicFacts(HostFacts):
 
     bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
     """BIOS settings by name."""
+    bios_may_differ: bool = False
+    """Whether the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
+    Ironic reads them after an operation that succeeds."""
     hardware_type: str = ""
     """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
     vendor: str = ""
@@ -77,6 +80,8 @@ def facts_from_node(
         architecture=_architecture(_text(properties, "cpu_arch", path, "properties."), path),
         other_traits=_traits(data.get("traits") if traits is None else traits, path),
         bios=MappingProxyType(_bios(bios, bios_path)),
+        # An operation that is aborted leaves an error, and then the state that was before it.
+        bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
         hardware_type=_text(data, "driver", path),
         vendor=_text(properties, "vendor", path, "properties."),
         bios_interface=_text(data, "bios_interface", path),

@@ -1,7 +1,7 @@
 """Steps on nodes of a real Ironic: the BIOS setting is really changed, or it is said why not."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from os_prefilter.adapters.ironic_errors import (
     UnknownNode,
 )
 from tests.services.ironic.bios import FAILS, HOLDS
-from tests.services.ironic.ironics import Ironic, connect
+from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, connect
 from tests.services.ironic.proxy import LOST, Proxy
 from tests.support.programs import until
 
@@ -290,6 +290,185 @@ class TestRunAgain:
         assert proxy.sent == []
         file.touch()
         ironic.wait_for(node, "active")
+
+    def test_setting_that_is_so_already_is_waited_for_until_the_service_has_ended(
+        self, ironic: Ironic, proxy: Proxy, tmp_path: Path
+    ) -> None:
+        """Ironic reads the settings after each step: they are as asked, and the node is not active yet."""
+        node, file = ironic.node("active"), tmp_path / "go on"
+        steps = setting() + setting(HOLDS, str(file))
+        with pytest.raises(OutcomeUnknown):
+            IronicNode(ironic.baremetal, node).service(steps, timeout=0.1)
+        assert until(lambda: ironic.bios(node)["LogicalProc"] == "Disabled", lambda: "not read")
+        there = IronicNode(connect(proxy.url).baremetal, node)
+        with pytest.raises(NodeNotReady, match="'servicing'.*'bios.apply_configuration.*not known to be there for"):
+            there.service([], timeout=TIMEOUT, settings={"LogicalProc": "Enabled"})
+        reads: list[str] = []
+
+        def go_on(_method: str, path: str) -> None:
+            reads.append(path)
+            if len(reads) > 4:
+                file.touch()
+
+        proxy.before = go_on
+        there.service([], timeout=TIMEOUT, settings={"LogicalProc": "Disabled"})
+        assert proxy.sent == []
+        assert ironic.show(node)["provision_state"] == "active"
+
+
+_DISABLED: Mapping[bool, tuple[Any, ...]] = {True: (setting(),), False: ([], {"LogicalProc": "Disabled"})}
+"""By a step, and where no step is needed: the steps, and what else the node must have."""
+
+
+class TestEnd:
+    """A return without an error: the node is active, out of maintenance, unlocked, and has the BIOS settings."""
+
+    def service(self, proxy: Proxy, node: str, steps: list[Any], settings: Mapping[str, str] | None = None) -> None:
+        there = IronicNode(connect(proxy.url).baremetal, node, lock_timeout=0.5)
+        more: dict[str, Any] = {"settings": settings} if settings else {}
+        there.service(steps, timeout=TIMEOUT, **more)
+
+    @pytest.fixture
+    def after_bios_is_read(self, proxy: Proxy) -> Callable[[Callable[[], object]], None]:
+        """Return a function that has something done once, after the BIOS settings were read."""
+
+        def do(act: Callable[[], object]) -> None:
+            waiting = [act]
+
+            def done(method: str, path: str) -> None:
+                if method == "GET" and "/bios" in path and waiting:
+                    waiting.pop()()
+
+            proxy.after = done
+
+        return do
+
+    @pytest.mark.parametrize("begun", [True, False])
+    def test_setting_changed_after_it_was_read_is_an_error(
+        self, ironic: Ironic, proxy: Proxy, after_bios_is_read: Any, *, begun: bool
+    ) -> None:
+        """By the time it would say that all is as asked, another run has ended with another value."""
+        node = ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Enabled" if begun else "Disabled"}])
+        back = {"target": "service", "service_steps": _for_service(setting(value="Enabled"))}
+
+        def change() -> None:
+            ironic.send("PUT", f"/v1/nodes/{node}/states/provision", back)
+            ironic.wait_for(node, "active")
+
+        after_bios_is_read(change)
+        with pytest.raises(StepsFailed if begun else NodeNotReady, match="'LogicalProc' is 'Enabled', not 'Disabled'"):
+            self.service(proxy, node, *_DISABLED[begun])
+        assert ironic.machine(node)["LogicalProc"] == "Enabled"
+
+    @pytest.mark.parametrize("begun", [True, False])
+    def test_service_begun_by_another_after_the_reading_is_an_error(
+        self, ironic: Ironic, proxy: Proxy, after_bios_is_read: Any, tmp_path: Path, *, begun: bool
+    ) -> None:
+        node, file = (
+            ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Enabled" if begun else "Disabled"}]),
+            tmp_path / "go on",
+        )
+        steps = _for_service(setting("LogicalProc", "Enabled", (HOLDS, str(file))))
+        after_bios_is_read(
+            lambda: ironic.send(
+                "PUT", f"/v1/nodes/{node}/states/provision", {"target": "service", "service_steps": steps}
+            )
+        )
+        with pytest.raises(StepsFailed if begun else NodeNotReady, match="'servicing'.*Run it again when the node is"):
+            self.service(proxy, node, *_DISABLED[begun])
+        file.touch()
+        ironic.wait_for(node, "active")
+
+    def test_node_put_into_maintenance_meanwhile_is_an_error(
+        self, ironic: Ironic, proxy: Proxy, after_bios_is_read: Any
+    ) -> None:
+        node = ironic.node("active")
+        after_bios_is_read(lambda: ironic.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "smoke"}))
+        with pytest.raises(StepsFailed, match=r"without an error, but it is in maintenance \('smoke'\)"):
+            self.service(proxy, node, setting())
+
+    def test_node_that_stays_locked_at_the_end_is_an_unknown_outcome(
+        self, ironic: Ironic, proxy: Proxy, after_bios_is_read: Any
+    ) -> None:
+        node = ironic.node("active")
+        after_bios_is_read(lambda: ironic.set_column(node, "reservation", "another-conductor"))
+        with pytest.raises(OutcomeUnknown, match="'another-conductor' has kept it locked"):
+            self.service(proxy, node, setting())
+
+    @pytest.mark.parametrize("begun", [True, False])
+    def test_node_active_again_after_an_abort_is_an_error(
+        self, ironic: Ironic, proxy: Proxy, after_bios_is_read: Any, *, begun: bool
+    ) -> None:
+        """Ironic reads no BIOS settings then: it goes on showing those of before."""
+        node = ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Disabled"}])
+        steps = _for_service(setting("LogicalProc", "Enabled", (FAILS, "no power")))
+
+        def fail() -> None:
+            ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "service", "service_steps": steps})
+            ironic.wait_for(node, "service failed")
+            ironic.send("DELETE", f"/v1/nodes/{node}/maintenance")
+            ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "abort"})
+            ironic.wait_for(node, "active")
+
+        after_bios_is_read(fail)
+        with pytest.raises(StepsFailed if begun else NodeNotReady, match="its last error is 'By request.*aborted'"):
+            self.service(proxy, node, *_DISABLED[begun])
+        assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Disabled", "Enabled")
+
+    def test_setting_that_needed_no_step_is_checked_as_well(self, ironic: Ironic, proxy: Proxy) -> None:
+        node = ironic.node("active")
+        with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
+            self.service(proxy, node, setting(), settings={"SystemModelName": "R770"})
+
+    def test_node_taken_out_of_the_service_ends_the_wait(self, ironic: Ironic, proxy: Proxy, tmp_path: Path) -> None:
+        node, file = ironic.node("active"), tmp_path / "go on"
+
+        def take(method: str, _path: str) -> None:
+            if method == "PUT":
+                ironic.set_column(node, "provision_state", "deleting")
+
+        proxy.after = take
+        with pytest.raises(StepsFailed, match="it is in the provision state 'deleting'"):
+            self.service(proxy, node, setting("LogicalProc", "Disabled", (HOLDS, str(file))))
+        file.touch()
+        ironic.wait_for(node, "active")
+
+
+def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("active")
+    hidden = "** Redacted - requires baremetal:node:get:last_error permission. **"
+    answer = {**ironic.show(node), "last_error": hidden, "reservation": hidden}
+    proxy.before = lambda _method, path: (200, answer) if path.endswith(node) else None
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    assert there.facts().bios_may_differ is False
+    there.service([], timeout=TIMEOUT, settings={"LogicalProc": "Enabled"})
+
+
+def test_request_refused_because_another_was_faster_names_the_state(ironic: Ironic, proxy: Proxy) -> None:
+    """Between the look at the node and the request: Ironic itself decides, and says so with status 400."""
+    node = ironic.node("active")
+
+    def faster(method: str, _path: str) -> None:
+        if method == "PUT":
+            ironic.set_column(node, "provision_state", "service wait")
+
+    proxy.before = faster
+    with pytest.raises(NodeNotReady, match="'service wait'.*Run it again when the node is active"):
+        IronicNode(connect(proxy.url).baremetal, node).service(setting(), timeout=TIMEOUT)
+
+
+def test_request_refused_because_the_node_is_locked_raises_node_not_ready(ironic: Ironic, proxy: Proxy) -> None:
+    node = ironic.node("active")
+    proxy.before = lambda method, _path: (
+        ironic.set_column(node, "reservation", "another-conductor") if method == "PUT" else None
+    )
+    there = IronicNode(connect(proxy.url, baremetal_status_code_retries=0).baremetal, node)
+    with pytest.raises(NodeNotReady, match="is locked by host another-conductor.*Try again"):
+        there.service(setting(), timeout=TIMEOUT)
+
+
+def _for_service(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: step[name] for name in ("interface", "step", "args")} for step in steps]
 
 
 @pytest.mark.parametrize("kind", KINDS)

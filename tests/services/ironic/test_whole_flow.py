@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -17,9 +17,11 @@ from openstack import utils
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.ironic import IronicNode
+from os_prefilter.adapters.ironic_errors import OutcomeUnknown, StepsFailed
 from os_prefilter.cli.main import main
 from os_prefilter.operators.fleet import Fleet
 from tests.conftest import pipeline_of
+from tests.services.ironic.bios import FAILS, HOLDS
 from tests.services.ironic.ironics import LOGICAL_PROC, MODEL, Ironic
 from tests.support.placements import Served, served
 
@@ -38,6 +40,7 @@ Cloud = Callable[..., tuple[int, Any, str]]
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     # The SDK looks every two seconds; the rest of the waiting is real.
     monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
+    monkeypatch.setattr("os_prefilter.cli.baremetal.SECOND_LOOK", 0.05)
 
 
 @pytest.fixture
@@ -145,6 +148,134 @@ def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     assert cloud(*back)[0] == 0
     assert ironic.machine(able)["LogicalProc"] == "Disabled"
     assert ironic.show(able)["provision_state"] == "active"
+
+
+@pytest.fixture
+def reconfigure(ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path) -> tuple[str, Cloud]:
+    """Return an active node whose hyperthreading is on, and a function that gives it another value, by command."""
+    node = ironic.node("active")
+    assert cloud("capabilities", "report", "--driver", "ironic", "--node", node)[0] == 0
+    _periodic(ironic, placement, node)
+
+    def give(value: str, *more: str) -> tuple[int, Any, str]:
+        new = _flavor(tmp_path, value, {_KEY: value})
+        old = _flavor(tmp_path, "old", {_KEY: "enabled" if value == "disabled" else "disabled"})
+        return cloud("baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new, *more)
+
+    return node, give
+
+
+def _step(*settings: tuple[str, str]) -> list[dict[str, Any]]:
+    args = {"settings": [{"name": name, "value": value} for name, value in settings]}
+    return [{"interface": "bios", "step": "apply_configuration", "args": args}]
+
+
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_opposite_reconfigure_of_a_node_being_changed_is_refused_with_its_state(
+    apply: tuple[str, ...], ironic: Ironic, reconfigure: tuple[str, Cloud], tmp_path: Path
+) -> None:
+    (node, give), file = reconfigure, tmp_path / "go on"
+    with pytest.raises(OutcomeUnknown):
+        IronicNode(ironic.baremetal, node).service(_step(("LogicalProc", "Disabled"), (HOLDS, str(file))), timeout=0.1)
+    code, plan, told = give("enabled", *apply, "--timeout", "1")
+    assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
+    file.touch()
+    ironic.wait_for(node, "active")
+    code, _, told = give("enabled", "--apply")
+    assert (code, ironic.machine(node)["LogicalProc"]) == (0, "Enabled"), told
+
+
+def test_nothing_is_left_to_do_only_if_no_other_command_begins_at_the_same_time(
+    ironic: Ironic, reconfigure: tuple[str, Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node, give), file = reconfigure, tmp_path / "go on"
+    steps = _step(("LogicalProc", "Disabled"), (HOLDS, str(file)))
+
+    def begin(_seconds: float) -> None:
+        ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "service", "service_steps": steps})
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os_prefilter.cli.baremetal.time", SimpleNamespace(sleep=begin))
+        code, plan, told = give("enabled", "--apply")
+    assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
+    file.touch()
+    ironic.wait_for(node, "active")
+    assert give("disabled", "--apply")[0] == 0
+
+
+@pytest.mark.parametrize("aborted", [False, True])
+def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
+    ironic: Ironic, reconfigure: tuple[str, Cloud], *, aborted: bool
+) -> None:
+    """The machine was changed in part, and Ironic shows what it read before."""
+    node, give = reconfigure
+    with pytest.raises(StepsFailed):
+        IronicNode(ironic.baremetal, node).service(_step(("LogicalProc", "Disabled"), (FAILS, "no power")), timeout=60)
+    assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Enabled", "Disabled")
+    for apply in ((), ("--apply",)):
+        code, _, told = give("enabled", *apply)
+        assert (code, "in maintenance" in told, "'service failed'" in told) == (1, True, True)
+    ironic.send("DELETE", f"/v1/nodes/{node}/maintenance")
+    if aborted:
+        ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "abort"})
+        ironic.wait_for(node, "active")
+    code, plan, told = give("enabled")
+    assert (code, "Nothing was changed" in told, [line["Name"] for line in plan]) == (0, True, [_KEY, "LogicalProc"])
+    assert give("enabled", "--apply")[0] == 0
+    assert ironic.machine(node)["LogicalProc"] == "Enabled"
+    assert ironic.wait_for(node, "active")["maintenance"] is False
+    code, plan, told = give("enabled", "--apply")
+    assert (code, "Nothing is left to do" in told, [line["Name"] for line in plan]) == (0, True, [_KEY])
+
+
+_STATES = [
+    "enroll",
+    "verifying",
+    "manageable",
+    "available",
+    "wait call-back",
+    "deploying",
+    "deploy failed",
+    "deploy hold",
+    "deleting",
+    "cleaning",
+    "clean wait",
+    "clean failed",
+    "clean hold",
+    "error",
+    "inspecting",
+    "inspect failed",
+    "inspect wait",
+    "adopting",
+    "adopt failed",
+    "rescue",
+    "rescue failed",
+    "rescue wait",
+    "rescuing",
+    "unrescue failed",
+    "unrescuing",
+    "servicing",
+    "service wait",
+    "service hold",
+]
+"""The provision states of Ironic in which no service may begin: all of its ``common/states.py`` but two."""
+
+
+def test_reconfigure_of_a_node_in_any_other_state_is_refused_even_with_nothing_to_do(
+    ironic: Ironic, reconfigure: tuple[str, Cloud]
+) -> None:
+    node, give = reconfigure
+    for state in _STATES:
+        ironic.set_column(node, "provision_state", state)
+        for apply in ((), ("--apply",)):
+            code, _, told = give("enabled", *apply)
+            assert (code, f"it is in the provision state '{state}'" in told) == (1, True), (state, told)
+    ironic.set_column(node, "provision_state", "active")
+    assert give("enabled", "--apply")[0] == 0
+    ironic.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "smoke"})
+    for apply in ((), ("--apply",)):
+        code, _, told = give("enabled", *apply)
+        assert (code, "it is in maintenance ('smoke')" in told) == (1, True)
 
 
 def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(

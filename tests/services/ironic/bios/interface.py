@@ -46,6 +46,8 @@ class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
         for setting in settings:
             name, value = setting["name"], setting["value"]
             if name == FAILS:
+                # What came before it is done, and Ironic does not read it after a failure.
+                _write(task, machine)
                 raise exception.IronicException(value)
             if name == HOLDS:
                 _hold(Path(value))
@@ -53,7 +55,7 @@ class FileBIOS(base.BIOSInterface):  # type: ignore[misc]
                 raise exception.InvalidParameterValue(f"BIOS setting {name}: {reason}")
             else:
                 machine[name]["value"] = value
-        _machine(task).write_text(json.dumps(list(machine.values())), encoding="utf-8")
+        _write(task, machine)
 
     def factory_reset(self, task: Any) -> None:
         raise exception.UnsupportedDriverExtension(driver=task.node.driver, extension="factory_reset")
@@ -76,6 +78,10 @@ def _machine(task: Any) -> Path:
 def _read(task: Any) -> list[dict[str, Any]]:
     settings: list[dict[str, Any]] = json.loads(_machine(task).read_text(encoding="utf-8"))
     return settings
+
+
+def _write(task: Any, machine: Mapping[str, Any]) -> None:
+    _machine(task).write_text(json.dumps(list(machine.values())), encoding="utf-8")
 
 
 def _refusal(setting: Mapping[str, Any] | None, value: object) -> str:

@@ -255,16 +255,13 @@ def _begin(baremetal: Any, node: Node, task: Task) -> None:
     try:
         with asking("PUT /v1/nodes/ID/states/provision", str(node.id)):
             node.set_provision_state(baremetal, task.kind.verb, **body)
-    except IronicRefused as error:
-        now = read(baremetal, str(node.id))
-        if now.provision_state not in (task.kind.start, task.kind.failed):
-            # Another request was faster.
-            raise _not_startable(now, task.kind) from error
-        raise
     except IronicError as error:
         # It may have come to Ironic before the connection broke; and once it has, the SDK reads the node.
         if isinstance(error, IronicUnavailable) or getattr(error.__cause__, "method", "") == "GET":
             raise OutcomeUnknown(str(node.id), task.kind.what, getattr(error, "reason", str(error))) from error
+        if isinstance(error, IronicRefused):
+            # Another request may have been faster: its state says more than Ironic's words.
+            _check_startable(read(baremetal, str(node.id)), task.kind)
         raise
 
 
@@ -285,7 +282,8 @@ def _wait(baremetal: Any, node: Node, task: Task) -> None:
     if node.provision_state != _END:
         raise StepsFailed(
             str(node.id),
-            f"it is in the provision state {shown(node.provision_state)} ({one_short_line(node.last_error)})",
+            f"it is in the provision state {shown(node.provision_state)}"
+            + (f" ({one_short_line(node.last_error)})" if node.last_error else ""),
             "Mend what that says, then run it again; Ironic may have put the node into maintenance.",
         )
 
@@ -335,7 +333,7 @@ def _check_end(baremetal: Any, node: Node, task: Task, *, begun: bool) -> None:
         raise failure(str(node.id), f"{ended}it is {_state(node)}", advice)
     if (begun or task.wanted) and visible(node.last_error):
         # Ironic clears it when steps begin. A failed service that is aborted makes the node active again.
-        reason = f"{ended}its last error is {one_short_line(node.last_error)}: its BIOS settings may not be those shown"
+        reason = f"its last error is {one_short_line(node.last_error)}, and Ironic may show old BIOS settings of it"
         raise failure(str(node.id), reason, "Mend what that says, then run it again.")
     if difference:
         name = shown(difference)

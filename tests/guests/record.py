@@ -34,7 +34,7 @@ def probed(uri: str, virt_type: str) -> LibvirtFacts:
 
 
 def wanted(facts: LibvirtFacts) -> list[Case]:
-    """Return the guests to start. Those that are emulated are the same with KVM and without, unless Nova builds them."""
+    """Return the guests to start; unless Nova builds them, those that are emulated are the same with KVM."""
     return [
         case
         for case in cases(facts)

@@ -19,7 +19,7 @@ from os_prefilter.background import start
 from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
-"""Seconds after which a guest that has not started hangs. Where libvirt looks at QEMU anew each time, one takes 41 s."""
+"""Seconds after which a guest that has not started hangs; where QEMU's user may not use KVM, one takes 41 s."""
 
 TPM_SECRET = "c0a3a0e4-5c0f-4b9d-9a5d-6c1d8e0f7a11"  # noqa: S105 - its UUID
 """The UUID of the secret with which Nova has libvirt encrypt what a TPM keeps."""

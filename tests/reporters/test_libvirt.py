@@ -89,7 +89,7 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_disk_bus": "virtio", "hw_machine_type": "q35"}, None),
         ({"hw_viommu_model": "intel"}, "of the family pc, which never has it"),
         ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, None),
-        ({"hw_viommu_model": "smmuv3"}, "it is for guests of aarch64, not of x86_64"),
+        ({"hw_viommu_model": "smmuv3"}, "it is for guests of aarch64 and armv7l, not of x86_64"),
         ({"hw_viommu_model": "smmuv3", "hw_emulation_architecture": "aarch64"}, None),
         ({"hw_machine_type": "virt"}, "no machine type virt for x86_64"),
         ({"hw_machine_type": "virt", "hw_emulation_architecture": "aarch64"}, None),

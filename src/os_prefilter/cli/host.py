@@ -107,7 +107,7 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     if not isinstance(facts, LibvirtFacts):
         return ()
     found = [
-        f"The libvirt driver of Nova {facts.nova_release} builds the guests. Give --nova-release N for another release, "
+        f"The libvirt driver of Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, "
         "--alone for a driver with the settings of os-prefilter."
         if facts.nova_release
         else "A driver with the settings of os-prefilter builds the guests."

@@ -268,12 +268,16 @@ class _Guest(NamedTuple):
 def _started(settings: GuestSettings, facts: LibvirtFacts, device: str = "") -> Iterator[_Guest]:
     """Start a guest with its elements and the least beside them."""
     libvirt = import_module("libvirt")
-    flags = libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY
     with closing(libvirt.open(uri())) as connection:
-        # It ends with the connection, whatever happens here.
-        domain = connection.createXML(_domain(settings, facts, device), flags)
-        yield _Guest(domain)
-        domain.destroy()
+        domain = connection.defineXML(_domain(settings, facts, device))
+        try:
+            # It ends with the connection, whatever happens here.
+            domain.createWithFlags(libvirt.VIR_DOMAIN_START_PAUSED | libvirt.VIR_DOMAIN_START_AUTODESTROY)
+            yield _Guest(domain)
+            domain.destroy()
+        finally:
+            # What libvirt keeps of its firmware, the next guest of that name would get.
+            domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_NVRAM)
 
 
 def _domain(settings: GuestSettings, facts: LibvirtFacts, device: str) -> str:

@@ -17,6 +17,7 @@ from os_prefilter.terms import Row
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import spec_of
 from tests.support.hosts import KVM, NOTHING, X86, libvirt_hosts
+from tests.support.nova_objects import nova_spec
 
 _SMMU, _INTEL = '<iommu model="smmuv3" />', '<iommu model="intel" />'
 _VIOMMU_AUTO = {"x86_64": _INTEL, "i686": _INTEL, "aarch64": _SMMU, "armv7l": _SMMU}
@@ -143,9 +144,10 @@ def test_optional_secure_boot_gives_no_guest_uefi(properties: dict[str, object])
 def test_emulated_address_space_always_has_its_bits(
     properties: dict[str, object], extra_specs: dict[str, str], has: int | None, bits: str
 ) -> None:
-    spec = spec_of({"hw_maxphysaddr_mode": "emulate", **properties}, extra_specs)
-    settings = guest_settings(spec, replace(KVM, physical_address_bits=has))
-    assert domain_elements(settings)[1:] == [f'<cpu><maxphysaddr mode="emulate" bits="{bits}" /></cpu>']
+    asked = {"hw_maxphysaddr_mode": "emulate", **properties}
+    for spec in (spec_of(asked, extra_specs), nova_spec(asked, extra_specs)):
+        settings = guest_settings(spec, replace(KVM, physical_address_bits=has))
+        assert domain_elements(settings)[1:] == [f'<cpu><maxphysaddr mode="emulate" bits="{bits}" /></cpu>']
 
 
 def test_address_bits_are_written_for_an_emulated_address_space_alone() -> None:

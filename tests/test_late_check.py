@@ -265,9 +265,10 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
     properties: dict[str, object],
 ) -> None:
     """Also where nobody knows its machine types; its settings carry its own name."""
-    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
     emulated = {"hw_emulation_architecture": "m68k"}
-    assert guest_settings(spec_of(emulated), facts).architecture == "m68k"
+    own = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
+    assert guest_settings(spec_of(emulated), own).architecture == "m68k"
+    facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
     assert unsupported(spec_of({**emulated, **properties}), facts)
     with pytest.raises(ImpossibleCombination):
         pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, **properties}))

@@ -140,8 +140,6 @@ def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Opti
     if not guest.architecture:
         return trait
     qualified = QUALIFIED.get((trait, guest.architecture))
-    if qualified is None and row.name == "machine_type":
-        raise ImpossibleCombination(found.source, guest.architecture_source)
     own = row.values[found.value].opt_in
     return qualified if qualified and (own or options.reports(qualified)) else trait
 
@@ -165,8 +163,8 @@ def _kept_off(
         return []
     known = {item.trait for item in asked}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
-    if guest.has_own_traits:
-        traits = [QUALIFIED.get((trait, guest.architecture)) for trait in traits if trait]
+    if guest.default_architecture:
+        traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return [
         Requirement(trait, False, ROOT, found.source)
         for trait in traits

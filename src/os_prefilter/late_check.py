@@ -25,6 +25,7 @@ from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 
 _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)
+_EMULATION = BY_NAME["emulation_architecture"]
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
@@ -209,8 +210,6 @@ class _Check(NamedTuple):
         trait = row.values[value].trait
         if trait is None:
             return ""
-        if row is _MACHINE and self.guest.architecture and (trait, self.guest.architecture) not in QUALIFIED:
-            return f"{self.guest.architecture} guests have no such machine type"
         architecture = self.guest.architecture if row.per_architecture and self.guest.has_own_traits else ""
         if row.name in self.reporter.owns:
             reason = self.reporter.refusal(self.facts, row.name, exact, architecture)
@@ -248,13 +247,18 @@ class _Check(NamedTuple):
         if self.guest.family:
             return ""
         family = self.default_family(without)
-        return f"the default machine type here is of the family {family}, which never has it" if family else ""
+        if not family:
+            return ""
+        default = f"the default machine type here is of the family {family}, "
+        if row is _EMULATION:
+            return f"{default}which no such guest has; name another in {_MACHINE.image_property}"
+        return f"{default}which never has it"
 
     def default_family(self, among: Iterable[str] = _DEFAULT_MACHINE.values) -> str:
         """Return the family of the machine type that the host gives to a guest that names none, if it is ``among``."""
         if _DEFAULT_MACHINE.name not in self.reporter.owns:
             return ""
-        architecture = self.guest.architecture
+        architecture = self.guest.default_architecture
         for family in sorted(among):
             known = not architecture or (_DEFAULT_MACHINE.values[family].trait, architecture) in QUALIFIED
             if known and not self.reporter.refusal(self.facts, _DEFAULT_MACHINE.name, family, architecture):

@@ -119,6 +119,8 @@ _NONE: frozenset[str] = frozenset()
 
 def families_without(row: str, value: str) -> frozenset[str]:
     """Return the families of machine types that can never have the value of a row of the vocabulary."""
+    if row == "emulation_architecture":
+        return _NOT_OF_GUESTS.get(value, _NONE)
     return FAMILIES_WITHOUT.get((row, value), _NONE)
 
 
@@ -137,3 +139,7 @@ def family_of(machine: str) -> str:
 def guest_architecture(architecture: str) -> str:
     """Return the architecture as a platform: a guest of i686 runs on that of x86_64."""
     return "x86_64" if architecture == "i686" else architecture
+
+
+# Architecture -> the families of machine types that its guests never have.
+_NOT_OF_GUESTS = {name: _EVERYWHERE - families_of(guest_architecture(name)) for name in ARCHITECTURES.split()}

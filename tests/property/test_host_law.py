@@ -57,6 +57,12 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
             compare(_pairs_without(reporter_of(facts).owns), facts, record_property)
 
 
+def test_required_traits_and_late_check_agree_for_each_value_in_an_i686_image(record_property: Record) -> None:
+    cases = [case_of(((BY_NAME["architecture"], "i686"), choice)) for choice in choices()]
+    for facts in _FEW:
+        compare(cases, facts, record_property)
+
+
 @pytest.mark.parametrize("facts", _FEW, ids=lambda facts: _named(facts).host)
 def test_required_traits_and_late_check_agree_for_each_bus_of_an_iso_image(
     facts: HostFacts, record_property: Record

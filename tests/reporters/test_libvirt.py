@@ -100,6 +100,9 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "libvirt's buses for s390x"),
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
         ({"hw_emulation_architecture": "i686"}, None),
+        # Nova gives an emulated guest the default of the host's own architecture.
+        ({"hw_emulation_architecture": "s390x"}, "of the family pc, which no such guest has; name another"),
+        ({"hw_emulation_architecture": "s390x", "hw_machine_type": "s390-ccw-virtio"}, None),
         ({"img_hv_type": "qemu"}, None),
         ({"img_hv_type": "xen"}, "it runs images for: kvm, qemu"),
         ({"os_secure_boot": "required", "hw_firmware_type": "uefi"}, "which never has it"),
@@ -113,8 +116,11 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
         ({"hw_cdrom_bus": "ide", "hw_machine_type": "q35"}, None),
-        ({"hw_vif_model": "virtio", "hw_emulation_architecture": "s390x"}, None),
-        ({"hw_vif_model": "e1000", "hw_emulation_architecture": "s390x"}, "family s390-ccw-virtio, which never has it"),
+        ({"hw_vif_model": "virtio", "hw_machine_type": "s390-ccw-virtio", "hw_emulation_architecture": "s390x"}, None),
+        (
+            {"hw_vif_model": "e1000", "hw_machine_type": "s390-ccw-virtio", "hw_emulation_architecture": "s390x"},
+            "machine type s390-ccw-virtio never has it",
+        ),
     ],
 )
 def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(

@@ -1,6 +1,7 @@
 """Hosts that do not exist, of every kind that the reporters can tell apart."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 
 from os_prefilter.reporters import HostFacts
@@ -118,6 +119,8 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             force_raw_images=virt_type == "kvm",
             cpu_mode="host-passthrough" if qemu == NEW[1] else "",
         )
+    for machine in ("q35", "microvm", "my-machine-type"):
+        yield replace(KVM, i686_default_machine=machine)
     for virt_type, architecture, version in product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW)):
         yield LibvirtFacts(architecture=architecture, virt_type=virt_type, libvirt_version=version[0])
 

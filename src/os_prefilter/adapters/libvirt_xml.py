@@ -11,6 +11,7 @@ from types import MappingProxyType
 from os_prefilter.adapters.libvirt_documents import (
     Capabilities,
     DomainCapabilities,
+    Machines,
     capabilities_from,
     domain_capabilities_from,
     nova_architecture,
@@ -93,6 +94,7 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
         libvirt_version=libvirt_version,
         hypervisor_version=qemu_version or (0, 0, 0),
         guests=MappingProxyType(guests),
+        i686_default_machine=_default_machine(settings, "i686", _machines(offered, "i686", virt_type)),
         smt=offered.smt,
         smm=smm,
         physical_address_bits=offered.physical_address_bits,
@@ -159,24 +161,35 @@ def _guests(
         )
     for architecture, of_it in by_architecture.items():
         name = nova_architecture(architecture)
-        listed_machines = offered.guests.get(architecture, {}).get(offered.domain_type(architecture, virt_type), {})
-        default = settings.hw_machine_type.get(name) or _DEFAULT_MACHINES.get(name) or of_it[0].machine
-        configured = settings.hw_machine_type.get(name)
-        if configured and listed_machines and configured not in listed_machines:
-            raise ConfigurationError(
-                f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {shown(configured)}, "
-                "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
-            )
+        listed_machines = _machines(offered, architecture, virt_type)
         merged = _merged([answer.guest for answer in of_it])
         yield (
             name,
             replace(
                 merged,
-                default_machine=default,
+                default_machine=_default_machine(settings, name, listed_machines) or of_it[0].machine,
                 machines=merged.machines.union(listed_machines),
                 machines_are_complete=bool(listed_machines),
             ),
         )
+
+
+def _machines(offered: Capabilities, architecture: str, virt_type: str) -> Machines:
+    return offered.guests.get(architecture, {}).get(offered.domain_type(architecture, virt_type), {})
+
+
+def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -> str:
+    """Return the machine type that Nova gives to guests of an architecture; empty if it leaves that to libvirt.
+
+    :raises ConfigurationError: if nova.conf names one that is not among those that libvirt lists
+    """
+    configured = settings.hw_machine_type.get(name)
+    if configured and machines and configured not in machines:
+        raise ConfigurationError(
+            f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {shown(configured)}, "
+            "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
+        )
+    return configured or _DEFAULT_MACHINES.get(name, "")
 
 
 def _check_domain_type(offered: Capabilities, answer: DomainCapabilities, virt_type: str) -> None:

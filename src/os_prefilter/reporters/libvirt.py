@@ -62,8 +62,10 @@ def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str
         return f"a {facts.virt_type} guest has no such thing"
     if architecture and not _is_qemu(facts) and guest_architecture(architecture) != facts.architecture:
         return f"{facts.virt_type} guests have the architecture of the host, {facts.architecture}"
-    guest = guest_architecture(architecture) or facts.architecture
-    reason = _ROWS[row](facts, value, guest) or _too_old(facts, row, value)
+    of = architecture or facts.architecture
+    guest = guest_architecture(of)
+    # Nova has a default machine type of its own for i686; else such a guest is one of x86_64.
+    reason = _ROWS[row](facts, value, of if row == "default_machine" else guest) or _too_old(facts, row, value)
     if not reason and guest == "s390x" and (row, value) in _LATE_ON_S390X and facts.hypervisor_version < (7, 3, 0):
         reason = f"QEMU {version_text(facts.hypervisor_version)} has it for no guest of s390x"
     return reason or nova_guests.refusal(facts, row, value, guest)
@@ -153,10 +155,12 @@ def _machine_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
 
 
 def _default_machine(facts: LibvirtFacts, value: str, architecture: str) -> str:
-    guests = _guests(facts, architecture)
-    if not guests or not guests.default_machine:
+    if guest_architecture(architecture) != facts.architecture:
+        return f"the host is {facts.architecture}"
+    default = facts.own_guests.default_machine if architecture == facts.architecture else facts.i686_default_machine
+    if not default:
         return _no_guests(architecture)
-    return "" if family_of(guests.default_machine) == value else f"the default is {guests.default_machine}"
+    return "" if family_of(default) == value else f"the default is {default}"
 
 
 def _time_hpet(facts: LibvirtFacts, _value: str, architecture: str) -> str:

@@ -24,7 +24,8 @@ class GuestFacts:
     """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
 
     default_machine: str = ""
-    """The machine type of a guest that asks for none: Nova's configuration says it, else Nova, else libvirt."""
+    """The machine type of a guest that asks for none, where this is the host's own architecture: Nova's configuration
+    says it, else Nova, else libvirt. A guest of an emulated architecture gets that of the host's own."""
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False
@@ -56,6 +57,8 @@ class LibvirtFacts(HostFacts):
     """Of QEMU for kvm and qemu; nothing else depends on it."""
     guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
+    i686_default_machine: str = "pc"
+    """On x86_64, the machine type of a guest whose image names i686 as its architecture and asks for none."""
     smt: bool = False
     """Whether its cores run more than one thread."""
     smm: bool | None = None

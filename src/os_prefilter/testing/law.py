@@ -121,18 +121,26 @@ def _pairs(owned: frozenset[str] | None) -> list[tuple[Choice, Choice]]:
 
 @cache
 def platform_cases(first: int = 0, step: int = 1) -> tuple[Case, ...]:
-    """Return each value on each machine type of some emulated architectures.
+    """Return each value on each machine type of some emulated architectures, and on the default one of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
     """
     machine, emulated = row_named("machine_type"), row_named("emulation_architecture")
+    # A guest whose image names it has a default machine type of its own.
+    i686 = (row_named("architecture"), "i686")
     triples: list[tuple[Choice, ...]] = [
         ((machine, family), (emulated, architecture), choice)
         for family in machine.values
         for architecture in _EMULATED
         for choice in choices()
         if choice[0] not in (machine, emulated)
+    ]
+    triples += [
+        (i686, *beside, choice)
+        for beside in ((), *(((emulated, architecture),) for architecture in _EMULATED))
+        for choice in choices()
+        if choice[0] not in (i686[0], emulated)
     ]
     return tuple(map(case_of, triples[first::step]))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES
+from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
 from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
 from os_prefilter.vocabulary.filtered import FILTERED, HPET, HYPERTHREADING
 from os_prefilter.vocabulary.installed import installed_rows
@@ -68,17 +68,19 @@ def rows_asked_by(name: str) -> tuple[Row, ...]:
 
 
 def _qualified() -> dict[tuple[Trait, str], Trait]:
-    families = {
-        term.trait: MACHINES.get(value)
-        for row in ("machine_type", "default_machine")
-        for value, term in BY_NAME[row].values.items()
+    of_machines = {term.trait: MACHINES[value] for value, term in BY_NAME["machine_type"].values.items()}
+    # Emulated guests get the default of the host's own architecture; guest.py says of which one there is another.
+    of_defaults = {
+        term.trait: ("i686",) if value in families_of(guest_architecture("i686")) else ()
+        for value, term in BY_NAME["default_machine"].values.items()
     }
+    architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
     return {
         (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
         for row in ROWS
         if row.per_architecture
         for trait in sorted(row.traits)
-        for architecture in families.get(trait) or PLATFORM_ARCHITECTURES
+        for architecture in architectures.get(trait, PLATFORM_ARCHITECTURES)
     }
 
 

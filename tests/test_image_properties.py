@@ -134,7 +134,7 @@ def test_legacy_property_is_read_under_its_current_name_unless_that_is_set_too(o
     assert Request(spec_of({old: "a", current: "b"})).image_property(current) == "b"
 
 
-@pytest.mark.parametrize("adapter", ["ide", "lsiLogic"])
+@pytest.mark.parametrize("adapter", ["ide", "lsiLogic", "lsiLogicsas", "busLogic", "paraVirtual"])
 def test_vmware_adaptertype_is_read_as_disk_bus_and_scsi_model_as_in_nova(adapter: str) -> None:
     names = ("hw_disk_bus", "hw_scsi_model")
     inside, outside = (

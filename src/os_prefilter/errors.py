@@ -146,7 +146,7 @@ class UnknownValue(RequestRejected):
     def __init__(self, source: str, value: object, known: Iterable[str]) -> None:
         self.source = source
         self.value = value
-        self.known = list(known)
+        self.known = list(filter(None, known))
         super().__init__(f"{source} has the unknown value {shown(value)}. Values that exist: {', '.join(self.known)}.")
 
 

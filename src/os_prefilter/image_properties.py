@@ -78,5 +78,5 @@ img_version os_admin_user os_command_line os_distro os_secure_boot os_type
 KEPT_BY_NOVA = BOOLEANS | frozenset(_OTHERS.split())
 """The properties that a filter inside Nova can see as one value. Lists (``hw_numa_cpus.0`` and the like) are not."""
 
-LOWER_CASED = frozenset(("hw_scsi_model", "os_type"))
+LOWER_CASED = frozenset(("os_type",))
 """Beside the rows of the vocabulary, those whose value Nova lower-cases."""

@@ -173,7 +173,7 @@ def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupport
         written, _, default = written.partition(" with ")
         return Unsupported(place, written, f"with {default}: {reason}")
     # A device may be asked for by its trait: "trait1:X=required".
-    return Unsupported(place, written if row.boolean else value, reason)
+    return Unsupported(place, written if row.boolean or not value else value, reason)
 
 
 def _choices(request: Request, unknown: list[Unsupported], templates: Templates) -> Iterator[tuple[Row, Chosen]]:

@@ -84,6 +84,10 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     # libvirt takes these buses for no such device, whatever the machine type.
     **{(row, "fdc"): "" for row in _BUS_ROWS},
     ("cdrom_bus", "virtio"): "",
+    **{("scsi_model", model): _PCI for model in ("lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi")},
+    ("scsi_model", "virtio-scsi"): _VIRTIO,
+    # QEMU calls it spapr-vscsi.
+    ("scsi_model", "ibmvscsi"): "pseries",
     **{("sound_model", model): _PCI for model in ("ac97", "es1370", "ich6", "ich9", "virtio")},
     ("sound_model", "usb"): _VIRTIO,
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},

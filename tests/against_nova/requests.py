@@ -64,7 +64,7 @@ _THEMES: tuple[tuple[str, ...], ...] = (
     _ENCRYPTION,
     ("tpm", "firmware", "secure_boot"),
     ("ephemeral_encryption", "virtio_packed", "sound", "accel", "pmem"),
-    ("vif_model", "video_model", "disk_bus", "cdrom_bus", "viommu", "sound", "usb_model", "machine_type"),
+    ("vif_model", "video_model", "disk_bus", "cdrom_bus", "scsi", "viommu", "sound", "usb_model", "machine_type"),
     ("architecture", "hv_type", "vm_mode", "machine_type", "viommu", "disk_bus", "time_hpet"),
     ("",),
 )

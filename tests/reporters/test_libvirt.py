@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from defusedxml.ElementTree import fromstring
 from nova import exception as nova_exception
 from nova.network import model as network_model
 from nova.objects import fields as nova_fields
@@ -13,13 +14,15 @@ from nova.virt.libvirt import blockinfo, driver, vif
 from nova.virt.libvirt import host as nova_host
 
 from os_prefilter.capabilities import capability_traits, refusals
-from os_prefilter.late_check import unsupported
+from os_prefilter.late_check import guest_settings, unsupported
+from os_prefilter.reporters.domain_xml import domain_elements
 from os_prefilter.reporters.libvirt import VERSIONS, refusal
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET
 from tests.conftest import spec_of
 from tests.support.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
+from tests.support.nova_objects import nova_spec
 
 QEMU = replace(KVM, virt_type="qemu")
 PARALLELS = replace(LXC, virt_type="parallels")
@@ -112,6 +115,11 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_vif_model": "e1000", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
         ({"hw_disk_bus": "fdc"}, "which never has it"),
+        ({"hw_scsi_model": "buslogic"}, "QEMU has no such controller"),
+        ({"hw_scsi_model": "ibmvscsi", "hw_disk_bus": "scsi"}, "it is for guests of ppc64 and ppc64le"),
+        ({"hw_scsi_model": "virtio-scsi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_scsi_model": "paraVirtual", "hw_disk_bus": "scsi", "hw_machine_type": "q35"}, None),
+        ({"hw_scsi_model": "nosuch"}, "nobody knows this value"),
         # Devices that the guest does not get.
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
@@ -216,6 +224,41 @@ def test_bus_missing_in_domain_capabilities_is_refused_though_nova_accepts_it(
     facts = replace(KVM, architecture="aarch64", guests={"aarch64": guests})
     nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt("kvm", bus)}
     assert {bus for bus in nova if refusal(facts, "disk_bus", bus, "")} == lacks
+
+
+@pytest.mark.parametrize("model", nova_fields.SCSIModel.ALL)
+@pytest.mark.parametrize("bus", ["scsi", "virtio", None])
+def test_scsi_controller_is_the_one_that_nova_adds_whatever_disks_the_guest_has(model: str, bus: str | None) -> None:
+    facts = replace(KVM, architecture="ppc64le", guests={"ppc64le": POWER})
+    spec = nova_spec({"hw_scsi_model": model, **({"hw_disk_bus": bus} if bus else {})})
+    theirs = driver.LibvirtDriver._get_scsi_controller(spec.image).to_xml(pretty_print=False)
+    if model == "buslogic":
+        assert "QEMU has no such controller" in str(unsupported(spec, facts))
+    else:
+        (ours,) = domain_elements(guest_settings(spec, facts))
+        assert fromstring(ours).attrib == fromstring(theirs).attrib
+
+
+def test_guest_without_a_scsi_model_gets_the_controller_that_libvirt_prefers() -> None:
+    spec = nova_spec({"hw_disk_bus": "scsi"})
+    assert driver.LibvirtDriver._get_scsi_controller(spec.image) is None
+    assert not any("controller" in element for element in domain_elements(guest_settings(spec, KVM)))
+
+
+@pytest.mark.parametrize(
+    ("facts", "models"),
+    [
+        (KVM, {"lsilogic", "lsisas1068", "lsisas1078", "virtio-scsi", "vmpvscsi"}),
+        (
+            replace(KVM, guests={"x86_64": X86, "ppc64": POWER}),
+            set(nova_fields.SCSIModel.ALL) - {"buslogic"},
+        ),
+        (LXC, set()),
+        (PARALLELS, {"virtio-scsi"}),
+    ],
+)
+def test_scsi_models_are_those_of_the_virt_type_and_the_architectures(facts: LibvirtFacts, models: set[str]) -> None:
+    assert {each for each in nova_fields.SCSIModel.ALL if not refusal(facts, "scsi_model", each, "")} == models
 
 
 class _Guest:

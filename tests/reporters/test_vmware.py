@@ -5,13 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 from nova import exception, objects
+from nova.objects import fields
 from nova.virt import driver as nova_driver
 from nova.virt.vmwareapi import constants, host, images, vm_util, vmops
 from nova.virt.vmwareapi import driver as vmware_driver
 
+from os_prefilter.late_check import unsupported
 from os_prefilter.reporters.vmware import REPORTER, VmwareFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
-from tests.support.nova_objects import nova_flavor
+from tests.support.nova_objects import nova_flavor, nova_spec
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
 _BUSES = ("disk_bus", "cdrom_bus")
@@ -49,6 +51,22 @@ def test_disk_buses_are_those_that_change_the_adapter(monkeypatch: pytest.Monkey
     changed = {bus: model for bus, model in found.items() if model != constants.DEFAULT_ADAPTER_TYPE}
     assert changed == {"ide": constants.ADAPTER_TYPE_IDE, "scsi": constants.ADAPTER_TYPE_PARAVIRTUAL}
     assert _can("disk_bus") == set(changed)
+
+
+@pytest.mark.parametrize("named", ["hw_scsi_model", "vmware_adaptertype"])
+def test_scsi_disks_are_accepted_with_the_models_that_give_nova_an_adapter(
+    named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """VSphere creates no disk without an adapter type, and a second one would get a controller of the same number."""
+    monkeypatch.setattr(images, "get_vsphere_location", lambda *_args: None)
+    for value in (None, *_ADAPTERS, *fields.SCSIModel.ALL):
+        spec = nova_spec({"hw_disk_bus": "scsi", **({named: value} if value else {})})
+        spec.image.disk_format = "vmdk"
+        adapter = images.VMwareImage.from_image(None, "id", spec.image).adapter_type
+        assert (unsupported(spec, VmwareFacts()) == []) is (adapter in constants.SCSI_ADAPTER_TYPES), value
+
+
+_ADAPTERS = ("lsiLogic", "lsiLogicsas", "busLogic", "paraVirtual")
 
 
 def test_firmware_is_what_nova_writes_into_the_virtual_machine() -> None:

@@ -87,6 +87,9 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield Element("sound", model=model)
     if model := _usb_controller(settings):
         yield Element("controller", type="usb", index="0", model=model)
+    # As Nova's driver: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
+    if model := settings.value("scsi_model"):
+        yield Element("controller", type="scsi", index="0", model=model)
     if model := settings.value("viommu_model"):
         # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
         automatic = "intel" if settings.architecture == "x86_64" else "smmuv3"

@@ -101,6 +101,7 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
     "video_model": _NO_DEVICE,
     "disk_bus": _NO_DEVICE,
     "cdrom_bus": _NO_DEVICE,
+    "scsi_model": _NO_DEVICE,
     "viommu_model": _NO_DEVICE,
     "sound_model": _NO_DEVICE,
     "usb_model": _NO_DEVICE,

@@ -20,6 +20,8 @@ _VIFS: Mapping[str, frozenset[str]] = {
 }
 _BUSES = {"lxc": frozenset(("lxc",)), "parallels": frozenset(("ide", "scsi"))}
 _VIDEO = {"parallels": frozenset(("vga",))}
+# src/vz/vz_utils.c in libvirt.
+_SCSI_MODELS = {"parallels": frozenset(("virtio-scsi",))}
 # A KVM host runs images for QEMU as well (LP#1837756).
 _HYPERVISOR_TYPES = {"kvm": frozenset(("kvm", "qemu"))}
 _VM_MODES = {"lxc": frozenset(("exe",)), "parallels": frozenset(("hvm", "exe"))}
@@ -127,6 +129,19 @@ def _architecture(facts: LibvirtFacts, value: str, _architecture: str) -> str:
 
 def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str) -> str:
     return "" if guest_architecture(value) in facts.guests else _no_guests(value)
+
+
+def _scsi_model(facts: LibvirtFacts, value: str, _architecture: str) -> str:
+    if not value:
+        # libvirt chooses one.
+        return ""
+    if not _is_qemu(facts):
+        return _one_of(_SCSI_MODELS.get(facts.virt_type, frozenset()), value, f"the SCSI models of {facts.virt_type}")
+    if value == "buslogic":
+        return "QEMU has no such controller"
+    if value == "ibmvscsi" and facts.guests.keys().isdisjoint(MACHINES["pseries"]):
+        return f"it is for guests of {' and '.join(MACHINES['pseries'])}"
+    return ""
 
 
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
@@ -263,6 +278,7 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     "video_model": _video_model,
     "architecture": _architecture,
     "emulation_architecture": _emulation_architecture,
+    "scsi_model": _scsi_model,
     "viommu_model": _viommu_model,
     "firmware_type": _firmware_type,
     "hypervisor_type": lambda facts, value, _architecture: _one_of(

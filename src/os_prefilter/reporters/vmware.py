@@ -12,9 +12,9 @@ from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME
 
-# Of disks (images.py, VMwareImage.from_image; any other value is ignored; hw_scsi_model, which says what kind of scsi,
-# is in no row). hw_cdrom_bus is not read: a CD-ROM is always on IDE. But a bus has one trait for both, so the answer
-# for disks is that for CD-ROMs: else no image with hw_disk_bus=scsi could be placed.
+# Of disks (images.py, VMwareImage.from_image; any other value is ignored). hw_cdrom_bus is not read: a CD-ROM is always
+# on IDE. But a bus has one trait for both, so the answer for disks is that for CD-ROMs: else no image with
+# hw_disk_bus=scsi could be placed.
 _BUSES = ("the disk buses", frozenset(("ide", "scsi")))
 
 # row -> what it is called, the values
@@ -22,6 +22,8 @@ _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
     # vm_util.py, convert_vif_model: anything else is an error.
     "vif_model": ("the VIF models", frozenset(["e1000", "e1000e", "pcnet", "sriov", "vmxnet", "vmxnet3"])),
     **dict.fromkeys(("disk_bus", "cdrom_bus"), _BUSES),
+    # images.py again. Of any other model, and of none, the adapter type is None: vSphere creates no disk for it.
+    "scsi_model": ("the SCSI models", frozenset(("buslogic", "lsilogic", "lsisas1068", "vmpvscsi"))),
     # vmops.py, _get_extra_specs: efi or bios in the configuration of the virtual machine.
     "firmware_type": ("the firmware", frozenset(("bios", "uefi"))),
     # host.py, supported_instances.
@@ -78,6 +80,8 @@ def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
         return f"VMware runs guests of {facts.architecture} only, not of {guest}"
     if row == "architecture":
         return ""
+    if row == "scsi_model" and not value:
+        return "Nova's VMware driver takes its adapter from the SCSI model: name one in hw_scsi_model"
     if row in _CAN:
         what, values = _CAN[row]
         return "" if value in values else f"VMware has {what} {', '.join(sorted(values))}, not {value}"

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from os_prefilter.extra_specs import resource_amount
-from os_prefilter.platforms import PLATFORM_ARCHITECTURES, families_of, families_without, guest_architecture
+from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, families_of, families_without, guest_architecture
 from os_prefilter.request import Request
 from os_prefilter.vocabulary import BY_NAME
 
@@ -19,16 +19,13 @@ class Guest(NamedTuple):
     """The architecture to emulate; the host's own may be meant as well."""
     architecture_source: str = ""
     family: str = ""
-    """The family of machine types that is asked for."""
+    """The family of machine types that is asked for; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
     takes_default: bool = True
     """Whether the host's default machine type counts."""
     default_architecture: str = ""
-    """The architecture whose default that is; empty for the host's own.
-
-    Nova goes by ``hw_architecture``, never by the architecture to emulate (``get_machine_type`` in
-    ``nova/virt/libvirt/utils.py``). i686 alone differs from the host's own: any other is the host's, or no host does.
-    """
+    """The architecture whose default that is: one that is emulated, or i686, which has one of its own; empty for the
+    host's own."""
     is_kept: bool = False
     """Whether the family is that of a server that exists. Its guest may be of another one: Nova's libvirt driver writes
     the host's default over what is kept when it rescues a server, and then starts the old guest again."""
@@ -62,6 +59,8 @@ def guest_of(request: Request) -> Guest:
     architecture = guest_architecture(emulated or "")
     source = f"image property {_EMULATION.image_property}={emulated}" if emulated else ""
     family_source = f"{request.place_of(str(_MACHINE.image_property))}={family}" if family else ""
+    if architecture and not family and architecture not in PLATFORM_ARCHITECTURES:
+        family, family_source = OTHER, source
     named = _ARCHITECTURE.canonical(request.image_property(str(_ARCHITECTURE.image_property)))
     return Guest(
         architecture,
@@ -69,7 +68,7 @@ def guest_of(request: Request) -> Guest:
         family,
         family_source,
         request.takes_default_machine_type,
-        "i686" if named == "i686" else "",
+        architecture or ("i686" if named == "i686" else ""),
         request.keeps_machine_type,
         _disks_it_may_lack(request),
     )

@@ -14,7 +14,7 @@ from os_prefilter.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.guest import Guest, guest_of
 from os_prefilter.options import Options
-from os_prefilter.platforms import guest_architecture
+from os_prefilter.platforms import NONE, guest_architecture
 from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request import Request
 from os_prefilter.stated import written_requirements
@@ -25,7 +25,6 @@ from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 
 _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)
-_EMULATION = BY_NAME["emulation_architecture"]
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
@@ -249,10 +248,9 @@ class _Check(NamedTuple):
         family = self.default_family(without)
         if not family:
             return ""
-        default = f"the default machine type here is of the family {family}, "
-        if row is _EMULATION:
-            return f"{default}which no such guest has; name another in {_MACHINE.image_property}"
-        return f"{default}which never has it"
+        if family == NONE:
+            return f"it gets the default machine type of the host's architecture; name one in {_MACHINE.image_property}"
+        return f"the default machine type here is of the family {family}, which never has it"
 
     def default_family(self, among: Iterable[str] = _DEFAULT_MACHINE.values) -> str:
         """Return the family of the machine type that the host gives to a guest that names none, if it is ``among``."""

@@ -31,6 +31,10 @@ LIBVIRT_ARCHITECTURES: Mapping[str, str] = MappingProxyType({"armv6": "armv6l"})
 OTHER = "other"
 """The family of a machine type that is in no family of :data:`MACHINES`."""
 
+NONE = "none"
+"""The family of a default machine type that no guest of the architecture can have: Nova gives an emulated guest that
+of the host's own architecture."""
+
 MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "isapc": ("x86_64",),
@@ -118,14 +122,14 @@ FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()}
 )
 """(row, value) -> the families of machine types that can never have it."""
-_NONE: frozenset[str] = frozenset()
+_NOTHING: frozenset[str] = frozenset()
 
 
 def families_without(row: str, value: str) -> frozenset[str]:
     """Return the families of machine types that can never have the value of a row of the vocabulary."""
     if row == "emulation_architecture":
-        return _NOT_OF_GUESTS.get(value, _NONE)
-    return FAMILIES_WITHOUT.get((row, value), _NONE)
+        return _NOT_OF_GUESTS.get(value, _NOTHING)
+    return FAMILIES_WITHOUT.get((row, value), _NOTHING)
 
 
 def families_of(architecture: str) -> frozenset[str]:
@@ -146,4 +150,6 @@ def guest_architecture(architecture: str) -> str:
 
 
 # Architecture -> the families of machine types that its guests never have.
-_NOT_OF_GUESTS = {name: _EVERYWHERE - families_of(guest_architecture(name)) for name in ARCHITECTURES.split()}
+_NOT_OF_GUESTS = {
+    name: (_EVERYWHERE | {NONE}) - families_of(guest_architecture(name)) for name in ARCHITECTURES.split()
+}

@@ -14,6 +14,7 @@ ROWS = (
     "video_model",
     "disk_bus",
     "cdrom_bus",
+    "scsi_model",
     "sound_model",
     "usb_model",
     "viommu_model",
@@ -31,6 +32,7 @@ ROWS = (
 # What a value means nothing without.
 _BESIDE = {
     "cdrom_bus": {"disk_format": "iso"},
+    "scsi_model": {"hw_disk_bus": "scsi"},
     "tpm_model": {"hw_tpm_version": "2.0"},
     "secure_boot": {"hw_firmware_type": "uefi"},
     "firmware_stateless": {"hw_firmware_type": "uefi"},
@@ -94,5 +96,5 @@ def cases(facts: LibvirtFacts) -> Iterator[Case]:
         if machine:
             yield Case(architecture, machine)
         for row in ROWS:
-            for value in BY_NAME[row].values:
+            for value in filter(None, BY_NAME[row].values):
                 yield Case(architecture, machine, row, value)

@@ -6,7 +6,7 @@ reporter differs from Nova's driver, the page "What a libvirt host reports" says
 
 from collections.abc import Callable, Mapping
 
-from os_prefilter.platforms import MACHINES, family_of, guest_architecture
+from os_prefilter.platforms import MACHINES, NONE, families_of, family_of, guest_architecture
 from os_prefilter.reporters import Reporter, nova_guests
 from os_prefilter.reporters.guest_starts import evidence
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version, version_text
@@ -170,12 +170,19 @@ def _machine_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
 
 
 def _default_machine(facts: LibvirtFacts, value: str, architecture: str) -> str:
-    if guest_architecture(architecture) != facts.architecture:
-        return f"the host is {facts.architecture}"
-    default = facts.own_guests.default_machine if architecture == facts.architecture else facts.i686_default_machine
+    guest = guest_architecture(architecture)
+    guests = _guests(facts, guest)
+    if not guests:
+        return _no_guests(architecture)
+    if architecture != guest:
+        default = facts.i686_default_machine
+    else:
+        default = guests.default_machine if facts.nova_release is None else facts.own_guests.default_machine
     if not default:
         return _no_guests(architecture)
-    return "" if family_of(default) == value else f"the default is {default}"
+    # Nova gives an emulated guest the default of the host's own architecture (nova/virt/libvirt/utils.py).
+    family = family_of(default) if family_of(default) in families_of(guest) else NONE
+    return "" if family == value else f"the default is {default}"
 
 
 def _time_hpet(facts: LibvirtFacts, _value: str, architecture: str) -> str:

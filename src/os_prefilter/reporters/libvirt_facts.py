@@ -24,8 +24,8 @@ class GuestFacts:
     """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
 
     default_machine: str = ""
-    """The machine type of a guest that asks for none, where this is the host's own architecture: Nova's configuration
-    says it, else Nova, else libvirt. A guest of an emulated architecture gets that of the host's own."""
+    """The machine type of a guest that asks for none: Nova's configuration says it, else Nova, else libvirt. Where Nova
+    builds it, a guest of an emulated architecture gets that of the host's own."""
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False

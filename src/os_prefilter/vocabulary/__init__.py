@@ -67,11 +67,14 @@ def rows_asked_by(name: str) -> tuple[Row, ...]:
     return tuple(row for row in table() if name in row.asked_by)
 
 
+_OF_I686 = families_of(guest_architecture("i686"))
+
+
 def _qualified() -> dict[tuple[Trait, str], Trait]:
     of_machines = {term.trait: MACHINES[value] for value, term in BY_NAME["machine_type"].values.items()}
-    # Emulated guests get the default of the host's own architecture; guest.py says of which one there is another.
+    # A guest of i686 has a default of its own beside that of x86_64, whose machine types it has.
     of_defaults = {
-        term.trait: ("i686",) if value in families_of(guest_architecture("i686")) else ()
+        term.trait: (*MACHINES.get(value, PLATFORM_ARCHITECTURES), *(("i686",) if value in _OF_I686 else ()))
         for value, term in BY_NAME["default_machine"].values.items()
     }
     architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}

@@ -1,6 +1,6 @@
 """What the request filters ask for: device models, guest types, the disk's format, and how it is to be configured."""
 
-from os_prefilter.platforms import ARCHITECTURE_ALIASES, ARCHITECTURES, MACHINE_PREFIXES, MACHINES, OTHER
+from os_prefilter.platforms import ARCHITECTURE_ALIASES, ARCHITECTURES, MACHINE_PREFIXES, MACHINES, NONE, OTHER
 from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
@@ -115,7 +115,7 @@ FILTERED: tuple[Row, ...] = (
     # Nobody asks for it; hosts report it, so that what it can never have keeps off them.
     Row(
         "default_machine",
-        terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER))),
+        terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER, NONE))),
         asked_by=(),
         per_architecture=True,
     ),

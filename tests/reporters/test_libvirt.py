@@ -103,8 +103,7 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "libvirt's buses for s390x"),
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
         ({"hw_emulation_architecture": "i686"}, None),
-        # Nova gives an emulated guest the default of the host's own architecture.
-        ({"hw_emulation_architecture": "s390x"}, "of the family pc, which no such guest has; name another"),
+        ({"hw_emulation_architecture": "s390x"}, None),
         ({"hw_emulation_architecture": "s390x", "hw_machine_type": "s390-ccw-virtio"}, None),
         ({"img_hv_type": "qemu"}, None),
         ({"img_hv_type": "xen"}, "it runs images for: kvm, qemu"),
@@ -141,6 +140,54 @@ def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
     else:
         assert any(refused in item.reason for item in found), found
         assert all(item.property.startswith("image property ") for item in found)
+
+
+@pytest.mark.parametrize(
+    ("properties", "refused"),
+    [
+        ({}, ""),
+        ({"hw_firmware_type": "bios"}, ""),
+        ({"hw_firmware_type": "uefi"}, "secure='no'"),
+        # With Secure Boot it starts.
+        ({"hw_firmware_type": "uefi", "os_secure_boot": "required", "hw_machine_type": "q35"}, ""),
+        ({"hw_viommu_model": "virtio", "hw_machine_type": "q35"}, "no vIOMMU of virtio"),
+        ({"hw_viommu_model": "auto", "hw_machine_type": "q35"}, "no vIOMMU of virtio"),
+        ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, ""),
+        ({"hw_machine_type": "isapc"}, "no PCI bus"),
+        ({"hw_machine_type": "microvm"}, "no PCI bus"),
+        ({"hw_emulation_architecture": "s390x"}, "no USB controller"),
+        ({"hw_emulation_architecture": "sparc"}, "PCI devices"),
+        ({"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt"}, "secure='no'"),
+        # Nova gives an emulated guest the default of the host's own architecture.
+        ({"hw_emulation_architecture": "armv7l"}, "name one in hw_machine_type"),
+        ({"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt"}, ""),
+        (
+            {"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt", "hw_viommu_model": "smmuv3"},
+            "Nova has none for it",
+        ),
+    ],
+)
+def test_late_check_goes_by_the_guests_that_nova_builds(properties: dict[str, object], refused: str) -> None:
+    guests = {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "s390x": S390, "sparc": NOTHING}
+    host = replace(KVM, guests=guests, libvirt_version=(9, 0, 0), hypervisor_version=(7, 2, 22))
+    assert unsupported(spec_of(properties), host) == []
+    found = unsupported(spec_of(properties), replace(host, nova_release=34))
+    assert bool(found) is bool(refused)
+    assert refused in " ".join(item.reason for item in found)
+
+
+@pytest.mark.parametrize(("release", "starts"), [(29, True), (32, True), (33, False), (34, False)])
+def test_uefi_on_libvirt_9_0_goes_by_the_release_of_nova(release: int, starts: bool) -> None:
+    host = replace(KVM, libvirt_version=(9, 0, 0), nova_release=release)
+    assert capability_traits(host)["COMPUTE_FIRMWARE_UEFI"] is starts
+    assert capability_traits(replace(host, libvirt_version=(9, 1, 0)))["COMPUTE_FIRMWARE_UEFI"]
+
+
+def test_guest_that_nova_builds_is_not_refused_on_a_newer_libvirt_than_was_tried() -> None:
+    asked = spec_of({"hw_machine_type": "q35", "hw_viommu_model": "virtio"})
+    host = replace(KVM, nova_release=34)
+    assert unsupported(asked, replace(host, libvirt_version=(11, 3, 99)))
+    assert unsupported(asked, replace(host, libvirt_version=(11, 4, 0))) == []
 
 
 @pytest.mark.parametrize(

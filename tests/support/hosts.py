@@ -78,6 +78,7 @@ _VERSIONS: tuple[tuple[Version, Version], ...] = (
     ((8, 3, 0), (7, 2, 22)),
     ((8, 6, 0), (8, 0, 0)),
     ((8, 7, 0), (7, 2, 0)),
+    ((9, 0, 0), (7, 2, 22)),
     ((9, 3, 0), (7, 2, 0)),
     ((9, 2, 99), (8, 0, 0)),
     ((9, 3, 0), (8, 0, 0)),
@@ -118,6 +119,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             images_type="rbd" if qemu == NEW[1] else "default",
             force_raw_images=virt_type == "kvm",
             cpu_mode="host-passthrough" if qemu == NEW[1] else "",
+            nova_release=34 if virt_type == "kvm" else None,
         )
     for machine in ("q35", "microvm", "my-machine-type"):
         yield replace(KVM, i686_default_machine=machine)

@@ -29,7 +29,8 @@ def hosts_for(asked: Asked) -> list[str]:
 def possible(rows: Iterable[Row]) -> Iterator[Asked]:
     """Yield each value that some host can do."""
     for row in rows:
-        for value in row.values:
+        # An empty one says that nothing is named.
+        for value in filter(None, row.values):
             images = [(str(row.image_property), value, disk_format) for disk_format in ("raw", "vmdk")]
             yield from [asked for asked in images if hosts_for(asked)][:1]
 
@@ -38,4 +39,4 @@ def impossible() -> Iterator[Asked]:
     """Yield, of each row, the first value that no host can do."""
     for row in ROWS:
         known = {value for _, value, _ in possible([row])}
-        yield from [(str(row.image_property), value, "raw") for value in row.values if value not in known][:1]
+        yield from [(str(row.image_property), value, "raw") for value in row.values if value and value not in known][:1]

@@ -24,7 +24,7 @@ PROBE_INTERVAL = 3600.0
 """Seconds after which a host is probed again although it seems to be the same."""
 
 REPORT_TIMEOUT = 600.0
-"""Seconds that one report may take: enough for the 240 requests of the first one if each takes 2 s."""
+"""Seconds that one report may take: enough for the 265 requests of the first one if each takes 2 s."""
 
 GRACE = 0.5
 """Seconds that a round under way has to end after a signal; what it asks Placement to write is one request each."""

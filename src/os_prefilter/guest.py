@@ -68,7 +68,7 @@ def guest_of(request: Request) -> Guest:
         family,
         family_source,
         request.takes_default_machine_type,
-        architecture or ("i686" if named == "i686" else ""),
+        "i686" if named == "i686" and architecture in {"", guest_architecture("i686")} else architecture,
         request.keeps_machine_type,
         _disks_it_may_lack(request),
     )

@@ -6,9 +6,9 @@ import pytest
 
 from os_prefilter import RequestSpec, unsupported
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
-from os_prefilter.platforms import families_without
+from os_prefilter.platforms import families_without, guest_architecture
 from os_prefilter.terms import Row
-from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
 from tests.conftest import asked_by, device_asked_by, pipeline_of, spec_of
 from tests.support.hosts import few_libvirt_hosts
 
@@ -16,14 +16,23 @@ _ROWS = rows_asked_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
-@pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=str)
+def _name(part: Row | str) -> str:
+    return part if isinstance(part, str) else part.name
+
+
+@pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=_name)
 def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it(row: Row, value: str) -> None:
     """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
     expected = [(str(trait), row.values[value].required, "root")] if trait else []
     # A guest without an ISO image has no CD-ROM that its machine type would have to support.
     families = [] if row.name == "cdrom_bus" else sorted(families_without(row.name, value))
-    expected += [(str(_DEFAULT_MACHINE.values[family].trait), False, "root") for family in families]
+    defaults = [_DEFAULT_MACHINE.values[family].trait for family in families]
+    if row.name == "emulation_architecture":
+        # Of the architecture's own machine types; of those of an unknown one nothing is said.
+        platform = guest_architecture(value)
+        defaults = [QUALIFIED[found] for trait in defaults if trait and (found := (trait, platform)) in QUALIFIED]
+    expected += [(str(trait), False, "root") for trait in defaults]
     if (row.name, value) == ("disk_bus", "scsi"):
         # An adapter that Nova's VMware driver does not find.
         expected.append(("CUSTOM_HYPERVISOR_TYPE_VMWARE", False, "root"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter.errors import FlavorImageConflict
-from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.conftest import device_asked_by, pipeline_of, spec_of
 
 _ASKED = [("COMPUTE_NET_VIRTIO_PACKED", True, "root")]
 
@@ -23,7 +23,7 @@ _ASKED = [("COMPUTE_NET_VIRTIO_PACKED", True, "root")]
 def test_flavor_or_image_requires_packed_virtqueues(
     properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
 ) -> None:
-    assert asked_by("packed_virtqueue", spec_of(properties, extra_specs)) == expected
+    assert device_asked_by("packed_virtqueue", spec_of(properties, extra_specs)) == expected
 
 
 def test_flavor_and_image_that_disagree_are_an_error() -> None:

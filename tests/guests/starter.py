@@ -29,6 +29,7 @@ _SECRET = (
     "<usage type='vtpm'><name>guest</name></usage></secret>"
 )
 _AT_ONCE = 6
+_LONGEST = 120
 _DISK_SIZE = 1024 * 1024
 # After these, no guest can tell whether the host could do it if it had what it lacks: firmware, an emulator, a kernel
 # that the guest brings, a TPM's program, memory.
@@ -134,7 +135,7 @@ class Starter:
                 domain.destroy()
 
     def _failed(self, error: Any) -> Outcome:
-        reason = " ".join(_PASSING.sub("", str(error)).split())[-300:]
+        reason = " ".join(_PASSING.sub("", str(error)).split())[-_LONGEST:]
         no_rights = error.get_error_code() in (
             self._libvirt.VIR_ERR_OPERATION_DENIED,
             self._libvirt.VIR_ERR_ACCESS_DENIED,

@@ -28,7 +28,7 @@ _SECRET = (
     f"<secret ephemeral='yes' private='yes'><uuid>{TPM_SECRET}</uuid>"
     "<usage type='vtpm'><name>guest</name></usage></secret>"
 )
-_AT_ONCE = 6
+_AT_ONCE = 10
 _LONGEST = 120
 _DISK_SIZE = 1024 * 1024
 # After these, no guest can tell whether the host could do it if it had what it lacks: firmware, an emulator, a kernel

@@ -188,7 +188,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     if in_image is None and in_flavor is None and of_image is None and not device and row.default is None:
         return None
     with_what = _gate(request, row, options) if row.only_with else None
-    if row.only_with and not with_what and not row.counts_alone:
+    if row.only_with and not with_what:
         return None
     # Nothing is read of the image of an instance that boots from a volume.
     if of_image is not None and request.boots_from_volume:
@@ -206,7 +206,8 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
     """Whether another row of the request asks for the value of a row, and for more."""
-    if value not in row.implied_by:
+    # Of an emulated guest the trait says nothing: it is about guests of the host's own architecture.
+    if value not in row.implied_by or guest_of(request).architecture:
         return False
     name, more = row.implied_by[value]
     other = chosen(request, row_named(name), _LENIENT, [])

@@ -82,7 +82,7 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
         reason = check.refusal(row, choice.value, value)
         if reason and not is_implied(request, row, choice.value):
             found.append(_unsupported(row, choice, value, reason))
-        if row is _ADDRESS_SPACE:
+        if row is _ADDRESS_SPACE and choice.value == "emulate":
             found += _wrong_address_bits(request, facts)
     told = {(item.property, item.value) for item in found}
     return [*found, *(item for item in _explicit(request, check) if (item.property, item.value) not in told)]
@@ -172,7 +172,7 @@ def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupport
         written, _, default = written.partition(" with ")
         return Unsupported(place, written, f"with {default}: {reason}")
     # A device may be asked for by its trait: "trait1:X=required".
-    return Unsupported(place, written if row.boolean or not value else value, reason)
+    return Unsupported(place, written if row.boolean else value, reason)
 
 
 def _choices(request: Request, unknown: list[Unsupported], templates: Templates) -> Iterator[tuple[Row, Chosen]]:

@@ -106,7 +106,8 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("viommu_model", "smmuv3"): "virt",
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
-    ("firmware_type", "uefi"): "pc q35 virt",
+    # For others there is no such firmware; libvirt, which finds none, cannot tell more.
+    ("firmware_type", "uefi"): "microvm pc q35 virt",
     # On x86 it needs system management mode, of which libvirt and the firmware know on q35 alone.
     ("secure_boot", "required"): "q35 virt",
     ("tpm_version", "1.2"): _X86,

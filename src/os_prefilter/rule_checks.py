@@ -95,9 +95,9 @@ def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[s
         if canonical is None:
             what = f"asks about {condition.name}={written(value)}, a value that the vocabulary does not have"
             if row.refuses_unknown:
-                yield f"{what}: requests with it are refused. There are {', '.join(filter(None, row.values))}.", False
+                yield f"{what}: requests with it are refused. There are {', '.join(row.values)}.", False
             else:
-                yield f"{what}. There are {', '.join(filter(None, row.values))}.", True
+                yield f"{what}. There are {', '.join(row.values)}.", True
             continue
         yield from _against_value(rule, row, value, canonical)
 

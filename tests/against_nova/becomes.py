@@ -168,8 +168,6 @@ def _of_row(spec: Any, row: Row) -> str:
     """Return the value that the request gives to a row, the default where one counts; empty if none."""
     in_image, in_flavor = _image(spec, str(row.image_property)), _extra_specs(spec).get(str(row.extra_spec))
     said = next((value for each in (in_image, in_flavor) if each and (value := row.canonical(each))), "")
-    if said and row.counts_alone:
-        return said
     beside = _of_row(spec, BY_NAME[row.only_with]) if row.only_with else ""
     if row.only_with and (not beside or (row.only_with_values and beside not in row.only_with_values)):
         return ""

@@ -66,7 +66,12 @@ def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
     configured = LibvirtSettings(virt_type="kvm", hw_machine_type=dict(each.split("=") for each in settings))
     offered = capabilities(architecture, kinds, _MACHINES)
     # With a newer libvirt than was tried: what else Nova's guests fail at, real guests show.
-    return replace(facts_of(offered, *documents, settings=configured), nova_release=34, libvirt_version=(12, 0, 0))
+    return replace(
+        facts_of(offered, *documents, settings=configured),
+        built_by_nova=True,
+        nova_release=34,
+        libvirt_version=(12, 0, 0),
+    )
 
 
 def _images() -> Iterator[dict[str, str]]:

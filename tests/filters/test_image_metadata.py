@@ -33,9 +33,6 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
         platform = guest_architecture(value)
         defaults = [QUALIFIED[found] for trait in defaults if trait and (found := (trait, platform)) in QUALIFIED]
     expected += [(str(trait), False, "root") for trait in defaults]
-    if (row.name, value) == ("disk_bus", "scsi"):
-        # An adapter that Nova's VMware driver does not find.
-        expected.append(("CUSTOM_HYPERVISOR_TYPE_VMWARE", False, "root"))
     if row.image_property:
         assert asked_by("image_metadata", spec_of({row.image_property: value})) == expected
     if row.extra_spec:

@@ -26,6 +26,7 @@ from tests.guests.starter import Guest, Outcome, Starter
 
 RECORDS = Path(__file__).parents[2] / "src" / "os_prefilter" / "data" / "guest_starts"
 HOSTS = Path(__file__).parent / "hosts"
+_OF_BUILDER = ("built_by_nova", "nova_release")
 
 
 def probed(uri: str, virt_type: str) -> LibvirtFacts:
@@ -33,18 +34,23 @@ def probed(uri: str, virt_type: str) -> LibvirtFacts:
     return LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True)).facts()
 
 
+def as_built(facts: LibvirtFacts, *, by_nova: bool) -> LibvirtFacts:
+    """Return the host with the driver that builds its guests: Nova's of the release that is installed, or ours."""
+    return replace(facts, built_by_nova=by_nova, nova_release=NovasDriver.release() if by_nova else None)
+
+
 def wanted(facts: LibvirtFacts) -> list[Case]:
     """Return the guests to start; unless Nova builds them, those that are emulated are the same with KVM."""
     return [
         case
         for case in cases(facts)
-        if facts.virt_type == "qemu" or facts.nova_release is not None or case.architecture == facts.architecture
+        if facts.virt_type == "qemu" or facts.built_by_nova or case.architecture == facts.architecture
     ]
 
 
 def built(some: Iterable[Case], facts: LibvirtFacts, uri: str, folder: Path) -> Iterator[Guest]:
     """Yield the guests as the driver of the facts builds them."""
-    if facts.nova_release is None:
+    if not facts.built_by_nova:
         yield from (ours.guest_of(case, facts) for case in some)
     else:
         driver = NovasDriver(uri, facts, folder)
@@ -74,7 +80,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, default=Path("/"), help="of the file system that this libvirt sees")
     arguments = parser.parse_args()
     facts = probed(arguments.uri, arguments.virt_type)
-    facts = replace(facts, nova_release=NovasDriver.release() if arguments.nova else None)
+    facts = as_built(facts, by_nova=arguments.nova)
     outcomes = started(wanted(facts), facts, arguments.uri, arguments.root)
     name = f"libvirt-{version_text(facts.libvirt_version)}-{facts.virt_type}"
     builder = f"nova-{facts.nova_release}" if facts.nova_release else "ours"
@@ -100,7 +106,7 @@ def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome]) -> dict[str, Any
 
 
 def _host(facts: LibvirtFacts) -> dict[str, Any]:
-    found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name != "nova_release"}
+    found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name not in _OF_BUILDER}
     found["host"] = "recorded"
     return found | {"guests": {name: _fields(guest) for name, guest in facts.guests.items()}}
 

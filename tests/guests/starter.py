@@ -36,7 +36,8 @@ _DISK_SIZE = 1024 * 1024
 _LACKS = re.compile(
     "Unable to find (any|'efi') firmware|No emulator found|Unknown architecture|Kernel image must be specified"
     "|Could not load|failed to initialize kvm|Could not access KVM|Unable to find 'swtpm|Secret not found"
-    "|Failed to get .write. lock|Cannot allocate memory"
+    "|Cannot check QEMU binary|Failed to start QEMU binary|No space left on device|Failed to get .write. lock"
+    "|Cannot allocate memory"
 )
 _PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:[\dA-Fa-f]{2}){5}")
 

@@ -29,7 +29,14 @@ def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     ],
 )
 def test_capability_says_what_became_of_real_guests(trait: str, answer: str, real_guests: str, because: str) -> None:
-    host = replace(KVM, virt_type="qemu", libvirt_version=(9, 0, 0), hypervisor_version=(7, 2, 22), nova_release=34)
+    host = replace(
+        KVM,
+        virt_type="qemu",
+        libvirt_version=(9, 0, 0),
+        hypervisor_version=(7, 2, 22),
+        built_by_nova=True,
+        nova_release=34,
+    )
     (line,) = [line for line in capabilities(host) if line.trait == trait]
     assert (line.answer, line.real_guests) == (answer, real_guests)
     assert line.because.startswith(because)

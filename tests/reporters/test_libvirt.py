@@ -171,21 +171,21 @@ def test_late_check_goes_by_the_guests_that_nova_builds(properties: dict[str, ob
     guests = {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "s390x": S390, "sparc": NOTHING}
     host = replace(KVM, guests=guests, libvirt_version=(9, 0, 0), hypervisor_version=(7, 2, 22))
     assert unsupported(spec_of(properties), host) == []
-    found = unsupported(spec_of(properties), replace(host, nova_release=34))
+    found = unsupported(spec_of(properties), replace(host, built_by_nova=True, nova_release=34))
     assert bool(found) is bool(refused)
     assert refused in " ".join(item.reason for item in found)
 
 
 @pytest.mark.parametrize(("release", "starts"), [(29, True), (32, True), (33, False), (34, False)])
 def test_uefi_on_libvirt_9_0_goes_by_the_release_of_nova(release: int, starts: bool) -> None:
-    host = replace(KVM, libvirt_version=(9, 0, 0), nova_release=release)
+    host = replace(KVM, libvirt_version=(9, 0, 0), built_by_nova=True, nova_release=release)
     assert capability_traits(host)["COMPUTE_FIRMWARE_UEFI"] is starts
     assert capability_traits(replace(host, libvirt_version=(9, 1, 0)))["COMPUTE_FIRMWARE_UEFI"]
 
 
 def test_guest_that_nova_builds_is_not_refused_on_a_newer_libvirt_than_was_tried() -> None:
     asked = spec_of({"hw_machine_type": "q35", "hw_viommu_model": "virtio"})
-    host = replace(KVM, nova_release=34)
+    host = replace(KVM, built_by_nova=True, nova_release=34)
     assert unsupported(asked, replace(host, libvirt_version=(11, 3, 99)))
     assert unsupported(asked, replace(host, libvirt_version=(11, 4, 0))) == []
 

@@ -119,7 +119,8 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             images_type="rbd" if qemu == NEW[1] else "default",
             force_raw_images=virt_type == "kvm",
             cpu_mode="host-passthrough" if qemu == NEW[1] else "",
-            nova_release=34 if virt_type == "kvm" else None,
+            built_by_nova=virt_type == "kvm",
+            nova_release=None if qemu == OLD[1] else 34,
         )
     for machine in ("q35", "microvm", "my-machine-type"):
         yield replace(KVM, i686_default_machine=machine)

@@ -330,6 +330,10 @@ def _check_end(baremetal: Any, node: Node, task: Task, *, begun: bool) -> None:
         raise failure(str(node.id), ended + _maintenance(node, task.kind), _leave_maintenance(node))
     if node.provision_state != _END:
         advice = "Run it again when the node is active; openstack baremetal node show says what is done to it."
+        if "failed" in str(node.provision_state):
+            advice = (
+                f"Mend what failed, make the node active (openstack baremetal node abort {node.id}), and run it again."
+            )
         raise failure(str(node.id), f"{ended}it is {_state(node)}", advice)
     if (begun or task.wanted) and visible(node.last_error):
         # Ironic clears it when steps begin. A failed service that is aborted makes the node active again.
@@ -377,5 +381,7 @@ def _shown_settings(baremetal: Any, node: Node) -> dict[str, object]:
 
 def _first_difference(found: Mapping[str, object], wanted: Mapping[str, str]) -> str:
     """Return the name of a BIOS setting that is not as wanted; empty if there is none."""
-    differ = (name for name, value in wanted.items() if str(found.get(name)).lower() != str(value).lower())
-    return next(differ, "")
+    for name, value in wanted.items():
+        if name not in found or str(found[name]).lower() != str(value).lower():
+            return name
+    return ""

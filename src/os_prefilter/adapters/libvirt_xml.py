@@ -103,6 +103,7 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
         images_type=settings.images_type,
         force_raw_images=settings.force_raw_images,
         cpu_mode=settings.cpu_mode,
+        built_by_nova=settings.built_by_nova,
         nova_release=settings.nova_release,
     )
 

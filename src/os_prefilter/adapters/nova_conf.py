@@ -55,17 +55,25 @@ class LibvirtSettings:
     force_raw_images: bool = True
     cpu_mode: str = ""
     """Empty: it does not say."""
+    built_by_nova: bool = False
+    """Whether a nova-compute runs with it and builds the guests. This and the next the file does not say."""
     nova_release: int | None = None
-    """The release of Nova that runs with it; None: none does. The file does not say it."""
+    """The release of that Nova; None if it is not known."""
 
 
 def installed_nova() -> int | None:
-    """Return the release of the package nova beside this one, 34 for 2026.2; None if it is not installed."""
+    """Return the release of the package nova beside this one, 34 for 2026.2; None if it is not known."""
     try:
-        major, _, _ = version("nova").partition(".")
+        # A damaged installation has no version.
+        major, _, _ = str(version("nova")).partition(".")
     except PackageNotFoundError:
         return None
-    return int(major) if major.isascii() and major.isdigit() else None
+    return nova_release(major)
+
+
+def nova_release(text: str) -> int | None:
+    """Return a release of Nova that somebody wrote as its major version; None for what is none."""
+    return int(text) if re.fullmatch("[1-9][0-9]", text, re.ASCII) else None
 
 
 def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:

@@ -5,6 +5,7 @@ from typing import Any
 
 from os_prefilter.cli.host import add_host_arguments, assumptions, builder_of, facts_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.errors import DocumentError
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
 
 
@@ -22,6 +23,8 @@ class CapabilitiesShow(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
+        if parsed_args.alone and parsed_args.driver != "libvirt":
+            raise DocumentError("--alone", f"it is for --driver libvirt, not {parsed_args.driver}.")
         facts = facts_from(parsed_args)
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}

@@ -9,15 +9,11 @@ from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.files import read_bytes
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.guest_starts import is_recorded, records
-from os_prefilter.reporters.libvirt_facts import NEWEST_NOVA, LibvirtFacts, Version, version_text
+from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
 from os_prefilter.texts import listed, shown
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings
-
-OLDEST_NOVA = 20
-"""The oldest release that can be named; which ones are supported, the page about Nova says."""
-_NO_RELEASE = 1000
 
 OLDEST_LIBVIRT: Version = (8, 0, 0)
 """The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
@@ -58,7 +54,7 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_release,
         help="the release of its nova-compute, whose driver builds the guests: 34 for 2026.2; default: that of the "
-        f"installed package nova, else {NEWEST_NOVA}",
+        "package nova beside this one, else it is not known",
     )
     group.add_argument(
         "--alone",
@@ -106,15 +102,22 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     """Return who builds the guests of a libvirt host, and whether such guests were started: sentences for the user."""
     if not isinstance(facts, LibvirtFacts):
         return ()
-    found = [
-        f"The libvirt driver of Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, "
-        "--alone for a driver with the settings of os-prefilter."
-        if facts.nova_release
-        else "A driver with the settings of os-prefilter builds the guests."
-    ]
+    if not facts.built_by_nova:
+        found = ["A driver with the settings of os-prefilter builds the guests."]
+    elif facts.nova_release:
+        found = [
+            f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for a driver "
+            "with the settings of os-prefilter."
+        ]
+    else:
+        found = [
+            "Nova builds the guests; of which release is not known, so what only some releases fail at is a yes. Give "
+            "--nova-release N, or --alone for a driver with the settings of os-prefilter."
+        ]
     if facts.guests and not is_recorded(facts):
-        tried = listed({f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()})
-        found.append(f"No such guest was started with this libvirt, QEMU and driver, but with {tried}.")
+        tried = {f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()}
+        builders = {f"Nova {each.nova}" if each.nova else "the settings of os-prefilter" for each in records()}
+        found.append(f"Whether such guests start was not tried, but with {listed(tried)}, built by {listed(builders)}.")
     return tuple(found)
 
 
@@ -169,16 +172,22 @@ def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
     # Late, so that commands that ask no host start quickly and need no more than the library.
     from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
 
-    release = None if arguments.alone else arguments.nova_release or installed_nova() or NEWEST_NOVA
-    return replace(libvirt_settings(arguments.nova_conf), nova_release=release)
+    return replace(
+        libvirt_settings(arguments.nova_conf),
+        built_by_nova=not arguments.alone,
+        nova_release=None if arguments.alone else arguments.nova_release or installed_nova(),
+    )
 
 
 def _release(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and OLDEST_NOVA <= int(text[:4]) < _NO_RELEASE):
+    from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415 - as above
+
+    release = nova_release(text)
+    if release is None:
         raise argparse.ArgumentTypeError(
-            f"{shown(text)} is no release of Nova. Give its major version, such as {NEWEST_NOVA} for 2026.2."
+            f"{shown(text)} is no release of Nova. Give its major version, such as 34 for 2026.2."
         )
-    return int(text)
+    return release
 
 
 def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:

@@ -11,7 +11,7 @@ from typing import Any
 
 from os_prefilter import agent
 from os_prefilter.capabilities import capability_traits
-from os_prefilter.cli.host import add_host_arguments, facts_from, settings_from
+from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
 from os_prefilter.errors import ConfigurationError, DocumentError
@@ -82,7 +82,10 @@ class CapabilitiesReport(Listing):
         _check_provider(parsed_args)
         # What is configured wrongly is said before a probe that takes a minute.
         write = _provider_config(parsed_args) if parsed_args.provider_config else _Placement(parsed_args).report
-        return COLUMNS, self._told(write(_facts(parsed_args)), parsed_args)
+        facts = _facts(parsed_args)
+        for line in builder_of(facts):
+            self.tell(line)
+        return COLUMNS, self._told(write(facts), parsed_args)
 
     def _told(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
         made = [each for each in changes if each.change != "keep"]

@@ -100,7 +100,7 @@ class SmallestRequests:
         """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
         for name, needed in row.needs.get(value, ()):
             yield name, (needed,)
-        if row.only_with and not row.counts_alone and self.traits(row, value):
+        if row.only_with and self.traits(row, value):
             devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
             yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
 

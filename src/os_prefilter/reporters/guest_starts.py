@@ -90,6 +90,7 @@ def _record_of(facts: LibvirtFacts, guest: str) -> Record | None:
             for virt_type in virt_types
             for record in records()
             if (record.virt_type, record.nova) == (virt_type, facts.nova_release)
+            and bool(record.nova) == facts.built_by_nova
             and facts.architecture == "x86_64"
             and _series(record.libvirt) == facts.libvirt_version[:2]
             and _series(record.qemu) == facts.hypervisor_version[:2]

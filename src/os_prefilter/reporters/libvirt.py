@@ -177,7 +177,7 @@ def _default_machine(facts: LibvirtFacts, value: str, architecture: str) -> str:
     if architecture != guest:
         default = facts.i686_default_machine
     else:
-        default = guests.default_machine if facts.nova_release is None else facts.own_guests.default_machine
+        default = guests.default_machine if not facts.built_by_nova else facts.own_guests.default_machine
     if not default:
         return _no_guests(architecture)
     # Nova gives an emulated guest the default of the host's own architecture (nova/virt/libvirt/utils.py).
@@ -232,7 +232,7 @@ def _tpm_secret_security(facts: LibvirtFacts, value: str, _architecture: str) ->
 
 
 def _secure_boot(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
-    if facts.architecture != "x86_64" and facts.nova_release is None:
+    if facts.architecture != "x86_64" and not facts.built_by_nova:
         # libvirt speaks of <loader secure>, which is x86's; what the firmware itself has, it does not say.
         return "" if facts.own_guests.uefi else "libvirt found no UEFI firmware"
     if not facts.own_guests.secure_boot:

@@ -7,9 +7,6 @@ from typing import ClassVar
 
 from os_prefilter.reporters import HostFacts
 
-NEWEST_NOVA = 34
-"""The newest release of Nova that is known: 2026.2."""
-
 Version = tuple[int, int, int]
 """Major, minor and micro."""
 
@@ -73,8 +70,10 @@ class LibvirtFacts(HostFacts):
     """[DEFAULT] force_raw_images."""
     cpu_mode: str = ""
     """[libvirt] cpu_mode; empty leaves it to Nova."""
+    built_by_nova: bool = False
+    """Whether Nova's driver writes the XML of guests, or one that uses our guest settings."""
     nova_release: int | None = None
-    """The release of Nova whose driver writes the XML of guests: 34. None: a driver that uses our guest settings."""
+    """The release of that Nova: 34 for 2026.2; None if it is not known."""
 
     @property
     def own_guests(self) -> GuestFacts:

@@ -1,7 +1,8 @@
 """What Nova's libvirt driver makes of a request, where libvirt and QEMU could do it and its guest does not start.
 
-Each rule was seen with real guests whose XML Nova's own code had generated (``data/guest_starts``), on x86_64 hosts
-with libvirt 9.0 and 11.3. With a newer libvirt it is not known, and nothing is refused.
+Each rule was seen with real guests whose XML Nova's own code had generated, of releases 32 to 34, on x86_64 hosts
+(``data/guest_starts``). What libvirt or QEMU refuses was seen with 9.0 and 11.3, and is taken for a no in between; with
+others, and of a newer Nova, it is not known, and nothing is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,10 +10,11 @@ from collections.abc import Callable, Mapping
 from os_prefilter.platforms import PLATFORM_ARCHITECTURES, guest_architecture
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
 
-_NEXT_UNTRIED: Version = (11, 4, 0)
+_NEWEST_NOVA = 34
 # From this release on Nova leaves the choice of the firmware to libvirt.
 _LIBVIRT_CHOOSES_FIRMWARE = 33
-_VIRTIO_IOMMU: Version = (8, 3, 0)
+_OLDEST_TRIED: Version = (9, 0, 0)
+_NEXT_UNTRIED: Version = (11, 4, 0)
 # Seen with these, and not with 9.0 and 7.2; since when is not known.
 _REFUSES_ACPI: Version = (11, 3, 0)
 _EIM_WITHOUT_KVM: Version = (7, 3, 0)
@@ -23,10 +25,14 @@ def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str
 
     :param architecture: of the guest
     """
-    if facts.nova_release is None or row not in _ROWS or facts.libvirt_version >= _NEXT_UNTRIED:
+    if not facts.built_by_nova or row not in _ROWS or (facts.nova_release or 0) > _NEWEST_NOVA:
         return ""
     reason = _ROWS[row](facts, value, architecture)
-    return f"as Nova {facts.nova_release} builds the guest: {reason}" if reason else ""
+    return f"as Nova {facts.nova_release or ''}".rstrip() + f" builds the guest: {reason}" if reason else ""
+
+
+def _libvirt_was_tried(facts: LibvirtFacts) -> bool:
+    return _OLDEST_TRIED <= facts.libvirt_version < _NEXT_UNTRIED
 
 
 def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str) -> str:
@@ -35,6 +41,8 @@ def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str)
         return ""
     if guest not in PLATFORM_ARCHITECTURES:
         return "it gets the machine type pc or PCI devices, which it cannot have"
+    if not _libvirt_was_tried(facts):
+        return ""
     if guest == "s390x":
         return "it gets a USB tablet, and no USB controller"
     if guest in {"ppc64", "ppc64le"} and facts.libvirt_version >= _REFUSES_ACPI:
@@ -49,7 +57,7 @@ def _machine_type(_facts: LibvirtFacts, value: str, _architecture: str) -> str:
 def _firmware_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
     if value == "uefi":
         return _uefi(facts)
-    return "it gets ACPI, which needs UEFI there" if architecture == "aarch64" else ""
+    return "it gets ACPI, which needs UEFI there" if architecture == "aarch64" and _libvirt_was_tried(facts) else ""
 
 
 def _uefi(facts: LibvirtFacts) -> str:
@@ -60,12 +68,16 @@ def _uefi(facts: LibvirtFacts) -> str:
 
 
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
-    if architecture != "x86_64":
-        return "it gets an I/O APIC, which is x86's" if architecture == "aarch64" else "Nova has none for it"
-    if value == "virtio" or (value == "auto" and facts.libvirt_version >= _VIRTIO_IOMMU):
+    if architecture not in {"x86_64", "aarch64"}:
+        return "Nova has a vIOMMU for x86_64 and aarch64 alone"
+    if not _libvirt_was_tried(facts):
+        return ""
+    if architecture == "aarch64":
+        return "it gets an I/O APIC, which is x86's"
+    if value in {"auto", "virtio"}:
         return "it gets attributes that libvirt takes for no vIOMMU of virtio"
     if facts.virt_type == "qemu" and facts.hypervisor_version < _EIM_WITHOUT_KVM:
-        return "it gets extended interrupt mode, which QEMU 7.2 has with KVM alone"
+        return "it gets extended interrupt mode, which QEMU 7.2 and older have with KVM alone"
     return ""
 
 

@@ -22,7 +22,7 @@ _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
     # vm_util.py, convert_vif_model: anything else is an error.
     "vif_model": ("the VIF models", frozenset(["e1000", "e1000e", "pcnet", "sriov", "vmxnet", "vmxnet3"])),
     **dict.fromkeys(("disk_bus", "cdrom_bus"), _BUSES),
-    # images.py again. Of any other model, and of none, the adapter type is None: vSphere creates no disk for it.
+    # images.py again. Any other model is ignored: the adapter is then LSI Logic.
     "scsi_model": ("the SCSI models", frozenset(("buslogic", "lsilogic", "lsisas1068", "vmpvscsi"))),
     # vmops.py, _get_extra_specs: efi or bios in the configuration of the virtual machine.
     "firmware_type": ("the firmware", frozenset(("bios", "uefi"))),
@@ -80,8 +80,6 @@ def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
         return f"VMware runs guests of {facts.architecture} only, not of {guest}"
     if row == "architecture":
         return ""
-    if row == "scsi_model" and not value:
-        return "Nova's VMware driver takes its adapter from the SCSI model: name one in hw_scsi_model"
     if row in _CAN:
         what, values = _CAN[row]
         return "" if value in values else f"VMware has {what} {', '.join(sorted(values))}, not {value}"

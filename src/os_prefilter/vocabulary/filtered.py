@@ -42,19 +42,13 @@ FILTERED: tuple[Row, ...] = (
     # vmware_adaptertype is a legacy name with a rule of its own: request.py.
     Row("disk_bus", _BUSES, image_property="hw_disk_bus", per_architecture=True),
     Row("cdrom_bus", _BUSES, image_property="hw_cdrom_bus", per_architecture=True),
-    # Nova's libvirt driver adds the controller whatever disks the guest has, so that the model counts alone. A disk on
-    # that bus and no model leave it to libvirt; Nova's VMware driver looks the adapter up by the model, and finds none.
+    # Nova's libvirt driver adds the controller whatever disks the guest has, so the model counts without a disk on it.
     Row(
         "scsi_model",
-        terms("CUSTOM_COMPUTE_SCSI_MODEL", "buslogic ibmvscsi lsilogic lsisas1068 lsisas1078 virtio-scsi vmpvscsi")
-        | {"": Term(Trait("CUSTOM_HYPERVISOR_TYPE_VMWARE"), required=False)},
+        terms("CUSTOM_COMPUTE_SCSI_MODEL", "buslogic ibmvscsi lsilogic lsisas1068 lsisas1078 virtio-scsi vmpvscsi"),
         image_property="hw_scsi_model",
         legacy_values={"lsilogicsas": "lsisas1068", "paravirtual": "vmpvscsi"},
         any_case=True,
-        only_with="disk_bus",
-        only_with_values=frozenset(("scsi",)),
-        default="",
-        counts_alone=True,
     ),
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.

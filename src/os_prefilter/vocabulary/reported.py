@@ -4,7 +4,7 @@ import re
 
 from os_prefilter.terms import Trait
 
-REVISION = 1
+REVISION = 2
 """Of the table: raised by each release that adds a trait to it, so that older reports are known to leave it out."""
 
 REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")

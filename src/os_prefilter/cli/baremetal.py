@@ -114,8 +114,8 @@ class BaremetalReconfigure(Listing):
         if facts.bios_may_differ:
             anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
             self.tell(
-                f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine may "
-                f"have other BIOS settings than Ironic shows; {anew}."
+                f"{facts.host}: Ironic's last operation on the node ended with an error (last_error), so the machine "
+                f"may have other BIOS settings than Ironic shows; {anew}."
             )
         if parsed_args.apply or not plan.steps:
             # That nothing is left to do holds if the node is found so now, and nothing is being done to it.

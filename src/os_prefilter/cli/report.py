@@ -99,9 +99,16 @@ class CapabilitiesReport(Listing):
         host = _host(arguments)
         _check_provider(arguments)
         placement = _Placement(arguments)
-        watch = agent.Watch(
-            host, lambda facts: _told(placement.report(facts)), arguments.watch, give_up=placement.forget
-        )
+        said: set[str] = set()
+
+        def report(facts: HostFacts) -> str:
+            for line in builder_of(facts):
+                if line not in said:
+                    agent.LOG.info("%s", line)
+                said.add(line)
+            return _told(placement.report(facts))
+
+        watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget)
         placement.sleep = watch.wait
         with nullcontext() if self.is_quiet else _news_on(self.app.stderr):
             agent.run_until_signal(watch)

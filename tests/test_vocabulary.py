@@ -23,8 +23,7 @@ _NOVA_VALUES = {
     "cdrom_bus": nova_fields.DiskBus.ALL,
     "architecture": nova_fields.Architecture.ALL,
     "emulation_architecture": nova_fields.Architecture.ALL,
-    # The last one stands for no model beside hw_disk_bus=scsi.
-    "scsi_model": (*nova_fields.SCSIModel.ALL, ""),
+    "scsi_model": nova_fields.SCSIModel.ALL,
     "viommu_model": nova_fields.VIOMMUModel.ALL,
     "sound_model": nova_fields.SoundModelType.ALL,
     "usb_model": nova_fields.USBControllerModelType.ALL,

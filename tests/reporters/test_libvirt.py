@@ -163,7 +163,7 @@ def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
         ({"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt"}, ""),
         (
             {"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt", "hw_viommu_model": "smmuv3"},
-            "Nova has none for it",
+            "Nova has a vIOMMU for x86_64 and aarch64 alone",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from nova.virt.vmwareapi import driver as vmware_driver
 from os_prefilter.late_check import unsupported
 from os_prefilter.reporters.vmware import REPORTER, VmwareFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from tests.conftest import spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
@@ -57,13 +58,14 @@ def test_disk_buses_are_those_that_change_the_adapter(monkeypatch: pytest.Monkey
 def test_scsi_disks_are_accepted_with_the_models_that_give_nova_an_adapter(
     named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """VSphere creates no disk without an adapter type, and a second one would get a controller of the same number."""
+    """Any other model is ignored; without a model vSphere gets an LSI Logic controller."""
     monkeypatch.setattr(images, "get_vsphere_location", lambda *_args: None)
-    for value in (None, *_ADAPTERS, *fields.SCSIModel.ALL):
-        spec = nova_spec({"hw_disk_bus": "scsi", **({named: value} if value else {})})
+    for value in (*_ADAPTERS, *fields.SCSIModel.ALL):
+        spec = nova_spec({"hw_disk_bus": "scsi", named: value})
         spec.image.disk_format = "vmdk"
         adapter = images.VMwareImage.from_image(None, "id", spec.image).adapter_type
         assert (unsupported(spec, VmwareFacts()) == []) is (adapter in constants.SCSI_ADAPTER_TYPES), value
+    assert unsupported(spec_of({"hw_disk_bus": "scsi"}), VmwareFacts()) == []
 
 
 _ADAPTERS = ("lsiLogic", "lsiLogicsas", "busLogic", "paraVirtual")

@@ -44,7 +44,7 @@ class Questions:
         self._by_traits: set[int] = set()
         for number, row in enumerate(self.rows):
             # Its default counts where what it depends on is asked for; and what a trait may switch reads that first.
-            depends = row.only_with and (row.default is not None or row.device)
+            depends = row.only_with and (row.default or row.device)
             for each in (row, row_named(row.only_with)) if depends else (row,):
                 if each.image_property:
                     self._properties.setdefault(each.image_property, set()).add(number)
@@ -185,7 +185,7 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
     device = row.device
     # Nearly every row of nearly every request: nothing there.
-    if in_image is None and in_flavor is None and of_image is None and not device and row.default is None:
+    if in_image is None and in_flavor is None and of_image is None and not device and not row.default:
         return None
     with_what = _gate(request, row, options) if row.only_with else None
     if row.only_with and not with_what:
@@ -198,9 +198,8 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
         _check_beside(request, row, found)
     if device:
         return _switched(request, device, found)
-    if with_what and row.default is not None and in_image is None and in_flavor is None:
-        how = f"with the default {row.name} {row.default}" if row.default else f"without {row.image_property}"
-        return Chosen(row.default, f"{with_what.source} {how}")
+    if with_what and row.default and in_image is None and in_flavor is None:
+        return Chosen(row.default, f"{with_what.source} with the default {row.name} {row.default}")
     return found
 
 

@@ -69,7 +69,7 @@ class Row:
     only_with_values: frozenset[str] = frozenset()
     """The values of that row with which it means something; all that ask for a trait if empty."""
     default: str | None = None
-    """The value that counts where :attr:`only_with` is asked for and this one is not; empty where that is none."""
+    """The value that counts where :attr:`only_with` is asked for and this one is not."""
     never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Value -> the row and the value beside which it makes no sense."""
     flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)

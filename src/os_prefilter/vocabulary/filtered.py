@@ -95,7 +95,7 @@ FILTERED: tuple[Row, ...] = (
         "firmware_type",
         unknown_to_nova(terms("COMPUTE_FIRMWARE", "bios uefi")),
         image_property="hw_firmware_type",
-        # Nova 34's guest with Secure Boot starts on libvirt 9.0, where that without does not.
+        # On libvirt 9.0 guests of Nova 33 and 34 start with Secure Boot, and not without.
         implied_by={"uefi": ("secure_boot", "required")},
         per_architecture=True,
     ),

@@ -78,7 +78,7 @@ def _wrong_values(row: Row) -> Iterator[str]:
         yield "with any_case its values are written in lower case"
     if row.boolean and row.values.keys() != {"true", "false"}:
         yield "a boolean has the values true and false"
-    for value in (*row.legacy_values.values(), *row.prefixes.values(), *([] if row.default is None else [row.default])):
+    for value in (*row.legacy_values.values(), *row.prefixes.values(), *([row.default] if row.default else ())):
         if value not in row.values:
             yield f"{shown(value)} is not among its values"
 

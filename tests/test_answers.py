@@ -69,7 +69,7 @@ def test_changed_vocabulary_traits_require_a_new_report_revision() -> None:
         (REPORTED, True),
         ("CUSTOM_PREFILTER_REPORTED_7", True),
         ("CUSTOM_PREFILTER_REPORTED_", False),
-        ("CUSTOM_PREFILTER_REPORTED_1_OF_MINE", False),
+        ("CUSTOM_PREFILTER_REPORTED_2_OF_MINE", False),
         (REPORTED_CUSTOM, False),
     ],
 )

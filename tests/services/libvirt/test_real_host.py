@@ -129,7 +129,7 @@ def test_incapable_host_is_no_candidate_and_fails_the_late_check(
         ({"hw_disk_bus": "ide"}, False),
         ({"hw_viommu_model": "intel"}, False),
         ({"hw_time_hpet": "true"}, False),
-        ({"hw_firmware_type": "bios"}, False),
+        ({"hw_firmware_type": "bios"}, True),
     ],
 )
 def test_emulated_architecture_is_scheduled_by_its_own_traits(

@@ -232,7 +232,7 @@ def _tpm_secret_security(facts: LibvirtFacts, value: str, _architecture: str) ->
 
 
 def _secure_boot(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
-    if facts.architecture != "x86_64" and not facts.built_by_nova:
+    if facts.architecture == "aarch64" and not facts.built_by_nova:
         # libvirt speaks of <loader secure>, which is x86's; what the firmware itself has, it does not say.
         return "" if facts.own_guests.uefi else "libvirt found no UEFI firmware"
     if not facts.own_guests.secure_boot:

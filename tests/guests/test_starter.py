@@ -41,6 +41,7 @@ def outcomes(connection: Any, *guests: Guest) -> list[Outcome]:
         (guest(devices="<sound model='ich9'/>"), STARTS, ""),
         (guest(devices="<disk device='disk'><source/><target dev='fda' bus='fdc'/></disk>"), REFUSED, "bus type 'fdc'"),
         (Guest("", "InvalidVIOMMUMachineType"), REFUSED, "InvalidVIOMMUMachineType"),
+        (guest(devices="<emulator>/usr/bin/qemu-system-gone</emulator>"), NOT_KNOWN, "Cannot check QEMU binary"),
         (guest("lm32"), NOT_KNOWN, "No emulator found for arch 'lm32'"),
         (guest(firmware=" firmware='efi'", loader="<loader stateless='yes'/>"), NOT_KNOWN, "Unable to find"),
     ],

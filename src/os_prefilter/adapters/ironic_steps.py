@@ -138,7 +138,7 @@ def check_ready(baremetal: Any, node: Node, task: Task) -> None:
 
 
 def _wait_for_lock(baremetal: Any, node: Node, timeout: float) -> None:
-    """Wait until nobody holds the node's lock; the node is then what it is afterwards.
+    """Wait until the node is not locked; the node is then what it is afterwards.
 
     :raises NodeNotReady: it stays locked
     """

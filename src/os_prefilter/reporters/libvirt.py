@@ -132,9 +132,6 @@ def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str)
 
 
 def _scsi_model(facts: LibvirtFacts, value: str, _architecture: str) -> str:
-    if not value:
-        # libvirt chooses one.
-        return ""
     if not _is_qemu(facts):
         return _one_of(_SCSI_MODELS.get(facts.virt_type, frozenset()), value, f"the SCSI models of {facts.virt_type}")
     if value == "buslogic":

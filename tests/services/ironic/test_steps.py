@@ -48,6 +48,18 @@ def act(kind: str, baremetal: Any, node: str, **options: Any) -> Act:
     return act
 
 
+def touch_after_some_reads(file: Path) -> Callable[[str, str], None]:
+    """Return what a proxy calls before each request; it lets the machine go on once some were made."""
+    reads: list[str] = []
+
+    def go_on(_method: str, path: str) -> None:
+        reads.append(path)
+        if len(reads) > 4:
+            file.touch()
+
+    return go_on
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_bios_setting_is_changed_on_the_machine_and_the_node_ends_active(ironic: Ironic, kind: str) -> None:
     node = ironic.node(STARTS[kind])
@@ -262,14 +274,7 @@ class TestRunAgain:
         self, ironic: Ironic, proxy: Proxy, begun: Callable[[str], tuple[str, Path, list[Any]]], kind: str
     ) -> None:
         node, file, steps = begun(kind)
-        reads: list[str] = []
-
-        def go_on(_method: str, path: str) -> None:
-            reads.append(path)
-            if len(reads) > 4:
-                file.touch()
-
-        proxy.before = go_on
+        proxy.before = touch_after_some_reads(file)
         # The machine has no setting of that name to read back: nothing but the one that matters is checked.
         with pytest.raises(StepsFailed, match=f"{HOLDS}' is not shown by Ironic"):
             act(kind, connect(proxy.url).baremetal, node)(steps, timeout=TIMEOUT)
@@ -303,14 +308,7 @@ class TestRunAgain:
         there = IronicNode(connect(proxy.url).baremetal, node)
         with pytest.raises(NodeNotReady, match="'servicing'.*'bios.apply_configuration.*not known to be there for"):
             there.service([], timeout=TIMEOUT, settings={"LogicalProc": "Enabled"})
-        reads: list[str] = []
-
-        def go_on(_method: str, path: str) -> None:
-            reads.append(path)
-            if len(reads) > 4:
-                file.touch()
-
-        proxy.before = go_on
+        proxy.before = touch_after_some_reads(file)
         there.service([], timeout=TIMEOUT, settings={"LogicalProc": "Disabled"})
         assert proxy.sent == []
         assert ironic.show(node)["provision_state"] == "active"

@@ -8,11 +8,11 @@ from os_prefilter.answers import ALWAYS, GATES, IF_REPORTED, Coverage, Silent, g
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.reporting import Mode, managed
-from os_prefilter.requirements import ROOT, Requirement
-from os_prefilter.templates import effective
-from os_prefilter.terms import Trait
+from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
-from os_prefilter.vocabulary.reported import REVISION, is_reported_marker
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Trait
+from os_prefilter.vocabulary.report_markers import REVISION, is_reported_marker
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import fleet_of
 

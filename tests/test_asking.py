@@ -6,14 +6,14 @@ from collections.abc import Iterator
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.asking import Questions, ask, questions_of
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected, UnknownValue
-from os_prefilter.options import Options
 from os_prefilter.plugins import installed_filters
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
-from os_prefilter.terms import Row
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_values import Questions, ask, questions_of
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.model import Row
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [(str(row.image_property), value) for row in ROWS if row.image_property for value in (*row.values, *_ODD)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from os_prefilter.texts import shown
+from os_prefilter.common.quoting import shown
 
 
 @given(st.text() | st.integers() | st.floats() | st.binary() | st.none() | st.lists(st.text()))

@@ -11,14 +11,14 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
-from os_prefilter.asking import Questions, ask
 from os_prefilter.errors import FlavorImageConflict, UnusableRow
-from os_prefilter.terms import Row, terms
+from os_prefilter.request.row_values import Questions, ask
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.installed import GROUP, installed_rows
+from os_prefilter.vocabulary.model import Row, terms
+from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
 
 _WATCHDOG = """
-from os_prefilter.terms import Row, nothing, terms
+from os_prefilter.vocabulary.model import Row, nothing, terms
 
 WATCHDOG = Row(
     "watchdog",
@@ -35,7 +35,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.Fix
     points = []
     for number, (name, code) in enumerate(request.param.items()):
         module = f"rows_of_{abs(hash(request.node.name))}_{number}"
-        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.terms import *\nROW = {code}\n")
+        (tmp_path / f"{module}.py").write_text(f"from os_prefilter.vocabulary.model import *\nROW = {code}\n")
         points.append(EntryPoint(name, f"{module}:ROW", GROUP))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, GROUP, points)
@@ -53,7 +53,7 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
 @pytest.mark.parametrize(
     ("offered", "problem"),
     [
-        ({"mine": "{}"}, "it is a dict, not an os_prefilter.terms.Row"),
+        ({"mine": "{}"}, "it is a dict, not an os_prefilter.vocabulary.model.Row"),
         ({"mine": "Row"}, "it is a type, not"),
         ({"mine": "1 / 0"}, "does not load: ZeroDivisionError"),
         ({"yours": _GOOD}, "it calls itself 'mine'; its entry point must have the same name"),

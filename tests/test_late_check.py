@@ -20,8 +20,8 @@ from os_prefilter.late_check import Unsupported, guest_settings, unsupported
 from os_prefilter.operators.fleet import Fleet, Inventory
 from os_prefilter.reporters import HostFacts, Setting
 from os_prefilter.reporting import traits_to_know
-from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
+from os_prefilter.vocabulary.model import Row
 from tests.conftest import pipeline_of, spec_of
 from tests.support.hosts import KVM, LXC, NOTHING, X86
 from tests.support.nova_objects import nova_spec

@@ -16,7 +16,7 @@ from os_prefilter.errors import FilterFailed, RequestRejected
 from os_prefilter.metrics import Measuring
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.plugins import LoadedFilter
-from os_prefilter.requirements import Requirements
+from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of
 from tests.support.reporting_fleets import fleet_of

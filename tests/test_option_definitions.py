@@ -12,11 +12,11 @@ from packaging.version import Version
 import os_prefilter
 from os_prefilter import Pipeline
 from os_prefilter.conf import GROUP, OPTIONS, list_opts, options_from, register_opts
-from os_prefilter.options import Options
+from os_prefilter.conf.options import Options
 from tests.conftest import conf_with
 
 _SRC = Path(os_prefilter.__file__).parent
-_IMPORTS_GROUP = re.compile(r"^from os_prefilter\.(conf|option_definitions) import .*\bGROUP\b", re.MULTILINE)
+_IMPORTS_GROUP = re.compile(r"^from os_prefilter\.conf(\.definitions)? import .*\bGROUP\b", re.MULTILINE)
 _EACH = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
 
 
@@ -101,7 +101,7 @@ def test_no_other_file_defines_an_option_of_the_group() -> None:
         for path in _SRC.rglob("*.py")
         if re.search(r"\bcfg\.\w*Opt\(", path.read_text(encoding="utf-8"))
     }
-    assert defining == {"option_definitions.py", "adapters/nova_conf.py"}
+    assert defining == {"conf/definitions.py", "adapters/nova_conf.py"}
 
 
 def test_config_option_defaults_equal_the_defaults_of_options() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.errors import FlavorImageConflict, RequestRejected
-from os_prefilter.request import Request
-from os_prefilter.stated import unsuffixed_resources
+from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.view import Request
 
 _DEDICATED = {"hw:cpu_policy": "dedicated"}
 _MIXED = {"hw:cpu_policy": "mixed"}

@@ -3,7 +3,7 @@
 import pytest
 
 from os_prefilter.adapters.libvirt_documents import DomainCapabilities
-from os_prefilter.platforms import MACHINES, OTHER, families_without, family_of, guest_architecture
+from os_prefilter.vocabulary.machine_types import MACHINES, OTHER, families_without, family_of, guest_architecture
 from tests.support.corpus import corpus_answers
 
 _QEMU = [answer for answer in corpus_answers() if answer.domain_type in ("kvm", "qemu")]

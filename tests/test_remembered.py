@@ -14,9 +14,9 @@ from os_prefilter.errors import RequestRejected, UnsuitableRequestSpec
 from os_prefilter.facts import Fact
 from os_prefilter.plugins import LoadedFilter
 from os_prefilter.remembered import LONGEST, MOST
-from os_prefilter.request import Request
-from os_prefilter.request_spec import Destination, RequestGroup, RequestLevelParams
-from os_prefilter.requirements import NOTHING, UNSUFFIXED, Requirements, forbid, require
+from os_prefilter.request.requirements import NOTHING, UNSUFFIXED, Requirements, forbid, require
+from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
+from os_prefilter.request.view import Request
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_spec
 

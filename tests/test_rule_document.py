@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import rule_files
+from os_prefilter.documents.strict_yaml import MAX_BYTES
 from os_prefilter.rule_document import rules_in
 from os_prefilter.rule_files import read_rules
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
-from os_prefilter.terms import Trait
-from os_prefilter.yaml_document import MAX_BYTES
+from os_prefilter.vocabulary.model import Trait
 from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"

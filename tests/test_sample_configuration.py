@@ -12,7 +12,7 @@ import yaml
 from oslo_config import cfg, generator
 
 from os_prefilter.conf import GROUP, OPTIONS, options_from, register_opts
-from os_prefilter.options import Options
+from os_prefilter.conf.options import Options
 
 Sample = Callable[[str], str]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from os_prefilter.terms import is_trait_name, trait_named
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import is_trait_name, trait_named
 
 
 @pytest.mark.parametrize("value", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from os_prefilter.texts import without_passwords
+from os_prefilter.common.quoting import without_passwords
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from os_prefilter.errors import ConfigurationError, InvalidOption, MissingFact
 from os_prefilter.facts import Fact
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.plugins import LoadedFilter, load_filters
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
-from os_prefilter.terms import Trait
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import HPET, REPORTED
+from os_prefilter.vocabulary.model import Trait
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of

@@ -13,10 +13,10 @@ from concurrent.futures import wait
 from functools import partial
 from typing import Protocol
 
-from os_prefilter.background import start
+from os_prefilter.common.quoting import one_line
+from os_prefilter.common.threads import start
 from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PlacementUnavailable, PrefilterError
 from os_prefilter.reporters import HostFacts
-from os_prefilter.texts import one_line
 
 LOG = logging.getLogger(__name__)
 

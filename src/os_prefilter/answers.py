@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from os_prefilter.requirements import Requirement
-from os_prefilter.templates import Templates
-from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
-from os_prefilter.texts import counted, one_line
+from os_prefilter.common.quoting import counted, one_line
+from os_prefilter.request.requirements import Requirement
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
+from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Trait
 
 ALWAYS = "always"
 """The kind of a gate for traits that Nova's own virt drivers report."""

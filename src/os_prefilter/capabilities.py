@@ -6,9 +6,9 @@ from typing import NamedTuple
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.plugins import load_reporter
 from os_prefilter.reporters import HostFacts, Reporter
-from os_prefilter.templates import effective
-from os_prefilter.terms import Row, Trait
 from os_prefilter.vocabulary import QUALIFIED, table
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Row, Trait
 
 
 class _Meaning(NamedTuple):

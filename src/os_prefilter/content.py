@@ -9,8 +9,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
-from os_prefilter.request_spec import Flavor, Image, RequestLevelParams, RequestSpec
-from os_prefilter.versioned import PREFIX, field_of, keeps_fields_in_dict, set_fields_of
+from os_prefilter.request.nova_objects import PREFIX, field_of, keeps_fields_in_dict, set_fields_of
+from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 
 IMAGE_FIELDS = frozenset(("disk_format",))
 """The fields of an image, beside its properties, that are part of the content."""

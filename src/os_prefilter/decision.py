@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from os_prefilter.requirements import Note, Requirement
+from os_prefilter.request.requirements import Note, Requirement
 
 
 class Run(NamedTuple):

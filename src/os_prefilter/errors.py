@@ -33,12 +33,12 @@
     `-- IronicError                     its kinds: os_prefilter.adapters.ironic_errors
 
 Each message says what happened, to what, and what to do next. A password in a URL is not shown. A tenant's text goes
-through :func:`os_prefilter.texts.shown`: it can break neither a log line nor a terminal.
+through :func:`os_prefilter.common.quoting.shown`: it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
 
-from os_prefilter.texts import listed, one_line, shown, told, without_passwords
+from os_prefilter.common.quoting import listed, one_line, shown, told, without_passwords
 
 _DETAIL_LENGTH = 500
 

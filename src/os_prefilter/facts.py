@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from os_prefilter.background import start
-from os_prefilter.texts import told
+from os_prefilter.common.quoting import told
+from os_prefilter.common.threads import start
 
 LOG = logging.getLogger(__name__)
 

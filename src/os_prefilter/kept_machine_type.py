@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.options import Options
-from os_prefilter.request import UNKNOWN_MACHINE_TYPE, Request
-from os_prefilter.texts import shown, told
-from os_prefilter.versioned import field_of
+from os_prefilter.common.quoting import shown, told
+from os_prefilter.conf.options import Options
+from os_prefilter.request.nova_objects import field_of
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 LOG = logging.getLogger(__name__)

@@ -9,19 +9,19 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from os_prefilter.asking import Chosen, chosen, is_implied
 from os_prefilter.capabilities import owns, refusal_of, reporter_of
+from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
-from os_prefilter.guest import Guest, guest_of
-from os_prefilter.options import Options
-from os_prefilter.platforms import NONE, guest_architecture
 from os_prefilter.reporters import GuestSettings, HostFacts, Reporter, Setting
-from os_prefilter.request import Request
-from os_prefilter.stated import written_requirements
-from os_prefilter.templates import PREFIX, Template, Templates, effective
-from os_prefilter.terms import Row, Trait
-from os_prefilter.texts import one_line, shown
+from os_prefilter.request.guest_platform import Guest, guest_of
+from os_prefilter.request.resources import written_requirements
+from os_prefilter.request.row_values import Chosen, chosen, is_implied
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
+from os_prefilter.vocabulary.config_templates import PREFIX, Template, Templates, effective
+from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
+from os_prefilter.vocabulary.model import Row, Trait
 
 _EXACTLY = Options(reject_unknown_values=True)
 _LENIENT = Options(skip_all_unknown_values=True)

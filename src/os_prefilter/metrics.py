@@ -15,7 +15,7 @@ from os_prefilter.calls import Call, Given
 from os_prefilter.decision import Run
 from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.facts import Ask
-from os_prefilter.request import Request
+from os_prefilter.request.view import Request
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)

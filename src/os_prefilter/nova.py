@@ -27,7 +27,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.request import UNKNOWN_MACHINE_TYPE
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
 LOG = logging.getLogger(__name__)
 

@@ -9,13 +9,13 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
-from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.stated import written_requirements
-from os_prefilter.terms import trait_named
-from os_prefilter.texts import shown
-from os_prefilter.versioned import clone_of, field_of
+from os_prefilter.request.nova_objects import clone_of, field_of
+from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
+from os_prefilter.request.resources import written_requirements
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.model import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
 

@@ -11,19 +11,19 @@ from oslo_config import cfg
 
 from os_prefilter import nova_style, writing
 from os_prefilter.calls import Call, Given, Pending, answer_of, bound
+from os_prefilter.common.quoting import first_of
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
+from os_prefilter.conf.options import HOST_CLASSES, Options
 from os_prefilter.decision import Decision, Run
 from os_prefilter.deployment import OWNER_GATE, facts_from
 from os_prefilter.facts import Ask, Fact, values_of
 from os_prefilter.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.metrics import Measuring
-from os_prefilter.options import HOST_CLASSES, Options
 from os_prefilter.plugins import NEEDS, LoadedFilter, load_filters
 from os_prefilter.remembered import Outcome, Remembered
-from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
-from os_prefilter.stated import unsuffixed_resources
-from os_prefilter.texts import first_of
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.view import Request
 from os_prefilter.waiting import FACT, names_that_wait, waiting
 from os_prefilter.writing import Additions
 

@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from os_prefilter.entry_points import Errors, imported, offered
+from os_prefilter.common.entry_points import Errors, imported, offered
+from os_prefilter.common.quoting import listed, told
 from os_prefilter.errors import (
     DuplicateFilter,
     FilterLoadError,
@@ -16,7 +17,6 @@ from os_prefilter.errors import (
     UnusableReporter,
 )
 from os_prefilter.reporters import Reporter
-from os_prefilter.texts import listed, told
 from os_prefilter.vocabulary import table
 
 NAMESPACE = "os_prefilter.request_filters"

@@ -10,12 +10,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount
-from os_prefilter.request import Request, raw_groups
-from os_prefilter.requirements import UNSUFFIXED
-from os_prefilter.stated import stated_requirements, unsuffixed_resources
-from os_prefilter.terms import is_trait_name
-from os_prefilter.versioned import field_of
+from os_prefilter.request.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount
+from os_prefilter.request.nova_objects import field_of
+from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter.request.resources import stated_requirements, unsuffixed_resources
+from os_prefilter.request.view import Request, raw_groups
+from os_prefilter.vocabulary.model import is_trait_name
 
 MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.options import Options
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
-from os_prefilter.templates import effective
-from os_prefilter.terms import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits
-from os_prefilter.vocabulary.reported import is_reported_marker
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, trait_named
+from os_prefilter.vocabulary.report_markers import is_reported_marker
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from os_prefilter.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
-from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.common.quoting import shown
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, readings, written
-from os_prefilter.terms import Row, canonical_boolean
-from os_prefilter.texts import shown
 from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
+from os_prefilter.vocabulary.model import Row, canonical_boolean
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 

@@ -6,13 +6,13 @@ from difflib import get_close_matches
 
 import os_traits
 
+from os_prefilter.common.quoting import shown
+from os_prefilter.documents.strict_yaml import Located, parse_located
 from os_prefilter.errors import DocumentError
-from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rule_checks import Problem
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, Value, written
-from os_prefilter.terms import CUSTOM_PREFIX, Trait, is_trait_name
-from os_prefilter.texts import shown
-from os_prefilter.yaml_document import Located, parse_located
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Trait, is_trait_name
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")

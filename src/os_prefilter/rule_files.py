@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from os_prefilter.common.quoting import one_line
+from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import read_bytes
 from os_prefilter.rule_checks import Problem, check_rules
 from os_prefilter.rule_document import rules_in
 from os_prefilter.rules import NO_RULES, Rule, RuleSet
-from os_prefilter.texts import one_line
 
 MAX_RULES = 10_000
 """The most rules of a deployment."""

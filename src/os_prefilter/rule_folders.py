@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from oslo_config import cfg
 
+from os_prefilter.common.quoting import listed, told
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.facts import Fact
 from os_prefilter.rule_files import RulesRead, read_rules, rule_files
 from os_prefilter.rules import NO_RULES, RuleSet
-from os_prefilter.terms import CUSTOM_PREFIX
-from os_prefilter.texts import listed, told
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 LOG = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from os_prefilter.image_properties import BOOLEANS, LOWER_CASED
-from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT
-from os_prefilter.terms import Trait, canonical_boolean
-from os_prefilter.texts import counted, first_of
+from os_prefilter.common.quoting import counted, first_of
+from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.image_properties import BOOLEANS, LOWER_CASED
+from os_prefilter.vocabulary.model import Trait, canonical_boolean
 
 IMAGE_PROPERTY = "image property"
 EXTRA_SPEC = "flavor extra spec"

@@ -7,13 +7,13 @@ from functools import partial
 
 from os_prefilter.answers import Coverage, Gate, gates_by_trait, held_back
 from os_prefilter.calls import Call, Given
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidOption, MissingFact
-from os_prefilter.options import Options
 from os_prefilter.plugins import LoadedFilter, installed_filters
-from os_prefilter.request import Request
-from os_prefilter.requirements import Note, Requirement, Requirements
-from os_prefilter.templates import effective
-from os_prefilter.texts import listed, shown
+from os_prefilter.request.requirements import Note, Requirement, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.config_templates import effective
 
 LOG = logging.getLogger(__name__)
 

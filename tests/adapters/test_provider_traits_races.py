@@ -23,7 +23,7 @@ from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.capabilities import capability_traits
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.reporting import Change, Goal, Mode, managed
-from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
 

@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 
 from os_prefilter.adapters import whole_answers
 from os_prefilter.adapters.whole_answers import WholeAnswers, limit
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from tests.services.cloud.others import Others
 from tests.support.loopback import Call, Reply, serving
 

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlencode
 
-from os_prefilter.guest import guest_of
-from os_prefilter.platforms import MACHINES
-from os_prefilter.request import Request
-from os_prefilter.terms import Row
+from os_prefilter.request.guest_platform import guest_of
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary.machine_types import MACHINES
+from os_prefilter.vocabulary.model import Row
 
 Asked = tuple[str, str, bool]
 """(scope, trait, required); or, for a resource of the flavor, ``CLASS:amount`` for the trait."""

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from nova import objects
 from nova.objects.image_meta import ImageMetaProps
 
-from os_prefilter.terms import Row
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.model import Row
 
 objects.register_all()
 

@@ -23,8 +23,8 @@ from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings, unsupported
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.platforms import family_of
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of
 from tests.support.libvirt_xml import ARM_MACHINES, X86_MACHINES, capabilities, domain_capabilities
 from tests.support.libvirt_xml import facts as facts_of

@@ -10,8 +10,8 @@ from nova.virt.libvirt import blockinfo
 
 from os_prefilter import Image, RequestSpec
 from os_prefilter.errors import ImpossibleCombination
-from os_prefilter.platforms import MACHINES, families_without
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from tests.conftest import pipeline_of
 from tests.support.nova_objects import nova_spec
 

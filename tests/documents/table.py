@@ -12,7 +12,8 @@ from os_prefilter.adapters.libvirt_documents import DomainCapabilities, capabili
 from os_prefilter.adapters.libvirt_xml import facts_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.capabilities import capability_traits
-from os_prefilter.documents import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
+from os_prefilter.documents.strict_yaml import parse_located
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.operators.fleet import Fleet, load_fleet
 from os_prefilter.operators.fleet_document import parse_fleet
@@ -20,13 +21,12 @@ from os_prefilter.operators.image_list import read_images
 from os_prefilter.operators.snapshot import anonymous, snapshot
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.rule_checks import check_rules
 from os_prefilter.rule_document import rules_in
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet
-from os_prefilter.template_document import bundled_templates, load_templates
-from os_prefilter.templates import Template, Templates
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.yaml_document import parse_located
+from os_prefilter.vocabulary.config_templates import Template, Templates
 from tests.conftest import pipeline_of
 from tests.documents.laws import Document, check_message
 from tests.support.libvirt_xml import capabilities

@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.request_spec import Destination, RequestGroup, RequestLevelParams
+from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
 from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
-from os_prefilter.templates import BiosChange, Step, Template, Templates, Variant
-from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
+from os_prefilter.vocabulary.model import Trait
 
 _INT = st.integers(1, 2**31 - 1)
 _UUIDS = st.uuids().map(str)

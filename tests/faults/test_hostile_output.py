@@ -15,6 +15,7 @@ import yaml
 from os_prefilter import Image, RequestSpec
 from os_prefilter.cli.audit_page import page
 from os_prefilter.cli.main import main
+from os_prefilter.common.quoting import one_line
 from os_prefilter.operators.audit import audit
 from os_prefilter.operators.explain import explain
 from os_prefilter.operators.fleet import example_fleet
@@ -22,7 +23,6 @@ from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.image_list import LeftOut
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.plugins import installed_filters
-from os_prefilter.texts import one_line
 from tests.conftest import pipeline_of
 from tests.faults.hostile import PLACES, at, spec_with, texts
 

@@ -12,7 +12,7 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_fleet import read_fleet
 from os_prefilter.adapters.reported import LiveReported
 from os_prefilter.adapters.resource_providers import ResourceProviders
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementError
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED

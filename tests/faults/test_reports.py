@@ -16,7 +16,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.agent import LOG, Watch
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementRefused
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.reporters import HostFacts

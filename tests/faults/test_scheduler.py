@@ -10,7 +10,7 @@ from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times

@@ -6,9 +6,9 @@ import pytest
 
 from os_prefilter import RequestSpec, unsupported
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
-from os_prefilter.platforms import families_without, guest_architecture
-from os_prefilter.terms import Row
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
+from os_prefilter.vocabulary.machine_types import families_without, guest_architecture
+from os_prefilter.vocabulary.model import Row
 from tests.conftest import asked_by, device_asked_by, pipeline_of, spec_of
 from tests.support.hosts import few_libvirt_hosts
 

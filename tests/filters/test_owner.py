@@ -11,11 +11,11 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import MissingFact
 from os_prefilter.facts import Fact
-from os_prefilter.options import Options
 from os_prefilter.plugins import as_filter, load_filters
-from os_prefilter.requirements import UNSUFFIXED, forbid, require
+from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
 from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
 
 _PORT = "0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11"

@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0

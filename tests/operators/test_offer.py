@@ -29,7 +29,7 @@ from os_prefilter.operators.fleet import (
 from os_prefilter.operators.offer import Offer, Property, Status, Value, offer
 from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of, times
 

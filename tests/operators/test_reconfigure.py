@@ -11,8 +11,8 @@ from os_prefilter.errors import FlavorImageConflict
 from os_prefilter.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes
-from os_prefilter.request_spec import Image
-from os_prefilter.templates import BiosChange, Step, Template, Variant, effective
+from os_prefilter.request.spec import Image
+from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant, effective
 from tests.conftest import pipeline_of
 
 _KEY = "deploy-config:hyperthreading"

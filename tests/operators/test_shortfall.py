@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from os_prefilter.operators.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider
 from os_prefilter.operators.placing import hosts_in, meets
 from os_prefilter.operators.shortfall import Shortfalls, Way, smallest_hitting_sets
-from os_prefilter.requirements import UNSUFFIXED
+from os_prefilter.request.demand import RESOURCE, TRAIT, Condition, demand_of
+from os_prefilter.request.requirements import UNSUFFIXED
 
 _CONDITIONS = [Condition(TRAIT, "root", True, (f"CUSTOM_{number}",)) for number in range(24)]
 _FEW = _CONDITIONS[:8]

@@ -8,8 +8,8 @@ from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import RequestRejected
 from os_prefilter.plugins import installed_filters
-from os_prefilter.request import Request
-from os_prefilter.stated import unsuffixed_resources
+from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.view import Request
 from os_prefilter.testing.generated import any_request
 from tests.conftest import pipeline_of, times
 from tests.support.queries import parts, traits_asked, traits_in

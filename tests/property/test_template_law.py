@@ -6,14 +6,14 @@ import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
 from os_prefilter.capabilities import capability_traits
+from os_prefilter.conf.options import Options
 from os_prefilter.late_check import unsupported
-from os_prefilter.options import Options
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.reporters.vmware import VmwareFacts
-from os_prefilter.templates import BiosChange, Step, Template, Templates, Variant, effective
-from os_prefilter.terms import Trait
+from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant, effective
+from os_prefilter.vocabulary.model import Trait
 
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")

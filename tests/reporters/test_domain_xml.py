@@ -8,13 +8,13 @@ import pytest
 
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings
-from os_prefilter.platforms import ARCHITECTURES
 from os_prefilter.reporters import GuestSettings, Setting, libvirt
 from os_prefilter.reporters.domain_xml import LEFT_TO_THE_DRIVER, device_models, domain_elements, driver_attributes
 from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.request_spec import RequestSpec
-from os_prefilter.terms import Row
+from os_prefilter.request.spec import RequestSpec
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
+from os_prefilter.vocabulary.model import Row
 from tests.conftest import spec_of
 from tests.support.hosts import KVM, NOTHING, X86, libvirt_hosts
 from tests.support.nova_objects import nova_spec

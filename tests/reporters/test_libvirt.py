@@ -18,8 +18,8 @@ from os_prefilter.late_check import guest_settings, unsupported
 from os_prefilter.reporters.domain_xml import domain_elements
 from os_prefilter.reporters.libvirt import VERSIONS, refusal
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import HPET
+from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
 from tests.support.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
 from tests.support.nova_objects import nova_spec

@@ -9,11 +9,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.placing import SHARES
-from os_prefilter.request_spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
-from os_prefilter.requirements import ROOT
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
+from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.spec import Destination, Flavor, RequestGroup, RequestLevelParams, RequestSpec
 
 _TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
 _AGGREGATES = tuple(map(aggregate_uuid, ("red", "blue")))

@@ -4,9 +4,9 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, UNSUFFIXED
-from os_prefilter.stated import stated_requirements
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.request.resources import stated_requirements
+from os_prefilter.request.view import Request
 
 _TRAITS = r"!?[A-Z0-9_]{1,255}(,!?[A-Z0-9_]{1,255})*"
 _UUIDS = r"[0-9a-fA-F-]{1,36}(,[0-9a-fA-F-]{1,36})*"

@@ -19,7 +19,7 @@ from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.documents import request_spec_from
+from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.errors import (
     ConfigurationError,
     DocumentError,
@@ -27,8 +27,8 @@ from os_prefilter.errors import (
     PrefilterError,
     RequestRejected,
 )
-from os_prefilter.json_document import parse_json
 from os_prefilter.operators.fleet import example_fleet
+from os_prefilter.request.from_json import request_spec_from
 
 LOG = logging.getLogger("scheduler")
 LARGEST_REQUEST = 1_000_000

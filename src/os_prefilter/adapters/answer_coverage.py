@@ -8,8 +8,8 @@ import os_traits
 
 from os_prefilter.adapters.placement import PlacementClient, expected
 from os_prefilter.answers import GATES, Coverage, Silent
-from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary.model import Trait
 
 _ALL = frozenset(gate.answers for gate in GATES) | {frozenset((REPORTED,))}
 

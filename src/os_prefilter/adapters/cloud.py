@@ -20,10 +20,10 @@ from os_prefilter.adapters.cloud_images import image_named, images
 from os_prefilter.adapters.cloud_servers import request_of_server
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.whole_answers import limit
+from os_prefilter.common.quoting import one_line, shown, told
+from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
-from os_prefilter.files import check_readable
 from os_prefilter.operators.fleet import Aggregate
-from os_prefilter.texts import one_line, shown, told
 
 __all__ = [
     "connect",

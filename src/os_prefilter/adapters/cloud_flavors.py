@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 from os_prefilter.adapters.cloud_api import CloudError, Service, unexpected
 from os_prefilter.adapters.cloud_names import the_one
-from os_prefilter.documents import flavor_from
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.request_spec import Flavor
-from os_prefilter.texts import shown
+from os_prefilter.request.from_json import flavor_from
+from os_prefilter.request.spec import Flavor
 
 # The first that shows a flavor with its extra specs: Nova 18.0.0 (Rocky).
 MICROVERSION = "2.61"

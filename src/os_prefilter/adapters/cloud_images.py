@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 
 from os_prefilter.adapters.cloud_api import CloudError, Service, unexpected
 from os_prefilter.adapters.cloud_names import is_uuid, the_one
-from os_prefilter.request_spec import Image
-from os_prefilter.texts import shown
+from os_prefilter.common.quoting import shown
+from os_prefilter.request.spec import Image
 
 LOG = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.texts import shown
 
 # Of a cloud with a million images, so many are looked through for close names.
 _MOST = 5_000

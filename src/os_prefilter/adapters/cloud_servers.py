@@ -10,9 +10,9 @@ from os_prefilter.adapters.cloud_api import CloudError, Service, unexpected
 from os_prefilter.adapters.cloud_flavors import flavor_of
 from os_prefilter.adapters.cloud_images import image_of
 from os_prefilter.adapters.cloud_names import is_uuid
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.request_spec import Image, RequestSpec
-from os_prefilter.texts import shown
+from os_prefilter.request.spec import Image, RequestSpec
 
 LOG = logging.getLogger(__name__)
 

@@ -33,9 +33,9 @@ try:
     from webob import Request
 
     from os_prefilter.adapters.placement import PlacementClient
+    from os_prefilter.common.quoting import shown
     from os_prefilter.operators.fleet import Fleet, Provider
-    from os_prefilter.terms import is_trait_name
-    from os_prefilter.texts import shown
+    from os_prefilter.vocabulary.model import is_trait_name
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."

@@ -17,8 +17,8 @@ from os_prefilter.adapters.ironic_errors import (
     NodeNotReady,
     UnknownNode,
 )
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import ConfigurationError, IronicError, ProbeFailed
-from os_prefilter.texts import shown
 
 try:
     from keystoneauth1 import exceptions as auth_exceptions

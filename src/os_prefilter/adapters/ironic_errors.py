@@ -11,11 +11,11 @@
     |-- StepsFailed         the steps on a node ended, and not as they should
     `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
 
-Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.texts.shown`.
+Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.common.quoting.shown`.
 """
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import IronicError
-from os_prefilter.texts import shown
 
 
 class IronicUnavailable(IronicError):

@@ -28,10 +28,10 @@ from os_prefilter.adapters.ironic_errors import (
     OutcomeUnknown,
     StepsFailed,
 )
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import IronicError
 from os_prefilter.reporters.ironic_steps import bios_changes
-from os_prefilter.templates import BIOS_STEP
-from os_prefilter.texts import shown
+from os_prefilter.vocabulary.config_templates import BIOS_STEP
 
 Step = Mapping[str, Any]
 """``interface``, ``step`` and ``args``; for a deployment with a ``priority`` as well."""

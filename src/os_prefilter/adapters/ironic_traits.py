@@ -12,10 +12,10 @@ from typing import Any
 
 from os_prefilter.adapters.ironic_api import Node, asking, exceptions
 from os_prefilter.adapters.ironic_errors import IronicRefused, NodeNotReady
+from os_prefilter.common.quoting import shown
 from os_prefilter.reporting import Change
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import shown
 from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary.model import is_trait_name
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""

@@ -28,10 +28,10 @@ from os_prefilter.adapters.libvirt_documents import (
 )
 from os_prefilter.adapters.libvirt_xml import facts_of, virt_type_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
-from os_prefilter.platforms import MACHINES
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.vocabulary.machine_types import MACHINES
 
 TIMEOUT = 120.0
 """Seconds that one call may take. The first one after a start of libvirt looks at each QEMU, which has taken 40 s."""

@@ -14,10 +14,10 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
+from os_prefilter.common.quoting import one_line, shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.platforms import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 from os_prefilter.reporters.libvirt_facts import GuestFacts
-from os_prefilter.texts import one_line, shown
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 
 MAX_BYTES = 8 * 1024 * 1024
 """The most that is read of one document; libvirt's largest are below 1 MiB."""

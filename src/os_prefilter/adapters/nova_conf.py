@@ -13,9 +13,9 @@ from typing import Any
 
 from oslo_config import cfg
 
+from os_prefilter.common.quoting import listed, one_line, shown
+from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.files import check_readable
-from os_prefilter.texts import listed, one_line, shown
 
 VIRT_TYPES = ("kvm", "lxc", "parallels", "qemu")
 """The values of [libvirt] virt_type that Nova 34 has."""

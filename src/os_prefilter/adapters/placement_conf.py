@@ -16,11 +16,11 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import reason_of
 from os_prefilter.adapters.placement import TIMEOUT, PlacementClient
 from os_prefilter.adapters.whole_answers import limit
+from os_prefilter.common.quoting import one_line, shown
 from os_prefilter.conf import options_from, refused, register_opts
+from os_prefilter.conf.options import Options
+from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.files import check_readable
-from os_prefilter.options import Options
-from os_prefilter.texts import one_line, shown
 
 SECTION = "placement"
 

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from os_prefilter.adapters.placement import PlacementClient, expected
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
+from os_prefilter.common.quoting import one_line
 from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider
-from os_prefilter.texts import one_line
 
 THREADS = 8
 """How many requests are under way at a time; keystoneauth keeps up to ten connections open."""

@@ -12,8 +12,9 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
-from os_prefilter.options import Options
 from os_prefilter.reporting import (
     Change,
     Goal,
@@ -23,8 +24,7 @@ from os_prefilter.reporting import (
     is_uuid,
     with_traits,
 )
-from os_prefilter.terms import CUSTOM_PREFIX
-from os_prefilter.texts import shown
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 ATTEMPTS = 10
 """How often it is tried when others write at the same time."""

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from uuid import UUID
 
 from os_prefilter.adapters.placement import PlacementClient, expected
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import GenerationConflict, PlacementRefused, UnknownProvider
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import shown
+from os_prefilter.vocabulary.model import is_trait_name
 
 
 class ResourceProvider(NamedTuple):

@@ -21,8 +21,8 @@ from requests.adapters import BaseAdapter
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from os_prefilter.background import start
-from os_prefilter.texts import shown
+from os_prefilter.common.quoting import shown
+from os_prefilter.common.threads import start
 
 WHOLE = 2.0
 """How many times the timeout the whole answer may take: one to begin, one to arrive."""

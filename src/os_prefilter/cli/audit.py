@@ -16,12 +16,12 @@ from os_prefilter.cli.audit_told import told_loss
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.output import check_output, write_output
 from os_prefilter.cli.snapshot import summary
+from os_prefilter.common.quoting import counted, first_of
 from os_prefilter.errors import DocumentError
 from os_prefilter.operators.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import MOST_UNKNOWN
 from os_prefilter.operators.image_list import LeftOut
-from os_prefilter.texts import counted, first_of
 
 _COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict", "Lost to")
 _WAITING = _COLUMNS.index("Waiting")
@@ -185,7 +185,7 @@ def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterato
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
     """Log once what a flavor makes the library warn of with each image."""
-    logger = logging.getLogger("os_prefilter.extra_specs")
+    logger = logging.getLogger("os_prefilter.request.extra_specs")
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -15,7 +15,7 @@ from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.image_list import Broken, read_images
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.request_spec import Flavor, Image
+from os_prefilter.request.spec import Flavor, Image
 
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:

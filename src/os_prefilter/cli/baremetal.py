@@ -13,6 +13,7 @@ from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
+from os_prefilter.common.quoting import one_line
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import guest_settings
@@ -20,7 +21,6 @@ from os_prefilter.operators.reconfigure import Plan, reconfiguration
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps
-from os_prefilter.texts import one_line
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic import IronicNode

@@ -14,9 +14,9 @@ from os_prefilter.cli.arguments import (
 )
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
+from os_prefilter.common.quoting import one_line
 from os_prefilter.operators.candidates import Found, ask_live_placement, find_candidates
-from os_prefilter.request_spec import RequestSpec
-from os_prefilter.texts import one_line
+from os_prefilter.request.spec import RequestSpec
 
 
 class Candidates(RequestListing):

@@ -3,8 +3,8 @@
 from oslo_config import cfg
 
 from os_prefilter.conf import register_opts
+from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.files import check_readable
 
 
 def read_configuration(path: str | None) -> cfg.ConfigOpts:

@@ -24,7 +24,7 @@ from os_prefilter.operators.candidates import Found, ask_live_placement, ask_pla
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.request_spec import RequestSpec
+from os_prefilter.request.spec import RequestSpec
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38

@@ -19,13 +19,13 @@ from os_prefilter.cli.arguments import (
 from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
+from os_prefilter.common.quoting import first_names, one_line
 from os_prefilter.errors import PlacementUnavailable
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.operators.diagnose import diagnose
 from os_prefilter.operators.diagnosis import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
 from os_prefilter.operators.fleet import Fleet
-from os_prefilter.requirements import ROOT, UNSUFFIXED
-from os_prefilter.texts import first_names, one_line
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
 _COLUMNS = ("No.", "Requirement", "Asked by", "Lack it", "Lack only it", "Hosts without it", "State")
 _ERROR = 1

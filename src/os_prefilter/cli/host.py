@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.files import read_bytes
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.guest_starts import is_recorded, records
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
-from os_prefilter.texts import listed, shown
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings

@@ -3,10 +3,10 @@
 import argparse
 
 from os_prefilter.cli.cloud import connection_of, has_cloud
-from os_prefilter.documents import flavor_from, image_from, read_json
+from os_prefilter.documents.files import is_file
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import is_file
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.request.from_json import flavor_from, image_from, read_json
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
 
 # The adapters are imported late: the SDK takes a second, and many commands need none.
 

@@ -5,15 +5,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud
-from os_prefilter.documents import read_json
+from os_prefilter.documents.files import is_file, read_bytes
+from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.files import is_file, read_bytes
-from os_prefilter.json_document import parse_json
+from os_prefilter.request.from_json import read_json
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic import IronicNode
     from os_prefilter.reporters.ironic_facts import IronicFacts
-    from os_prefilter.templates import Templates
+    from os_prefilter.vocabulary.config_templates import Templates
 
 
 def add_node_arguments(group: Any) -> None:

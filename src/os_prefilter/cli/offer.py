@@ -7,10 +7,10 @@ from os_prefilter.cli.cloud import CloudCommand
 from os_prefilter.cli.listing import NO_HOST
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.cli.snapshot import summary
+from os_prefilter.common.quoting import listed
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.offer import DEFAULT_ZONE, offer
 from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
-from os_prefilter.texts import listed
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 

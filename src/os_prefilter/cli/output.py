@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.documents.files import opened, replace_file, status_to_replace
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import opened, replace_file, status_to_replace
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:

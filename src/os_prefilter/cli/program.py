@@ -6,7 +6,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from stevedore.named import NamedExtensionManager
 
-from os_prefilter.texts import one_line, without_passwords
+from os_prefilter.common.quoting import one_line, without_passwords
 
 _ERROR = 1
 

@@ -8,8 +8,8 @@ from cliff.columns import FormattableColumn
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, pipeline_from, traits_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.common.quoting import first_names, one_line
 from os_prefilter.operators.readiness import CLOSED, readiness
-from os_prefilter.texts import first_names, one_line
 
 COLUMNS = ("Filter", "Row", "Traits", "State", "Without an answer", "Compute nodes")
 NOT_READY = 2

@@ -14,6 +14,7 @@ from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
+from os_prefilter.common.quoting import counted
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporting import (
@@ -26,7 +27,6 @@ from os_prefilter.reporting import (
     with_marker,
     withdrawn,
 )
-from os_prefilter.texts import counted
 from os_prefilter.vocabulary import REPORTED
 
 COLUMNS = ("Provider", "Trait", "Change")

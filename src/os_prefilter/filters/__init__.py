@@ -6,7 +6,7 @@ A filter is a function that gets a read-only view of the request and answers wha
         return NOTHING
 
 It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same answer.
-What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.options.Options`),
+What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.conf.options.Options`),
 ``asked_before`` (what the filters before it have asked for), or the name of a fact about the deployment that the
 embedding service provides (:mod:`os_prefilter.facts`).
 
@@ -20,7 +20,7 @@ accepted under the same entry point group: see :mod:`os_prefilter.nova_style`.
 
 from collections.abc import Callable
 
-from os_prefilter.requirements import Requirements
+from os_prefilter.request.requirements import Requirements
 
 RequestFilter = Callable[..., Requirements]
 """``(request: Request, *, needs...) -> Requirements``."""

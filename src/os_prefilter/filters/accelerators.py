@@ -1,9 +1,9 @@
 """Device profiles of Cyborg."""
 
-from os_prefilter.asking import ask, questions_of
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
+from os_prefilter.conf.options import Options
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_values import ask, questions_of
+from os_prefilter.request.view import Request
 
 
 def accelerators(request: Request, *, options: Options) -> Requirements:

@@ -2,8 +2,8 @@
 
 import os_traits
 
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements, forbid
+from os_prefilter.request.requirements import Requirements, forbid
+from os_prefilter.request.view import Request
 
 _ANSWER = forbid(os_traits.COMPUTE_STATUS_DISABLED, "every request: no disabled compute service")
 

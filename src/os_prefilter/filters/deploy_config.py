@@ -4,13 +4,13 @@ Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requir
 switched; it says nothing about whether it is on now. Which traits a configuration needs is in its template.
 """
 
-from os_prefilter.asking import chosen
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import UnknownValue
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.templates import effective
-from os_prefilter.texts import shown
+from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
+from os_prefilter.request.row_values import chosen
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.config_templates import effective
 
 # Read when the filter is loaded, not at the first request.
 effective(None)

@@ -1,9 +1,9 @@
 """Encryption of ephemeral disks, and its format."""
 
-from os_prefilter.asking import ask, questions_of
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
+from os_prefilter.conf.options import Options
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_values import ask, questions_of
+from os_prefilter.request.view import Request
 
 
 def ephemeral_encryption(request: Request, *, options: Options) -> Requirements:

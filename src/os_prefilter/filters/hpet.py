@@ -9,10 +9,10 @@ qualified ones for guests of an emulated architecture, whatever ``reported_trait
 from dataclasses import replace
 from functools import lru_cache
 
-from os_prefilter.asking import ask, questions_of
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
+from os_prefilter.conf.options import Options
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_values import ask, questions_of
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
 
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))

@@ -1,11 +1,11 @@
 """Device models and guest types that an image asks for, as traits of the host (spec image-metadata-prefiltering)."""
 
-from os_prefilter.asking import Questions, ask, keep_off, questions_of
-from os_prefilter.options import Options
-from os_prefilter.platforms import families_without
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
+from os_prefilter.conf.options import Options
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.row_values import Questions, ask, keep_off, questions_of
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.machine_types import families_without
 
 # Nova asks for their traits, which say nothing of the machine type.
 _STATED = Questions(

@@ -1,7 +1,7 @@
 """Ask for nothing: the worked example of a filter."""
 
-from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, Requirements
+from os_prefilter.request.requirements import NOTHING, Requirements
+from os_prefilter.request.view import Request
 
 
 def noop(request: Request) -> Requirements:  # noqa: ARG001

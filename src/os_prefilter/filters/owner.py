@@ -17,12 +17,12 @@ from dataclasses import replace
 
 import os_traits
 
-from os_prefilter.extra_specs import Group, trait_key
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
-from os_prefilter.terms import Trait, trait_named
-from os_prefilter.texts import shown
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
+from os_prefilter.request.extra_specs import Group, trait_key
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.model import Trait, trait_named
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))

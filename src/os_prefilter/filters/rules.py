@@ -1,7 +1,7 @@
 """What the operator's own rules ask for (``[prefilter] rules_dirs``)."""
 
-from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.view import Request
 from os_prefilter.rules import RuleSet
 
 

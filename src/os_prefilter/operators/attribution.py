@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from os_prefilter.common.quoting import one_line
 from os_prefilter.decision import Decision
-from os_prefilter.extra_specs import resource_key
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
-from os_prefilter.request import Request
-from os_prefilter.requirements import ROOT, Requirement
-from os_prefilter.stated import BY_REQUEST
-from os_prefilter.texts import one_line
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
+from os_prefilter.request.extra_specs import resource_key
+from os_prefilter.request.requirements import ROOT, Requirement
+from os_prefilter.request.resources import BY_REQUEST
+from os_prefilter.request.view import Request
 
 _FIELDS = {
     "VCPU": "flavor vcpus",
@@ -34,7 +34,7 @@ class Attributions:
     def __init__(self, request: Request, stated: Iterable[Requirement], decision: Decision) -> None:
         """Take a request as it was before the pipeline was applied to it, and what it stated then.
 
-        :param stated: :func:`os_prefilter.stated.stated_requirements` of the request
+        :param stated: :func:`os_prefilter.request.resources.stated_requirements` of the request
         """
         self._request = request
         self._traits: dict[Condition, Attribution] = {}

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from os_prefilter.operators.demand import RESOURCE, Condition, condition_of
+from os_prefilter.common.quoting import one_line
 from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.host_sets import HostSets, union
 from os_prefilter.operators.image_groups import Asked, Change, ImageGroup, grouped
 from os_prefilter.operators.readiness import coverage_of, once_owned
-from os_prefilter.request_spec import Flavor, Image
-from os_prefilter.requirements import Requirement
-from os_prefilter.texts import one_line
+from os_prefilter.request.demand import RESOURCE, Condition, condition_of
+from os_prefilter.request.requirements import Requirement
+from os_prefilter.request.spec import Flavor, Image
 
 Progress = Callable[[str, int, int | None], None]
 """(what is done, how many of it, out of how many; None if that is not known)"""

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from os_prefilter.decision import Decision
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
-from os_prefilter.terms import CUSTOM_PREFIX
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 
 class Found(NamedTuple):

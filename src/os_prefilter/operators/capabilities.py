@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from os_prefilter.capabilities import evidence_of, known_traits, refusals
 from os_prefilter.reporters import HostFacts
-from os_prefilter.terms import Trait
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
+from os_prefilter.vocabulary.model import Trait
 
 COLUMNS = ("Trait", "Host has it", "Real guests", "Because")
 _NOT_OWNED = "not owned"

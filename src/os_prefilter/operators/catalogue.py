@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.plugins import installed_filters, load_filters
-from os_prefilter.templates import effective
-from os_prefilter.terms import Term
 from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Term
 
 VOCABULARY_COLUMNS = (
     "Image property",

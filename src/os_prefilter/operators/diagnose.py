@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import os_traits
 
+from os_prefilter.common.quoting import counted
 from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.operators import candidates
 from os_prefilter.operators.attribution import Attributions
 from os_prefilter.operators.audit import Progress
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
 from os_prefilter.operators.diagnosis import AGGREGATE as OTHER_AGGREGATE
 from os_prefilter.operators.diagnosis import (
     CANDIDATES,
@@ -44,9 +44,9 @@ from os_prefilter.operators.remedies import has_instead, remedy
 from os_prefilter.operators.shortfall import Shortfalls, Way
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
-from os_prefilter.request import Request
-from os_prefilter.stated import BY_REQUEST, stated_requirements
-from os_prefilter.texts import counted
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
+from os_prefilter.request.resources import BY_REQUEST, stated_requirements
+from os_prefilter.request.view import Request
 
 NOVAS_LIMIT = 1000
 """How many candidates Nova asks for (``[scheduler] max_placement_results``)."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from os_prefilter.operators.demand import Condition
+from os_prefilter.request.demand import Condition
 
 REJECTED = "rejected"
 """Stage: a filter, or the building of the query, rejected the request."""

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
 from os_prefilter.operators.fleet import MAX_INT, uuid_in
-from os_prefilter.texts import shown
 
 MAX_NAME = 200
 """The longest name of a provider in Placement."""

@@ -27,8 +27,10 @@ from typing import Any
 import os_resource_classes
 import os_traits
 
-from os_prefilter.files import read_bytes
-from os_prefilter.json_document import parse_json
+from os_prefilter.common.quoting import shown
+from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.strict_json import parse_json
+from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter.operators.document_values import Values
 from os_prefilter.operators.fleet import (
     MAX_INT,
@@ -40,8 +42,6 @@ from os_prefilter.operators.fleet import (
     provider_uuid,
     uuid_in,
 )
-from os_prefilter.texts import shown
-from os_prefilter.yaml_document import parse_yaml
 
 MAX_LIST = 1_000
 MAX_NESTING = 10

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import os_traits
 
+from os_prefilter.conf.options import HOST_CLASSES
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
 from os_prefilter.operators.fleet import Fleet, Provider
-from os_prefilter.options import HOST_CLASSES
-from os_prefilter.requirements import ROOT, UNSUFFIXED
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
 _SHARING = os_traits.MISC_SHARES_VIA_AGGREGATE
 # What a root provides where nobody knows its inventories.
@@ -37,7 +37,7 @@ _Kind = tuple[_Part, ...]
 
 
 def capability_of(query: str) -> tuple[Condition, ...]:
-    """Return the conditions of a query (:func:`os_prefilter.operators.demand.demand_of`), without amounts.
+    """Return the conditions of a query (:func:`os_prefilter.request.demand.demand_of`), without amounts.
 
     :raises ConfigurationError: if it asks for aggregates, one tree or a subtree, which images and flavors do not.
     """

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from os_prefilter.common.quoting import one_line
 from os_prefilter.errors import RequestRejected
-from os_prefilter.operators.demand import Condition, condition_of
 from os_prefilter.operators.host_sets import capability_of
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
-from os_prefilter.request import Request
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.requirements import Note, Requirement
-from os_prefilter.stated import stated_requirements
-from os_prefilter.texts import one_line
+from os_prefilter.request.demand import Condition, condition_of
+from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.resources import stated_requirements
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.view import Request
 
 MOST_NAMES = 100_000
 """So many names of images are kept, in all groups together; further images are counted."""

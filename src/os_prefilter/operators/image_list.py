@@ -11,12 +11,12 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from os_prefilter.documents import image_from
+from os_prefilter.common.quoting import shown
+from os_prefilter.documents.files import MAX_BYTES, opened
+from os_prefilter.documents.strict_json import DECODER, strict
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import MAX_BYTES, opened
-from os_prefilter.json_document import DECODER, strict
-from os_prefilter.request_spec import Image
-from os_prefilter.texts import shown
+from os_prefilter.request.from_json import image_from
+from os_prefilter.request.spec import Image
 
 Broken = Callable[[str], None]
 """Is told of each entry that is no image: where it is, and what is wrong with it."""

@@ -15,7 +15,7 @@ import os_traits
 from os_prefilter.operators.fleet import Fleet, Provider
 from os_prefilter.operators.smallest_request import Asked, SmallestRequests
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.terms import Row
+from os_prefilter.vocabulary.model import Row
 
 DEFAULT_ZONE = "nova"
 """The zone of hosts that are in no other: the default of Nova's option ``default_availability_zone``."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any, NamedTuple
 
+from os_prefilter.common.quoting import one_line
 from os_prefilter.operators.offer import Offer, Property, Status, Value
-from os_prefilter.texts import one_line
 
 _TITLE = "What this cloud offers"
 _ALONE = (

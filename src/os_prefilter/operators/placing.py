@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from os_prefilter.operators.demand import Demand, Group, demand_of
 from os_prefilter.operators.fleet import Fleet, Inventory, Provider
+from os_prefilter.request.demand import Demand, Group, demand_of
 
 SHARES = "MISC_SHARES_VIA_AGGREGATE"
 """The trait of a provider whose resources all hosts of its aggregates may use."""

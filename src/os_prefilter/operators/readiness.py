@@ -7,12 +7,12 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.answers import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
+from os_prefilter.conf.options import Options
 from os_prefilter.operators.fleet import Fleet, Provider
-from os_prefilter.options import Options
 from os_prefilter.reporting import is_foreign, is_recognized
-from os_prefilter.templates import effective
-from os_prefilter.terms import Trait, trait_named
 from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Trait, trait_named
 
 OPEN = "open"
 """The state of what can be asked for without excluding a host that can."""

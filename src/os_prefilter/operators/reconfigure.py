@@ -10,16 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.late_check import guest_settings
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.reporters import GuestSettings
 from os_prefilter.reporters.ironic_facts import IronicFacts
 from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps, fit
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.requirements import Requirement
-from os_prefilter.templates import BIOS_STEP, PREFIX, effective
-from os_prefilter.texts import shown
+from os_prefilter.request.requirements import Requirement
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, effective
 
 _FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 

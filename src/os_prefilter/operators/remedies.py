@@ -5,12 +5,12 @@ from functools import cache
 
 import os_traits
 
-from os_prefilter.operators.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition
+from os_prefilter.common.quoting import listed, one_line
 from os_prefilter.operators.diagnosis import FULL, NOWHERE, TOO_LARGE, UNKNOWN
 from os_prefilter.operators.fleet import Inventory
 from os_prefilter.operators.placing import Host
-from os_prefilter.requirements import ROOT
-from os_prefilter.texts import listed, one_line
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition
+from os_prefilter.request.requirements import ROOT
 from os_prefilter.vocabulary import table
 
 

@@ -15,9 +15,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from os_prefilter.operators.audit import Progress
-from os_prefilter.operators.demand import RESOURCE, Condition, Demand
 from os_prefilter.operators.fleet import Inventory, Provider
 from os_prefilter.operators.placing import Host, Work, fits, meets, room_in
+from os_prefilter.request.demand import RESOURCE, Condition, Demand
 
 Way = frozenset[Condition]
 

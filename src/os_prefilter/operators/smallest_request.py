@@ -5,13 +5,13 @@ from typing import NamedTuple
 
 from os_prefilter.errors import RequestRejected
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.request import Request
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Note
-from os_prefilter.stated import stated_requirements, unsuffixed_resources
-from os_prefilter.templates import effective
-from os_prefilter.terms import Row
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Note
+from os_prefilter.request.resources import stated_requirements, unsuffixed_resources
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Row
 
 _Traits = frozenset[tuple[str, bool]]
 """(trait, whether it is required or forbidden)."""

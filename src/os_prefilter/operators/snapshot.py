@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from os_prefilter.documents.files import MAX_BYTES
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import MAX_BYTES
 from os_prefilter.operators.fleet import (
     Aggregate,
     Fleet,

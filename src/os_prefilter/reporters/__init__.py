@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from os_prefilter.templates import Template, Templates
 from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary.config_templates import Template, Templates
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-from os_prefilter.platforms import LIBVIRT_ARCHITECTURES, families_without
 from os_prefilter.reporters import GuestSettings
+from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without
 
 # Setting -> attribute and its element, of devices that the driver describes itself.
 _MODELS = {

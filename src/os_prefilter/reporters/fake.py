@@ -12,10 +12,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
+from os_prefilter.common.quoting import listed, shown
 from os_prefilter.reporters import HostFacts, Reporter
-from os_prefilter.terms import Trait
-from os_prefilter.texts import listed, shown
 from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.model import Trait
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
     {

@@ -10,8 +10,8 @@ from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
-from os_prefilter.platforms import family_of, guest_architecture
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.vocabulary.machine_types import family_of, guest_architecture
 
 STARTS = "starts"
 REFUSED = "refused"

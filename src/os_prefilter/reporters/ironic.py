@@ -10,14 +10,14 @@ Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from os_prefilter.platforms import guest_architecture
+from os_prefilter.common.quoting import shown
 from os_prefilter.reporters import Reporter
 from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.reporters.ironic_steps import fit
-from os_prefilter.templates import Template, effective
-from os_prefilter.terms import Trait
-from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
+from os_prefilter.vocabulary.config_templates import Template, effective
+from os_prefilter.vocabulary.machine_types import guest_architecture
+from os_prefilter.vocabulary.model import Trait
 
 __all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node"]
 

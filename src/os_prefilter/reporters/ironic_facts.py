@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
 from os_prefilter.reporters import HostFacts
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import shown
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import is_trait_name
 
 
 class BiosSetting(NamedTuple):

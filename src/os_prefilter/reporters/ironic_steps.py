@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from os_prefilter.common.quoting import listed, shown
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.reporters import GuestSettings
 from os_prefilter.reporters.ironic_facts import IronicFacts
-from os_prefilter.templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant, effective
-from os_prefilter.texts import listed, shown
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant, effective
 
 BIOS_PRIORITY = 150
 """Of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""

@@ -6,10 +6,10 @@ reporter differs from Nova's driver, the page "What a libvirt host reports" says
 
 from collections.abc import Callable, Mapping
 
-from os_prefilter.platforms import MACHINES, NONE, families_of, family_of, guest_architecture
 from os_prefilter.reporters import Reporter, nova_guests
 from os_prefilter.reporters.guest_starts import evidence
 from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version, version_text
+from os_prefilter.vocabulary.machine_types import MACHINES, NONE, families_of, family_of, guest_architecture
 
 _ANY: Version = (0, 0, 0)
 _QEMU_VIFS = "virtio ne2k_pci pcnet rtl8139 e1000 e1000e spapr-vlan vmxnet3 igb"

@@ -7,8 +7,8 @@ others, and of a newer Nova, it is not known, and nothing is refused.
 
 from collections.abc import Callable, Mapping
 
-from os_prefilter.platforms import PLATFORM_ARCHITECTURES, guest_architecture
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, guest_architecture
 
 _NEWEST_NOVA = 34
 # From this release on Nova leaves the choice of the firmware to libvirt.

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from os_prefilter.platforms import guest_architecture
 from os_prefilter.reporters import HostFacts, Reporter
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.machine_types import guest_architecture
 
 # Of disks (images.py, VMwareImage.from_image; any other value is ignored). hw_cdrom_bus is not read: a CD-ROM is always
 # on IDE. But a bus has one trait for both, so the answer for disks is that for CD-ROMs: else no image with

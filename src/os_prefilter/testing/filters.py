@@ -13,12 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
-from os_prefilter.options import Options
-from os_prefilter.request_spec import RequestSpec
-from os_prefilter.requirements import Requirement, Requirements
-from os_prefilter.templates import effective
-from os_prefilter.terms import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.request.requirements import Requirement, Requirements
+from os_prefilter.request.spec import RequestSpec
 from os_prefilter.testing.fixtures import ALL_REPORTED, loaded, pipeline_of
 from os_prefilter.testing.fresh import answer, answers_elsewhere
 from os_prefilter.testing.generated import (
@@ -31,6 +29,8 @@ from os_prefilter.testing.guard import Forbidden, guarded
 from os_prefilter.testing.requests import request_of
 from os_prefilter.testing.subject import Subject, broken, told, twin
 from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 
 # The same requests at each run: what conforms today does so tomorrow. Their number is that of hypothesis' profile.
 _any = settings(
@@ -268,7 +268,7 @@ class _PureFilter(_EachFilter):
                         )
                     )
                 if not item.source.isprintable():
-                    advice = "put what a tenant wrote through os_prefilter.texts.shown."
+                    advice = "put what a tenant wrote through os_prefilter.common.quoting.shown."
                     broken(self._says(f"has a source that is not one printable line, {item.source!a}: {advice}", each))
 
     def test_an_answer_that_is_kept_is_right_for_the_next_request(self) -> None:

@@ -7,11 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidFilter
 from os_prefilter.facts import Fact
 from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.fleet_document import parse_fleet
-from os_prefilter.options import Options
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.plugins import NEEDS, LoadedFilter, as_filter, load_filters
 from os_prefilter.reporters import HostFacts

@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 
 from os_prefilter.calls import Given, Pending, answer_of, bound
 from os_prefilter.errors import RequestRejected
-from os_prefilter.request import Request
-from os_prefilter.requirements import Requirements
+from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.view import Request
 from os_prefilter.testing.fixtures import loaded
 from os_prefilter.testing.subject import Subject
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from os_prefilter.documents import request_spec_from
-from os_prefilter.request_spec import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter.request.from_json import request_spec_from
+from os_prefilter.request.spec import Flavor, Image, RequestGroup, RequestSpec
 from os_prefilter.vocabulary import table
 
 _LEFT_OUT = object()

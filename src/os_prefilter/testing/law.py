@@ -10,17 +10,17 @@ from itertools import combinations
 from typing import NamedTuple
 
 from os_prefilter.capabilities import capability_traits, known_traits
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected
 from os_prefilter.late_check import unsupported
-from os_prefilter.options import Options
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.reporters import HostFacts
-from os_prefilter.request import Request
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
-from os_prefilter.stated import stated_requirements
-from os_prefilter.templates import effective
-from os_prefilter.terms import Row
+from os_prefilter.request.resources import stated_requirements
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.vocabulary.model import Row
 
 Choice = tuple[Row, str]
 """A row and one of its values."""

@@ -11,16 +11,16 @@ import pytest
 
 from os_prefilter import capabilities
 from os_prefilter.capabilities import capability_traits, known_traits, owns
+from os_prefilter.common.quoting import listed, one_line
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.platforms import PLATFORM_ARCHITECTURES
 from os_prefilter.plugins import load_reporter
 from os_prefilter.reporters import HostFacts, Reporter
-from os_prefilter.terms import Row
 from os_prefilter.testing.guard import Forbidden, guarded
 from os_prefilter.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases
 from os_prefilter.testing.subject import broken
-from os_prefilter.texts import listed, one_line
 from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
+from os_prefilter.vocabulary.model import Row
 
 Record = Callable[[str, object], None]
 Question = tuple[str, str, str]

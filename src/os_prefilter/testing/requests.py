@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 

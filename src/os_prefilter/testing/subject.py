@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-from os_prefilter.options import Options
-from os_prefilter.request_spec import Destination, Image, RequestSpec
+from os_prefilter.conf.options import Options
+from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.testing.law import choices, spec_with
 
 

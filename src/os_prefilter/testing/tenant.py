@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from copy import deepcopy
 
-from os_prefilter.request_spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.testing.generated import extra_spec_names, property_names
 from os_prefilter.testing.requests import request_of
 

@@ -4,8 +4,8 @@ This package is the only place that produces trait names. Request filters, capab
 command ``os-prefilter vocabulary list`` and the page of the documentation all read it. What a tenant wrote is only ever
 looked up here; it never becomes part of a name.
 
-Other packages may add rows (:mod:`os_prefilter.vocabulary.installed`). These are looked for at the first use of
-:func:`table`, not while this library is imported: who offers one imports :mod:`os_prefilter.terms` for it.
+Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). These are looked for at the first use of
+:func:`table`, not while this library is imported: who offers one imports :mod:`os_prefilter.vocabulary.model` for it.
 
 Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/network/model.py``); names without the prefix
 ``CUSTOM_`` are those of os-traits 3.9. A test compares the table with both.
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from os_prefilter.platforms import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
-from os_prefilter.terms import CUSTOM_PREFIX, Row, Trait
-from os_prefilter.vocabulary.filtered import FILTERED, HPET, HYPERTHREADING
-from os_prefilter.vocabulary.installed import installed_rows
-from os_prefilter.vocabulary.reported import REPORTED, REPORTED_CUSTOM
-from os_prefilter.vocabulary.stated import STATED
+from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
+from os_prefilter.vocabulary.machine_types import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Trait
+from os_prefilter.vocabulary.nova_rows import STATED
+from os_prefilter.vocabulary.plugin_rows import installed_rows
+from os_prefilter.vocabulary.report_markers import REPORTED, REPORTED_CUSTOM
 
 __all__ = [
     "BY_NAME",

@@ -20,8 +20,8 @@ import os_prefilter
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.capabilities import reporter_of
+from os_prefilter.conf.options import Options
 from os_prefilter.operators.fleet import provider_uuid
-from os_prefilter.options import Options
 from os_prefilter.reporters import HostFacts
 from os_prefilter.reporters.fake import FakeFacts
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts

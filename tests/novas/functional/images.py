@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 import os_prefilter
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.terms import Row
 from os_prefilter.vocabulary import rows_asked_by
+from os_prefilter.vocabulary.model import Row
 from tests.novas.functional.hosts import FACTS
 
 ROWS = (*rows_asked_by("image_metadata"), *rows_asked_by("hpet"))

@@ -10,7 +10,7 @@ from os_prefilter.adapters import cloud as clouds
 from os_prefilter.adapters.cloud_api import CloudError
 from os_prefilter.adapters.cloud_images import _FIELDS
 from os_prefilter.errors import DocumentError
-from os_prefilter.request_spec import Image
+from os_prefilter.request.spec import Image
 from tests.services.cloud.cloud import Cloud
 from tests.services.cloud.services import send
 

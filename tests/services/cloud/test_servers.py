@@ -10,7 +10,7 @@ from os_prefilter import Flavor, Image
 from os_prefilter.adapters import cloud as clouds
 from os_prefilter.adapters.cloud_api import CloudError
 from os_prefilter.errors import DocumentError
-from os_prefilter.request_spec import RequestSpec
+from os_prefilter.request.spec import RequestSpec
 from tests.services.cloud.cloud import Cloud
 
 _NOBODY = "5c8d0f6e-3a51-4f0e-9b0b-1f4f4a8d2c77"

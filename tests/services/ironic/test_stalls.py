@@ -8,7 +8,7 @@ import pytest
 from os_prefilter.adapters.ironic import EXTRA, IronicNode
 from os_prefilter.adapters.ironic_errors import IronicUnavailable
 from os_prefilter.adapters.whole_answers import limit
-from os_prefilter.background import start
+from os_prefilter.common.threads import start
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.ironic.proxy import Answer, Proxy
 

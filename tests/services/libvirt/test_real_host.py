@@ -28,9 +28,9 @@ from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.operators.fleet import load_fleet
-from os_prefilter.options import Options
 from os_prefilter.reporters import GuestSettings
 from os_prefilter.reporters.domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.reporters.libvirt_facts import LibvirtFacts

@@ -1,6 +1,6 @@
 """What a guest's watchdog does when the guest hangs: Nova knows the property, and no driver reports it."""
 
-from os_prefilter.terms import Row, nothing, terms
+from os_prefilter.vocabulary.model import Row, nothing, terms
 
 WATCHDOG = Row(
     "watchdog",

@@ -1,4 +1,4 @@
-"""Reading of JSON that programs wrote and people may have touched: as strict as :mod:`os_prefilter.yaml_document`.
+"""Reading of JSON that programs wrote and people may have touched: as strict as ``strict_yaml``.
 
 Stricter than Python's own reader, which lets the last of two equal keys win and knows NaN and infinity.
 """
@@ -7,8 +7,8 @@ import json
 from math import isfinite
 from typing import Any
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.texts import shown
 
 
 def parse_json(data: bytes, path: object) -> object:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.strict_json import strict
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import read_bytes
-from os_prefilter.json_document import strict
-from os_prefilter.request_spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
-from os_prefilter.texts import one_line, shown
+from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 
 _NOVA_DATA = "nova_object.data"
 _LONGEST_NAME = 80

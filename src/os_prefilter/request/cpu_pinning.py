@@ -5,12 +5,12 @@ The rules are Nova's (``nova/virt/hardware.py``), which refuses at its API what 
 
 import os_resource_classes as orc
 
-from os_prefilter.asking import chosen
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.terms import is_true
+from os_prefilter.request.row_values import chosen
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import is_true
 
 _AS_NOVA = Options(reject_unknown_values=True)
 _CPU_POLICY = BY_NAME["cpu_policy"]

@@ -11,17 +11,17 @@ from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.asking import Questions, ask, chosen
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest
-from os_prefilter.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount, trait_key
-from os_prefilter.options import Options
-from os_prefilter.pinning import cpu_resources
-from os_prefilter.request import Request
-from os_prefilter.requirements import UNSUFFIXED, Requirement
-from os_prefilter.terms import trait_named
-from os_prefilter.texts import shown
-from os_prefilter.versioned import field_of
+from os_prefilter.request.cpu_pinning import cpu_resources
+from os_prefilter.request.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount, trait_key
+from os_prefilter.request.nova_objects import field_of
+from os_prefilter.request.requirements import UNSUFFIXED, Requirement
+from os_prefilter.request.row_values import Questions, ask, chosen
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary.model import trait_named
 
 BY_REQUEST = "request"
 """The ``filter`` of a requirement that the request states itself."""

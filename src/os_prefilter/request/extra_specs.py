@@ -16,9 +16,9 @@ from unicodedata import decimal
 
 import os_resource_classes
 
+from os_prefilter.common.quoting import shown
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import shown
+from os_prefilter.vocabulary.model import is_trait_name
 
 LOG = logging.getLogger(__name__)
 

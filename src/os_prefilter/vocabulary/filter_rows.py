@@ -1,7 +1,14 @@
 """What the request filters ask for: device models, guest types, the disk's format, and how it is to be configured."""
 
-from os_prefilter.platforms import ARCHITECTURE_ALIASES, ARCHITECTURES, MACHINE_PREFIXES, MACHINES, NONE, OTHER
-from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
+from os_prefilter.vocabulary.machine_types import (
+    ARCHITECTURE_ALIASES,
+    ARCHITECTURES,
+    MACHINE_PREFIXES,
+    MACHINES,
+    NONE,
+    OTHER,
+)
+from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.

@@ -9,11 +9,11 @@ from itertools import chain
 
 import os_traits
 
-from os_prefilter.entry_points import Errors, imported, offered
+from os_prefilter.common.entry_points import Errors, imported, offered
+from os_prefilter.common.quoting import shown, told
 from os_prefilter.errors import UnusableRow
-from os_prefilter.terms import CUSTOM_PREFIX, Row, Term, is_trait_name
-from os_prefilter.texts import shown, told
-from os_prefilter.vocabulary.reported import is_reported_marker
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_trait_name
+from os_prefilter.vocabulary.report_markers import is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"
 FILTERS = "os_prefilter.request_filters"
@@ -45,9 +45,9 @@ def _imported(name: str) -> Row:
     )
     row = imported(GROUP, name, errors)
     if not isinstance(row, Row):
-        raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.terms.Row")
+        raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
-        raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.terms.Term")
+        raise UnusableRow(name, "its values are a mapping of texts to os_prefilter.vocabulary.model.Term")
     return row
 
 

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from functools import cache
 from typing import NamedTuple
 
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
-from os_prefilter.extra_specs import trait_key
-from os_prefilter.guest import Guest, guest_of
-from os_prefilter.image_properties import BOOLEANS
-from os_prefilter.options import Options
-from os_prefilter.request import Request
-from os_prefilter.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.terms import Row, Trait
-from os_prefilter.texts import shown
+from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.guest_platform import Guest, guest_of
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
+from os_prefilter.vocabulary.image_properties import BOOLEANS
+from os_prefilter.vocabulary.model import Row, Trait
 
 _LENIENT = Options(skip_all_unknown_values=True)
 _IN_IMAGE = "image property"
@@ -25,7 +25,7 @@ class Chosen(NamedTuple):
     """What a request asks of one row."""
 
     value: str
-    """The key of :attr:`os_prefilter.terms.Row.values`."""
+    """The key of :attr:`os_prefilter.vocabulary.model.Row.values`."""
     source: str
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from os_prefilter.terms import Trait
+from os_prefilter.vocabulary.model import Trait
 
 REVISION = 2
 """Of the table: raised by each release that adds a trait to it, so that older reports are known to leave it out."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NewType
 
-from os_prefilter.texts import shown
+from os_prefilter.common.quoting import shown
 
 Trait = NewType("Trait", str)
 """The name of a trait: one of the vocabulary's, or one that :func:`trait_named` has checked; never a tenant's text."""

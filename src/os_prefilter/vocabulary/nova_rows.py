@@ -1,7 +1,7 @@
 """What Nova itself translates into traits while it builds the query; so does ours (``os_prefilter.query``)."""
 
-from os_prefilter.terms import Row, Term, Trait, nothing, switch, terms
-from os_prefilter.vocabulary.filtered import HYPERTHREADING
+from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
+from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms
 
 STATED: tuple[Row, ...] = (
     Row(

@@ -1,11 +1,11 @@
-"""The options of the library as plain values, for the core; :mod:`os_prefilter.conf` reads them from oslo.config."""
+"""The options of the library as plain values, for the core; :mod:`os_prefilter.conf` reads them."""
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import os_traits
 
-from os_prefilter.templates import Templates
+from os_prefilter.vocabulary.config_templates import Templates
 
 HOST_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 """Resource classes that the root provider of a host has, whatever its virt driver."""
@@ -18,10 +18,10 @@ class Options:
     mirror_to_unsuffixed: bool = False
     reject_unknown_values: bool = False
     skip_all_unknown_values: bool = False
-    """For those who have told of them already: those of :attr:`os_prefilter.terms.Row.refuses_unknown` as well."""
+    """For those who have told of them already: those of ``Row.refuses_unknown`` as well."""
     reported_traits: tuple[str, ...] = ()
     templates: Templates | None = None
-    """Configuration templates; None for the bundled ones (:func:`os_prefilter.templates.effective`)."""
+    """Configuration templates; None for the bundled ones (``config_templates.effective``)."""
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
     owned_resource_classes: tuple[str, ...] = (

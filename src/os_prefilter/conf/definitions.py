@@ -5,7 +5,7 @@ import textwrap
 import os_traits
 from oslo_config import cfg
 
-from os_prefilter.options import Options
+from os_prefilter.conf.options import Options
 
 GROUP = "prefilter"
 

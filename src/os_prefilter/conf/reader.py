@@ -1,4 +1,4 @@
-"""The options in the group ``[prefilter]`` of oslo.config, and their plain form for the core."""
+"""How options are read from oslo.config, and checked."""
 
 import re
 from difflib import get_close_matches
@@ -7,16 +7,14 @@ from typing import Any
 
 from oslo_config import cfg
 
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.conf.definitions import GROUP, OPTIONS
+from os_prefilter.conf.options import Options, matches_any
 from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
-from os_prefilter.extra_specs import is_resource_class
-from os_prefilter.option_definitions import GROUP, OPTIONS
-from os_prefilter.options import Options, matches_any
-from os_prefilter.templates import Templates
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import listed, shown
+from os_prefilter.request.extra_specs import is_resource_class
 from os_prefilter.vocabulary import opt_in_traits
-
-__all__ = ["GROUP", "OPTIONS", "list_opts", "options_from", "refused", "register_opts"]
+from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.model import is_trait_name
 
 # How oslo.config says where a value comes from.
 _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
@@ -75,7 +73,7 @@ def _templates(path: str) -> Templates | None:
     if not path:
         return None
     # Late: YAML is not needed without it.
-    from os_prefilter.template_document import load_templates  # noqa: PLC0415
+    from os_prefilter.conf.config_templates_file import load_templates  # noqa: PLC0415
 
     try:
         return load_templates(path)

@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from os_prefilter.common.quoting import shown
+from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import DocumentError
-from os_prefilter.files import read_bytes
-from os_prefilter.texts import shown
 
 MAX_BYTES = 4 * 1024 * 1024
 """The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""

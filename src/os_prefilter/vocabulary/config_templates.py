@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from os_prefilter.terms import Row, Trait, nothing
+from os_prefilter.vocabulary.model import Row, Trait, nothing
 
 PREFIX = "deploy-config:"
 """How the extra specs and image properties begin that ask for a configuration."""
@@ -153,6 +153,6 @@ def effective(templates: Templates | None) -> Templates:
     if templates is not None:
         return templates
     # Late: most deployments have no bare metal, and need no YAML.
-    from os_prefilter.template_document import bundled_templates  # noqa: PLC0415
+    from os_prefilter.conf.config_templates_file import bundled_templates  # noqa: PLC0415
 
     return bundled_templates()

@@ -11,11 +11,20 @@ from typing import Any
 
 import os_traits
 
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.documents.strict_yaml import parse_yaml, read_yaml
 from os_prefilter.errors import DocumentError
-from os_prefilter.templates import BIOS_STEP, INTERFACES, NODE_FIELDS, BiosChange, Step, Template, Templates, Variant
-from os_prefilter.terms import CUSTOM_PREFIX, Trait, is_trait_name
-from os_prefilter.texts import listed, shown
-from os_prefilter.yaml_document import parse_yaml, read_yaml
+from os_prefilter.vocabulary.config_templates import (
+    BIOS_STEP,
+    INTERFACES,
+    NODE_FIELDS,
+    BiosChange,
+    Step,
+    Template,
+    Templates,
+    Variant,
+)
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Trait, is_trait_name
 
 _BUNDLED = "config-templates.yaml"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

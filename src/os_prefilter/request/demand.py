@@ -9,7 +9,7 @@ from itertools import chain
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from os_prefilter.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 
 RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = "resource", "trait", "aggregate", "tree", "policy"
 """The kinds of a :class:`Condition`."""
@@ -20,7 +20,7 @@ class Condition(NamedTuple):
 
     kind: str
     scope: str
-    """:data:`~os_prefilter.requirements.ROOT`, :data:`~os_prefilter.requirements.UNSUFFIXED`, or a group's suffix; for
+    """``ROOT``, ``UNSUFFIXED``, or a group's suffix; for
     groups that are alike, their suffixes joined by commas."""
     wanted: bool
     """False: forbidden."""

@@ -2,10 +2,16 @@
 
 from typing import NamedTuple
 
-from os_prefilter.extra_specs import resource_amount
-from os_prefilter.platforms import OTHER, PLATFORM_ARCHITECTURES, families_of, families_without, guest_architecture
-from os_prefilter.request import Request
+from os_prefilter.request.extra_specs import resource_amount
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.machine_types import (
+    OTHER,
+    PLATFORM_ARCHITECTURES,
+    families_of,
+    families_without,
+    guest_architecture,
+)
 
 _ARCHITECTURE = BY_NAME["architecture"]
 _EMULATION = BY_NAME["emulation_architecture"]

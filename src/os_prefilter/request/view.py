@@ -1,6 +1,6 @@
 """The read-only view of a request that filters get.
 
-It reads Nova's own objects, also with fields unset, and ours (:mod:`os_prefilter.request_spec`) alike, and hides the
+It reads Nova's own objects, also with fields unset, and ours (:mod:`os_prefilter.request.spec`) alike, and hides the
 difference. It never writes, and never makes Nova's objects load a field lazily.
 """
 
@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import HOST_CLASSES
 from os_prefilter.content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.extra_specs import Group, flavor_groups
-from os_prefilter.image_properties import LEGACY_NAMES
-from os_prefilter.options import HOST_CLASSES
-from os_prefilter.requirements import ROOT, UNSUFFIXED
-from os_prefilter.terms import is_trait_name
-from os_prefilter.texts import shown
-from os_prefilter.versioned import field_of, set_fields_of
+from os_prefilter.request.extra_specs import Group, flavor_groups
+from os_prefilter.request.nova_objects import field_of, set_fields_of
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
+from os_prefilter.vocabulary.model import is_trait_name
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
@@ -52,7 +52,7 @@ class Request:
         # What cannot be read would ask for nothing, and every host would do.
         if request_spec is None or isinstance(request_spec, Mapping):
             raise UnsuitableRequestSpec(
-                request_spec, "it is not an object with fields; os_prefilter.documents reads JSON"
+                request_spec, "it is not an object with fields; os_prefilter.request.from_json reads JSON"
             )
         self._spec = request_spec
         self._image = field_of(request_spec, "image")

@@ -1,0 +1,1 @@
+"""What every part uses: quoting of untrusted text, entry points, threads."""

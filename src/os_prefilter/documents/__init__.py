@@ -1,0 +1,1 @@
+"""Files that operators write and read: strict YAML and JSON, and files replaced as a whole."""

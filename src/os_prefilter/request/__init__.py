@@ -1,0 +1,1 @@
+"""A request: the request spec, the view of it that filters get, and what it requires."""

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter import agent
-from os_prefilter.agent import PROBE_INTERVAL, Watch, run_until_signal
 from os_prefilter.errors import (
     ConfigurationError,
     DocumentError,
@@ -21,7 +19,9 @@ from os_prefilter.errors import (
     ProbeFailed,
     UnknownProvider,
 )
-from os_prefilter.reporters import HostFacts
+from os_prefilter.hosts import agent
+from os_prefilter.hosts.agent import PROBE_INTERVAL, Watch, run_until_signal
+from os_prefilter.hosts.reporter import HostFacts
 
 DOWN = ProbeFailed("open('qemu:///system')", "connection refused", "Check that libvirt runs.")
 NO_ANSWER = PlacementUnavailable("GET /resource_providers", "connection refused")
@@ -84,7 +84,7 @@ class Story:
 
 @pytest.fixture
 def story(caplog: pytest.LogCaptureFixture) -> Iterator[Story]:
-    with caplog.at_level(logging.INFO, "os_prefilter.agent"):
+    with caplog.at_level(logging.INFO, "os_prefilter.hosts.agent"):
         yield Story(caplog)
 
 
@@ -276,8 +276,8 @@ def test_no_round_starts_after_a_signal() -> None:
 
 SERVICE = """
 import sys, threading
-from os_prefilter.agent import Watch, run_until_signal
-from os_prefilter.reporters import HostFacts
+from os_prefilter.hosts.agent import Watch, run_until_signal
+from os_prefilter.hosts.reporter import HostFacts
 class Host:
     def identity(self):
         return 1

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 from stevedore import named
 
-from os_prefilter.capabilities import capability_traits, known_traits, owns, reporter_of
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.plugins import load_reporter
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.filters.loading import load_reporter
+from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns, reporter_of
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 from tests.support.hosts import KVM
 
@@ -49,7 +49,7 @@ def _fail() -> object:
 @pytest.mark.parametrize(
     ("points", "problem"),
     [
-        ([_Point("mine", "a:B", object)], "it is a object, not an os_prefilter.reporters.Reporter"),
+        ([_Point("mine", "a:B", object)], "it is a object, not an os_prefilter.hosts.reporter.Reporter"),
         ([_Point("mine", "a:B", _fail)], "a:B does not load: RuntimeError: no such library"),
         ([_Point("mine", "a:B", _fail), _Point("mine", "c:D", _fail)], "it is offered more than once: a:B, c:D"),
     ],

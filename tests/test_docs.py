@@ -24,8 +24,8 @@ from os_prefilter.cli.main import main
 from os_prefilter.cli.program import Program
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
-from os_prefilter.plugins import NAMESPACE, REPORTERS
-from os_prefilter.reporting import traits_to_know
+from os_prefilter.filters.loading import NAMESPACE, REPORTERS
+from os_prefilter.hosts.desired_traits import traits_to_know
 
 pytest_plugins = ["pytester"]
 

@@ -133,8 +133,8 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         """
         from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
         from os_prefilter.operators.catalogue import vocabulary
-        from os_prefilter.reporting import traits_to_know
-        from os_prefilter.reporters.fake import FakeFacts
+        from os_prefilter.hosts.desired_traits import traits_to_know
+        from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():
             return RequestSpec(Flavor(1, 1, extra_specs={"hw:watchdog_action": "reset"}), Image({}))

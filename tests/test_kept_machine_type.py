@@ -10,8 +10,8 @@ from nova import objects
 
 import os_prefilter
 from os_prefilter import Pipeline
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.conf.options import Options
+from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.vocabulary import rows_asked_by
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from tests.support.hosts import few_libvirt_hosts

@@ -9,17 +9,17 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import (
     FlavorImageConflict,
     ImpossibleCombination,
     UnsupportedByHost,
     UnusableReporter,
 )
-from os_prefilter.late_check import Unsupported, guest_settings, unsupported
-from os_prefilter.operators.fleet import Fleet, Inventory
-from os_prefilter.reporters import HostFacts, Setting
-from os_prefilter.reporting import traits_to_know
+from os_prefilter.fleet.model import Fleet, Inventory
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import traits_to_know
+from os_prefilter.hosts.late_check import Unsupported, guest_settings, unsupported
+from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import pipeline_of, spec_of

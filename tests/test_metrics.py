@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from os_prefilter import Pipeline
 from os_prefilter.errors import FilterFailed, RequestRejected
+from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.metrics import Measuring
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.plugins import LoadedFilter
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of

@@ -22,8 +22,8 @@ from os_prefilter.errors import (
     MissingFact,
     UnknownFilter,
 )
+from os_prefilter.filters.loading import NAMESPACE, installed_filters
 from os_prefilter.nova import SAME_PURPOSE
-from os_prefilter.plugins import NAMESPACE, installed_filters
 from tests.support.nova_start import Start, entries, our_entry, starting
 from tests.support.rule_texts import rule, write_rules
 

@@ -16,8 +16,8 @@ from nova.scheduler.manager import messaging
 
 from os_prefilter import Pipeline, Request, Requirements
 from os_prefilter.errors import ConfigurationError
+from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
-from os_prefilter.plugins import as_filter
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, starting, user_context
 

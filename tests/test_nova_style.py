@@ -10,7 +10,7 @@ from nova.scheduler import request_filter
 
 from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
 from os_prefilter.errors import FilterFailed, RejectedByFilter
-from os_prefilter.plugins import as_filter
+from os_prefilter.filters.loading import as_filter
 from os_prefilter.request.requirements import require
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec

@@ -9,7 +9,7 @@ from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.errors import MissingFact
-from os_prefilter.operators.fleet import Fleet
+from os_prefilter.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Answer, Observed, provider, put_traits
 

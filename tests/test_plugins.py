@@ -17,7 +17,7 @@ from os_prefilter.errors import (
     MissingFact,
     UnknownFilter,
 )
-from os_prefilter.plugins import NAMESPACE, as_filter, installed_filters, load_filters
+from os_prefilter.filters.loading import NAMESPACE, as_filter, installed_filters, load_filters
 from tests.conftest import pipeline_of
 
 _OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
@@ -131,7 +131,8 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
     ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
     assert len(ours) == 13
     for name, target in ours.items():
-        assert target == f"os_prefilter.filters.{name}:{name}"
+        module = "os_prefilter.rules.filter" if name == "rules" else f"os_prefilter.filters.{name}"
+        assert target == f"{module}:{name}"
         (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules"))
         assert loaded.summary
         assert (folder / f"test_{name}.py").is_file()

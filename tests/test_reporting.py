@@ -10,13 +10,9 @@ from nova.virt import fake as nova_fake
 from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.vmware import VmwareFacts
-from os_prefilter.reporting import (
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import (
     Mode,
     check_traits,
     is_foreign,
@@ -28,6 +24,10 @@ from os_prefilter.reporting import (
     with_marker,
     with_traits,
 )
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from os_prefilter import Pipeline
 from os_prefilter.errors import ContradictingRequirements
 from os_prefilter.request.view import Request
-from os_prefilter.rule_checks import check_rules
-from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.rules.checks import check_rules
+from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter import rule_files
 from os_prefilter.documents.strict_yaml import MAX_BYTES
-from os_prefilter.rule_document import rules_in
-from os_prefilter.rule_files import read_rules
-from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.rules import files
+from os_prefilter.rules.files import read_rules
+from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.rules.reader import rules_in
 from os_prefilter.vocabulary.model import Trait
 from tests.support.rule_texts import rule, rules_text
 
@@ -313,7 +313,7 @@ def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path)
 
 
 def test_more_rules_than_the_maximum_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rule_files, "MAX_RULES", 2)
+    monkeypatch.setattr(files, "MAX_RULES", 2)
     path = _file(tmp_path, rules_text(*(rule(f"r{number}", _WHEN, ["CUSTOM_A"]) for number in range(4))))
     assert _problems(path) == [f"{path}:4: there are more than 2 rules, the most that are read."]
 

@@ -13,7 +13,7 @@ from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.conf import register_opts
 from os_prefilter.errors import DocumentError, InvalidOption
-from os_prefilter.rule_folders import RuleFolders
+from os_prefilter.rules.reload import RuleFolders
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, lone_host
 from tests.support.rule_texts import rule, rules_text, settle, write_rules

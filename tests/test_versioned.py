@@ -8,7 +8,7 @@ from nova import objects
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.errors import FilterFailed, UnsuitableRequestSpec
-from os_prefilter.plugins import as_filter
+from os_prefilter.filters.loading import as_filter
 from os_prefilter.request import nova_objects
 from os_prefilter.request.nova_objects import field_of, set_fields_of
 from tests.conftest import pipeline_of

@@ -11,8 +11,8 @@ from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError, InvalidOption, MissingFact
 from os_prefilter.facts import Fact
+from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.plugins import LoadedFilter, load_filters
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter.vocabulary.model import Trait

@@ -20,8 +20,8 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
 from os_prefilter.conf import OPTIONS
+from os_prefilter.filters.loading import REPORTERS
 from os_prefilter.operators.catalogue import VOCABULARY_COLUMNS, vocabulary
-from os_prefilter.plugins import REPORTERS
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from from_code import FromCode, table
 from sphinx.application import Sphinx
 
-from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, records
-from os_prefilter.reporters.libvirt import VERSIONS
-from os_prefilter.reporters.libvirt_facts import Version, version_text
-from os_prefilter.reporters.vmware import REPORTER, VmwareFacts
+from os_prefilter.hosts.drivers.libvirt import VERSIONS
+from os_prefilter.hosts.drivers.libvirt_facts import Version, version_text
+from os_prefilter.hosts.drivers.vmware import REPORTER, VmwareFacts
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, records
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINE_PREFIXES, MACHINES, OTHER
 

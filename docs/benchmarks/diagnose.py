@@ -15,7 +15,7 @@ from audit import fleet_of
 from side_by_side import side_by_side
 from start import process
 
-from os_prefilter.operators.snapshot import snapshot
+from os_prefilter.fleet.snapshot import snapshot
 
 _REQUEST = ("--property", "hw_architecture=aarch64", "--property", "hw_time_hpet=yes", "--property", "hw_vif_model=igb")
 

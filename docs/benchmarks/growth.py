@@ -11,9 +11,9 @@ from typing import Any
 from pipeline import PROPERTIES, medians, own_spec
 
 from os_prefilter import Options, Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.plugins import installed_filters
+from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.rules import IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, RuleSet
 from os_prefilter.vocabulary.model import trait_named
 
 _FACTS: dict[str, Callable[[Any], Any]] = {"owner_is_reported": lambda _context: True}

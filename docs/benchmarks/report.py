@@ -14,10 +14,10 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.capabilities import capability_traits
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
-from os_prefilter.reporting import Change, Goal, Mode, managed, traits_to_know, with_marker
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed, traits_to_know, with_marker
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 
 _GUESTS = GuestFacts(
     default_machine="pc",

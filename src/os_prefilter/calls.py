@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from os_prefilter import nova_style
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import FilterFailed, PrefilterError, RequestRejected
-from os_prefilter.plugins import ASKED_BEFORE, NEEDS, OPTIONS, LoadedFilter
+from os_prefilter.filters.loading import ASKED_BEFORE, NEEDS, OPTIONS, LoadedFilter
 from os_prefilter.request.requirements import OwnGroup, Requirement, Requirements
 from os_prefilter.request.view import Request
 

@@ -53,7 +53,7 @@ def facts_from(
 
 def _rules(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None) -> Fact:
     # Late: it reads YAML, which `import os_prefilter` does not need.
-    from os_prefilter.rule_folders import rules_fact  # noqa: PLC0415
+    from os_prefilter.rules.reload import rules_fact  # noqa: PLC0415
 
     return rules_fact(conf, ensure_traits)
 

@@ -17,9 +17,9 @@ from os_prefilter.conf.options import HOST_CLASSES, Options
 from os_prefilter.decision import Decision, Run
 from os_prefilter.deployment import OWNER_GATE, facts_from
 from os_prefilter.facts import Ask, Fact, values_of
+from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.metrics import Measuring
-from os_prefilter.plugins import NEEDS, LoadedFilter, load_filters
 from os_prefilter.remembered import Outcome, Remembered
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_resources

@@ -10,7 +10,7 @@ from os_prefilter.calls import Call, Given
 from os_prefilter.common.quoting import listed, shown
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidOption, MissingFact
-from os_prefilter.plugins import LoadedFilter, installed_filters
+from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.config_templates import effective

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import Candidates, PlacementClient
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
 VGPU = {"VGPU": Inventory(4)}
@@ -235,7 +235,7 @@ import threading
 {before}
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import UnknownTraits
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Inventory(1)}}),))) as placement:
     try:
         placement.client.allocation_candidates("resources=VCPU:1&required=CUSTOM_NONE")

@@ -14,7 +14,7 @@ from os_prefilter.adapters.libvirt_documents import (
 from os_prefilter.adapters.libvirt_xml import facts_from_xml
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.reporters.libvirt_facts import GuestFacts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
 

@@ -17,9 +17,9 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_fleet import THREADS, read_fleet
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable
-from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.operators.fleet_document import parse_fleet
-from os_prefilter.operators.snapshot import snapshot
+from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.fleet.snapshot import snapshot
 from tests.conftest import times
 from tests.support.fleets import fleets
 from tests.support.placements import Answer, Observed, served

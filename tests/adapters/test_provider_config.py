@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from nova.compute import provider_config as nova_provider_config
 
 from os_prefilter.adapters.provider_config import COMPUTE_NODE, document, write_document
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.operators.fleet import provider_uuid
-from os_prefilter.reporting import Change
+from os_prefilter.fleet.model import provider_uuid
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Change
 from tests.support.hosts import few_libvirt_hosts
 
 HPET, XEN = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_VM_MODE_XEN"

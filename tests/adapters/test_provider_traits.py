@@ -16,8 +16,8 @@ from os_prefilter.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.operators.fleet import Fleet, provider_uuid
-from os_prefilter.reporting import Change, Goal
+from os_prefilter.fleet.model import Fleet, provider_uuid
+from os_prefilter.hosts.desired_traits import Change, Goal
 from tests.support.placements import (
     HOST,
     UUID,

@@ -20,9 +20,9 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.capabilities import capability_traits
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.reporting import Change, Goal, Mode, managed
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
@@ -154,7 +154,7 @@ import sys
 from os_prefilter import Options
 from os_prefilter.adapters.placement_conf import client_from, load_conf
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.reporting import Goal
+from os_prefilter.hosts.desired_traits import Goal
 client = client_from(load_conf(sys.argv[1]), sys.argv[1])
 print(len(HostTraits(client, {HOST!r}).sync(Goal({NEW!r}, Options(), frozenset(["CUSTOM_KNOWN"])))))
 """

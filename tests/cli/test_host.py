@@ -12,11 +12,11 @@ import pytest
 from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.ironic import IronicFacts
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
-from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.ironic import IronicFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
 
 NODE = {"uuid": "6c3c5127-ede2-43ef-94f9-e7143943c080", "properties": {"cpu_arch": "x86_64"}, "traits": ["CUSTOM_A"]}

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.main import main
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporting import traits_to_know
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import traits_to_know
+from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.services.cloud.others import Others
 from tests.support.loopback import Call, Reply, serving
@@ -223,7 +223,7 @@ from pathlib import Path
 from os_prefilter.adapters import libvirt
 from os_prefilter.cli.main import main
 from os_prefilter.errors import ProbeFailed
-from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.hosts.drivers.fake import FakeFacts
 class Host:
     def __init__(self, uri, settings):
         pass

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 
-from os_prefilter.operators.fleet import example_fleet
-from os_prefilter.operators.snapshot import snapshot
+from os_prefilter.fleet.model import example_fleet
+from os_prefilter.fleet.snapshot import snapshot
 from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities
 from tests.test_docs import PAGES, files_of

@@ -11,20 +11,20 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.libvirt_documents import DomainCapabilities, capabilities_from, domain_capabilities_from
 from os_prefilter.adapters.libvirt_xml import facts_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_located
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
-from os_prefilter.operators.fleet import Fleet, load_fleet
-from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.fleet.model import Fleet, load_fleet
+from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.fleet.snapshot import anonymous, snapshot
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.image_list import read_images
-from os_prefilter.operators.snapshot import anonymous, snapshot
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
-from os_prefilter.rule_checks import check_rules
-from os_prefilter.rule_document import rules_in
-from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet
+from os_prefilter.rules.checks import check_rules
+from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet
+from os_prefilter.rules.reader import rules_in
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import Template, Templates
 from tests.conftest import pipeline_of

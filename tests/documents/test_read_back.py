@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from os_prefilter.rules import RuleSet
+from os_prefilter.rules.model import RuleSet
 from tests.conftest import times
 from tests.documents.laws import Document, value_of
 from tests.documents.table import DOCUMENTS

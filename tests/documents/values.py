@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
-from os_prefilter.rules import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
 from os_prefilter.vocabulary.model import Trait

@@ -14,7 +14,7 @@ from os_prefilter.adapters.reported import LiveReported
 from os_prefilter.adapters.resource_providers import ResourceProviders
 from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementError
-from os_prefilter.operators.fleet import Fleet
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.faults.broken_proxy import WRONG, broken, client_of

@@ -15,12 +15,12 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.agent import LOG, Watch
 from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementRefused
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporting import Goal
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.hosts.agent import LOG, Watch
+from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter.hosts.reporter import HostFacts
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, said

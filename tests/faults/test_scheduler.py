@@ -11,7 +11,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.common.threads import start
-from os_prefilter.operators.fleet import Fleet
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of

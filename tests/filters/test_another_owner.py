@@ -10,7 +10,7 @@ from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidate
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import InvalidOption
-from os_prefilter.operators.fleet import provider_uuid
+from os_prefilter.fleet.model import provider_uuid
 from tests.conftest import asked_by, pipeline_of, spec_of
 from tests.support.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
 

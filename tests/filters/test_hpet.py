@@ -9,8 +9,8 @@ from os_prefilter import allocation_candidates_query, capability_traits, unsuppo
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.reporting import traits_to_know
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.vocabulary import HPET
 from tests.conftest import asked_by, pipeline_of, spec_of
 from tests.support.hosts import ARM, KVM, X86

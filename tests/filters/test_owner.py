@@ -14,7 +14,7 @@ from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocati
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import MissingFact
 from os_prefilter.facts import Fact
-from os_prefilter.plugins import as_filter, load_filters
+from os_prefilter.filters.loading import as_filter, load_filters
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
 from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
 

@@ -17,7 +17,7 @@ from nova.virt.libvirt import blockinfo, utils
 from nova.virt.libvirt.driver import LibvirtDriver
 from oslo_utils import uuidutils
 
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from tests.guests.cases import Case
 from tests.guests.starter import TPM_SECRET, Guest
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 
-from os_prefilter.late_check import settings_of
-from os_prefilter.reporters import GuestSettings
-from os_prefilter.reporters.domain_xml import device_models, domain_elements, driver_attributes
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.late_check import settings_of
+from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, PLATFORM_ARCHITECTURES
 from tests.guests.cases import Case
 from tests.guests.starter import Guest

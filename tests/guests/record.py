@@ -17,8 +17,8 @@ from typing import Any
 
 from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.reporters.guest_starts import STARTS
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, version_text
+from os_prefilter.hosts.guest_starts import STARTS
 from tests.guests import ours
 from tests.guests.cases import Case, cases
 from tests.guests.novas import NovasDriver

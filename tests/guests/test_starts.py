@@ -10,8 +10,8 @@ import pytest
 
 from os_prefilter import unsupported
 from os_prefilter.errors import RequestRejected
-from os_prefilter.reporters.guest_starts import NOT_KNOWN, STARTS
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, STARTS
 from os_prefilter.testing.law import disagreements, single_cases
 from tests.guests.cases import NOT_SAID, Case, cases, not_said
 from tests.guests.record import as_built, probed, started

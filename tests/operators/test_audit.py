@@ -9,12 +9,12 @@ from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocati
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.facts import Fact
+from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.fleet.host_sets import HostSets, capability_of
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
 from os_prefilter.operators.audit import Audit, Cause, Line, Loss, Verdict, audit
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, example_fleet, provider_uuid
-from os_prefilter.operators.host_sets import HostSets, capability_of
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.plugins import LoadedFilter
 from os_prefilter.request.demand import POLICY, RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.vocabulary import HPET, REPORTED

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from os_prefilter.capabilities import capability_traits, known_traits
+from os_prefilter.hosts.capabilities import capability_traits, known_traits
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
 from os_prefilter.operators.capabilities import Capability, capabilities
-from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS
-from os_prefilter.reporters.vmware import VmwareFacts
 from tests.support.hosts import ARM, KVM, X86
 
 

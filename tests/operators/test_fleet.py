@@ -8,7 +8,7 @@ import os_traits
 import pytest
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.operators.fleet import (
+from os_prefilter.fleet.model import (
     Aggregate,
     Fleet,
     Inventory,

@@ -16,8 +16,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import Candidates
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.errors import RequestRejected
-from os_prefilter.operators.candidates import find_candidates
-from os_prefilter.operators.fleet import (
+from os_prefilter.fleet.model import (
     Aggregate,
     Fleet,
     Inventory,
@@ -26,6 +25,7 @@ from os_prefilter.operators.fleet import (
     example_fleet,
     provider_uuid,
 )
+from os_prefilter.operators.candidates import find_candidates
 from os_prefilter.operators.offer import Offer, Property, Status, Value, offer
 from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
 from os_prefilter.pipeline import Pipeline

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from os_prefilter.operators.placing import hosts_in, hosts_of, meets
+from os_prefilter.fleet.matching import hosts_in, hosts_of, meets
 from os_prefilter.request.demand import Demand, demand_of
 from tests.conftest import times
 from tests.support.demands import oracle, query_of, random_demand, random_fleet

@@ -6,9 +6,9 @@ from collections.abc import Set as AbstractSet
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.operators.fleet import Fleet
+from os_prefilter.filters.loading import installed_filters
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
-from os_prefilter.plugins import installed_filters
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_asked_by
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.rules import IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, RuleSet
 from tests.conftest import times
 from tests.documents.values import RULE_VALUES, WORDS, rule_lists
 

@@ -5,13 +5,13 @@ from itertools import product
 import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.conf.options import Options
-from os_prefilter.late_check import unsupported
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.late_check import unsupported
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant, effective
 from os_prefilter.vocabulary.model import Trait
 

@@ -7,10 +7,16 @@ from itertools import product
 import pytest
 
 from os_prefilter.errors import RequestRejected
-from os_prefilter.late_check import guest_settings
-from os_prefilter.reporters import GuestSettings, Setting, libvirt
-from os_prefilter.reporters.domain_xml import LEFT_TO_THE_DRIVER, device_models, domain_elements, driver_attributes
-from os_prefilter.reporters.fake import FakeFacts
+from os_prefilter.hosts.drivers import libvirt
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.libvirt_domain_xml import (
+    LEFT_TO_THE_DRIVER,
+    device_models,
+    domain_elements,
+    driver_attributes,
+)
+from os_prefilter.hosts.late_check import guest_settings
+from os_prefilter.hosts.reporter import GuestSettings, Setting
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES

@@ -4,7 +4,7 @@ import pytest
 from nova.virt import driver
 from nova.virt import fake as nova_fake
 
-from os_prefilter.reporters.fake import LIKE_NOVA, REPORTER, FakeFacts, refusal
+from os_prefilter.hosts.drivers.fake import LIKE_NOVA, REPORTER, FakeFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
 
 

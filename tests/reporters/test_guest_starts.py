@@ -9,9 +9,9 @@ import pytest
 
 from os_prefilter import capability_traits, unsupported
 from os_prefilter.errors import RequestRejected
-from os_prefilter.reporters import guest_starts
-from os_prefilter.reporters.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
+from os_prefilter.hosts import guest_starts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES
 from tests.guests.cases import NOT_SAID, Case, not_said
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
-from os_prefilter.reporters.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
+from os_prefilter.hosts.drivers.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
 from os_prefilter.vocabulary.config_templates import effective
 

@@ -8,7 +8,7 @@ import pytest
 from nova.virt.ironic.driver import IronicDriver
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.reporters.ironic import BiosSetting, IronicFacts, facts_from_node
+from os_prefilter.hosts.drivers.ironic import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.vocabulary import BY_NAME
 
 # What openstackclient prints (python-ironicclient 5), shortened.

@@ -6,8 +6,8 @@ import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
 from os_prefilter.errors import ImpossibleCombination, UnsupportedByHost
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps, fit
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant, effective
 
 _DELL = {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")), "BootMode": BiosSetting("Uefi")}

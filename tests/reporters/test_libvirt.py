@@ -13,11 +13,11 @@ from nova.objects.image_meta import ImageMeta, ImageMetaProps
 from nova.virt.libvirt import blockinfo, driver, vif
 from nova.virt.libvirt import host as nova_host
 
-from os_prefilter.capabilities import capability_traits, refusals
-from os_prefilter.late_check import guest_settings, unsupported
-from os_prefilter.reporters.domain_xml import domain_elements
-from os_prefilter.reporters.libvirt import VERSIONS, refusal
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.capabilities import capability_traits, refusals
+from os_prefilter.hosts.drivers.libvirt import VERSIONS, refusal
+from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.late_check import guest_settings, unsupported
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of

@@ -12,7 +12,7 @@ from pathlib import Path
 from os_prefilter.adapters.libvirt_documents import DomainCapabilities, domain_capabilities_from
 from os_prefilter.adapters.libvirt_xml import facts_from_xml
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 
 VARIABLE = "OS_PREFILTER_LIBVIRT_DATA"
 

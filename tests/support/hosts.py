@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.reporters.vmware import VmwareFacts
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
 
 _X86_BUSES = frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata"))

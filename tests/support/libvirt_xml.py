@@ -6,7 +6,7 @@ from typing import Any
 
 from os_prefilter.adapters.libvirt_xml import facts_from_xml
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 
 X86_MACHINES = MappingProxyType(
     {

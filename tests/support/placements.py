@@ -11,7 +11,7 @@ import requests
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.support.loopback import Call, Reply, serving
 
 HOST = "kvm-1"

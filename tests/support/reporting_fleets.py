@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
-from os_prefilter.capabilities import capability_traits
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporting import Mode, managed, with_custom_marker, with_marker
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Mode, managed, with_custom_marker, with_marker
+from os_prefilter.hosts.reporter import HostFacts
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:

@@ -5,8 +5,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from os_prefilter.rule_document import rules_in
-from os_prefilter.rules import RuleSet
+from os_prefilter.rules.model import RuleSet
+from os_prefilter.rules.reader import rules_in
 
 
 def rules_text(*rules: str) -> str:

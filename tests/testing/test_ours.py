@@ -3,7 +3,7 @@
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.plugins import NAMESPACE
+from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.testing import filter_conformance, request_of
 from tests.support.rule_texts import rule, rules_of
 from tests.test_docs import installed_by_us

@@ -12,8 +12,8 @@ import pytest
 import pytest_os_prefilter
 from os_prefilter import NOTHING, Request, RequestGroup, Requirements, capability_traits, require
 from os_prefilter.errors import DocumentError, MissingFact
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.operators.candidates import find_candidates
-from os_prefilter.reporters.vmware import VmwareFacts
 
 Make = Callable[..., Any]
 _FLEET = {"hosts": {"one": {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 9}, "traits": ["CUSTOM_QUIET"]}}}

@@ -7,13 +7,13 @@ found them; traits and late checks both come from these facts.
 import random
 from dataclasses import dataclass, replace
 
-from os_prefilter.capabilities import capability_traits
-from os_prefilter.operators.fleet import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.ironic_facts import BiosSetting, IronicFacts
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts
-from os_prefilter.reporters.vmware import VmwareFacts
-from os_prefilter.reporting import Mode, managed, with_marker
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Mode, managed, with_marker
+from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
 
 IN_USE = 0.7

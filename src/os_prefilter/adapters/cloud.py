@@ -23,7 +23,7 @@ from os_prefilter.adapters.whole_answers import limit
 from os_prefilter.common.quoting import one_line, shown, told
 from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
-from os_prefilter.operators.fleet import Aggregate
+from os_prefilter.fleet.model import Aggregate
 
 __all__ = [
     "connect",

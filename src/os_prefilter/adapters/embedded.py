@@ -34,7 +34,7 @@ try:
 
     from os_prefilter.adapters.placement import PlacementClient
     from os_prefilter.common.quoting import shown
-    from os_prefilter.operators.fleet import Fleet, Provider
+    from os_prefilter.fleet.model import Fleet, Provider
     from os_prefilter.vocabulary.model import is_trait_name
 except ModuleNotFoundError as error:
     raise ConfigurationError(

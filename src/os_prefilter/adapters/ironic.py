@@ -24,8 +24,8 @@ from os_prefilter.adapters.ironic_steps import (
 )
 from os_prefilter.adapters.ironic_traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
-from os_prefilter.reporters.ironic_facts import IronicFacts, facts_from_node
-from os_prefilter.reporting import Change, check_traits
+from os_prefilter.hosts.desired_traits import Change, check_traits
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 
 __all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
 

@@ -30,7 +30,7 @@ from os_prefilter.adapters.ironic_errors import (
 )
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import IronicError
-from os_prefilter.reporters.ironic_steps import bios_changes
+from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.vocabulary.config_templates import BIOS_STEP
 
 Step = Mapping[str, Any]

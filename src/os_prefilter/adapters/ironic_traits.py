@@ -13,7 +13,7 @@ from typing import Any
 from os_prefilter.adapters.ironic_api import Node, asking, exceptions
 from os_prefilter.adapters.ironic_errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import shown
-from os_prefilter.reporting import Change
+from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter.vocabulary.model import is_trait_name
 

@@ -30,7 +30,7 @@ from os_prefilter.adapters.libvirt_xml import facts_of, virt_type_of
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.threads import start
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES
 
 TIMEOUT = 120.0

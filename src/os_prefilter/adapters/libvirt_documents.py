@@ -16,7 +16,7 @@ from defusedxml.ElementTree import iterparse
 
 from os_prefilter.common.quoting import one_line, shown
 from os_prefilter.errors import DocumentError
-from os_prefilter.reporters.libvirt_facts import GuestFacts
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 
 MAX_BYTES = 8 * 1024 * 1024

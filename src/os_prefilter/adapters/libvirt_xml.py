@@ -19,7 +19,7 @@ from os_prefilter.adapters.libvirt_documents import (
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.quoting import listed, shown
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.reporters.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINE_PREFIXES
 
 # Nova's, for guests that ask for none (nova/virt/libvirt/utils.py); ppc64 is libvirt's.

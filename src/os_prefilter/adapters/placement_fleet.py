@@ -7,7 +7,7 @@ leaves them out.
 
 A cloud does not stand still meanwhile. The providers are listed before and after: those that went are left out with all
 below them, those that came are not looked at, and those whose generation is another one are counted in
-:attr:`os_prefilter.operators.fleet.Fleet.changed_while_read`.
+:attr:`os_prefilter.fleet.model.Fleet.changed_while_read`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ from os_prefilter.adapters.placement import PlacementClient, expected
 from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceProviders
 from os_prefilter.common.quoting import one_line
 from os_prefilter.errors import PlacementRefused, UnknownTraits
-from os_prefilter.operators.fleet import Aggregate, Fleet, Inventory, Provider
+from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider
 
 THREADS = 8
 """How many requests are under way at a time; keystoneauth keeps up to ten connections open."""

@@ -1,4 +1,4 @@
-"""Keeping the traits of a host's resource providers true, by the plan of :mod:`os_prefilter.reporting`.
+"""Keeping the traits of a host's resource providers true, by the plan of :mod:`os_prefilter.hosts.desired_traits`.
 
 The traits of a provider are written all at once, with the generation of the read that they come from: a writer that is
 killed, or overtaken by another, leaves the old set or the new one.
@@ -15,7 +15,7 @@ from os_prefilter.adapters.resource_providers import ResourceProvider, ResourceP
 from os_prefilter.common.quoting import shown
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
-from os_prefilter.reporting import (
+from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,
     check_traits,

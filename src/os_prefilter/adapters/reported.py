@@ -9,7 +9,7 @@ from os_prefilter.answers import Coverage
 
 
 class LiveReported:
-    """The same questions as to a :class:`os_prefilter.operators.fleet.Fleet`, in two or three requests.
+    """The same questions as to a :class:`os_prefilter.fleet.model.Fleet`, in two or three requests.
 
     :param client: of a Placement with microversion 1.22
 

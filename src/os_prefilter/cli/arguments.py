@@ -12,11 +12,11 @@ from os_prefilter.cli.named import flavor_in, image_in, server_in
 from os_prefilter.common.quoting import listed
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.filters.loading import installed_filters
+from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.examples import example_requests
-from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.plugins import installed_filters
 from os_prefilter.request.from_json import read_json, request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import opt_in_traits

@@ -18,8 +18,8 @@ from os_prefilter.cli.output import check_output, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import counted, first_of
 from os_prefilter.errors import DocumentError
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
-from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import MOST_UNKNOWN
 from os_prefilter.operators.image_list import LeftOut
 

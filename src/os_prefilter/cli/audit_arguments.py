@@ -10,8 +10,8 @@ from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.output import add_force_argument
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.examples import example_requests
-from os_prefilter.operators.fleet import Fleet
 from os_prefilter.operators.image_groups import Change
 from os_prefilter.operators.image_list import Broken, read_images
 from os_prefilter.pipeline import Pipeline

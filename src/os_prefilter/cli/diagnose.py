@@ -21,9 +21,9 @@ from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.common.quoting import first_names, one_line
 from os_prefilter.errors import PlacementUnavailable
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.diagnose import diagnose
 from os_prefilter.operators.diagnosis import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
-from os_prefilter.operators.fleet import Fleet
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 

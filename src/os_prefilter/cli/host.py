@@ -8,9 +8,9 @@ from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node
 from os_prefilter.common.quoting import listed, shown
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.guest_starts import is_recorded, records
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.hosts.guest_starts import is_recorded, records
+from os_prefilter.hosts.reporter import HostFacts
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings
@@ -154,11 +154,11 @@ def _option(name: str) -> str:
 def _other(arguments: argparse.Namespace) -> HostFacts:
     """Return the facts of a host of another driver; what is known of it does not come from the host."""
     if arguments.driver == "vmware":
-        from os_prefilter.reporters.vmware import VmwareFacts  # noqa: PLC0415
+        from os_prefilter.hosts.drivers.vmware import VmwareFacts  # noqa: PLC0415
 
         return VmwareFacts()
     if arguments.driver == "fake":
-        from os_prefilter.reporters.fake import FakeFacts  # noqa: PLC0415
+        from os_prefilter.hosts.drivers.fake import FakeFacts  # noqa: PLC0415
 
         return FakeFacts()
     return node_facts(arguments)

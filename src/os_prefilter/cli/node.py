@@ -12,7 +12,7 @@ from os_prefilter.request.from_json import read_json
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic import IronicNode
-    from os_prefilter.reporters.ironic_facts import IronicFacts
+    from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
     from os_prefilter.vocabulary.config_templates import Templates
 
 
@@ -81,7 +81,7 @@ def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
 
 
 def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
-    from os_prefilter.reporters.ironic_facts import facts_from_node  # noqa: PLC0415
+    from os_prefilter.hosts.drivers.ironic_facts import facts_from_node  # noqa: PLC0415
 
     bios: Any = parse_json(read_bytes(arguments.bios), arguments.bios) if arguments.bios is not None else ()
     paths = {"path": arguments.node, "bios_path": arguments.bios or ""}

@@ -9,15 +9,14 @@ from functools import partial
 from math import isfinite
 from typing import Any
 
-from os_prefilter import agent
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
 from os_prefilter.common.quoting import counted
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporting import (
+from os_prefilter.hosts import agent
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,
     Mode,
@@ -27,6 +26,7 @@ from os_prefilter.reporting import (
     with_marker,
     withdrawn,
 )
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import REPORTED
 
 COLUMNS = ("Provider", "Trait", "Change")

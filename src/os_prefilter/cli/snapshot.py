@@ -6,8 +6,8 @@ from os_prefilter.cli.arguments import fleet_from
 from os_prefilter.cli.cloud import CloudCommand, add_cloud_argument
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.common.quoting import counted
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.snapshot import anonymous, snapshot
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.snapshot import anonymous, snapshot
 
 
 class Snapshot(CloudCommand):

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import one_line
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.host_sets import HostSets, union
+from os_prefilter.fleet.host_sets import HostSets, union
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.image_groups import Asked, Change, ImageGroup, grouped
 from os_prefilter.operators.readiness import coverage_of, once_owned
 from os_prefilter.request.demand import RESOURCE, Condition, condition_of
@@ -79,7 +79,7 @@ class Line:
     images: int
     flavor: str
     before: int
-    """The set of hosts before (:mod:`os_prefilter.operators.host_sets`)."""
+    """The set of hosts before (:mod:`os_prefilter.fleet.host_sets`)."""
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int

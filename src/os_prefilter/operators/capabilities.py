@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from os_prefilter.capabilities import evidence_of, known_traits, refusals
-from os_prefilter.reporters import HostFacts
+from os_prefilter.hosts.capabilities import evidence_of, known_traits, refusals
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 from os_prefilter.vocabulary.model import Trait
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.plugins import installed_filters, load_filters
+from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Term

@@ -10,6 +10,8 @@ import os_traits
 from os_prefilter.common.quoting import counted
 from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.fleet.matching import Host, hosts_in
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators import candidates
 from os_prefilter.operators.attribution import Attributions
 from os_prefilter.operators.audit import Progress
@@ -38,8 +40,6 @@ from os_prefilter.operators.diagnosis import (
     Finding,
     Near,
 )
-from os_prefilter.operators.fleet import Fleet
-from os_prefilter.operators.placing import Host, hosts_in
 from os_prefilter.operators.remedies import has_instead, remedy
 from os_prefilter.operators.shortfall import Shortfalls, Way
 from os_prefilter.pipeline import Pipeline

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from os_prefilter.common.quoting import one_line
 from os_prefilter.errors import RequestRejected
-from os_prefilter.operators.host_sets import capability_of
+from os_prefilter.fleet.host_sets import capability_of
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.query import allocation_candidates_query
 from os_prefilter.request.demand import Condition, condition_of

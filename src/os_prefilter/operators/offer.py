@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.operators.fleet import Fleet, Provider
+from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.operators.smallest_request import Asked, SmallestRequests
 from os_prefilter.pipeline import Pipeline
 from os_prefilter.vocabulary.model import Row
@@ -68,7 +68,7 @@ class Offer:
     places: tuple[str, ...] = ()
     """The names of the zones or aggregates."""
     taken_at: str = ""
-    """When the fleet was read, as in :attr:`os_prefilter.operators.fleet.Fleet.taken_at`."""
+    """When the fleet was read, as in :attr:`os_prefilter.fleet.model.Fleet.taken_at`."""
     waiting: tuple[str, ...] = ()
     """The filters that wait for compute nodes to report; the values that they would ask for are not checked."""
 

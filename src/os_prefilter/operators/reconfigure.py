@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import RequestRejected, UnsupportedByHost
-from os_prefilter.late_check import guest_settings
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
+from os_prefilter.hosts.late_check import guest_settings
+from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.reporters import GuestSettings
-from os_prefilter.reporters.ironic_facts import IronicFacts
-from os_prefilter.reporters.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, effective

@@ -6,9 +6,9 @@ from functools import cache
 import os_traits
 
 from os_prefilter.common.quoting import listed, one_line
+from os_prefilter.fleet.matching import Host
+from os_prefilter.fleet.model import Inventory
 from os_prefilter.operators.diagnosis import FULL, NOWHERE, TOO_LARGE, UNKNOWN
-from os_prefilter.operators.fleet import Inventory
-from os_prefilter.operators.placing import Host
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.vocabulary import table

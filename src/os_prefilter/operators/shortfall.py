@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from os_prefilter.fleet.matching import Host, Work, fits, meets, room_in
+from os_prefilter.fleet.model import Inventory, Provider
 from os_prefilter.operators.audit import Progress
-from os_prefilter.operators.fleet import Inventory, Provider
-from os_prefilter.operators.placing import Host, Work, fits, meets, room_in
 from os_prefilter.request.demand import RESOURCE, Condition, Demand
 
 Way = frozenset[Condition]

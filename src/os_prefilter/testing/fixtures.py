@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidFilter
 from os_prefilter.facts import Fact
-from os_prefilter.operators.fleet import Fleet, example_fleet, load_fleet
-from os_prefilter.operators.fleet_document import parse_fleet
+from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
+from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
+from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.plugins import NEEDS, LoadedFilter, as_filter, load_filters
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.placement import PlacementClient

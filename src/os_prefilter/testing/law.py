@@ -9,12 +9,12 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter.capabilities import capability_traits, known_traits
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected
-from os_prefilter.late_check import unsupported
+from os_prefilter.hosts.capabilities import capability_traits, known_traits
+from os_prefilter.hosts.late_check import unsupported
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline import Pipeline
-from os_prefilter.reporters import HostFacts
 from os_prefilter.request.resources import stated_requirements
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request

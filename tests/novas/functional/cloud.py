@@ -18,8 +18,8 @@ from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.fixtures import PlacementFixture
 
 from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.reporter import HostFacts
 from tests.novas.functional.hosts import ATTEMPTS, DRIVERS, FACTS, MACHINE_TYPES, HostDriver, report, report_host
 
 _NOVA = f"""
@@ -115,7 +115,7 @@ class Cloud:
     def x86_guests(self, *hosts: str, **changes: Any) -> Iterator[None]:
         """Change what these hosts can give to x86 guests, and report it, while the context lasts.
 
-        :param changes: fields of :class:`os_prefilter.reporters.libvirt_facts.GuestFacts`
+        :param changes: fields of :class:`os_prefilter.hosts.drivers.libvirt_facts.GuestFacts`
         """
         before = {host: DRIVERS[host].facts for host in hosts}
         for facts in before.values():

@@ -19,14 +19,14 @@ from os_resource_classes import VGPU
 import os_prefilter
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.capabilities import reporter_of
 from os_prefilter.conf.options import Options
-from os_prefilter.operators.fleet import provider_uuid
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporters.fake import FakeFacts
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
-from os_prefilter.reporters.vmware import VmwareFacts
-from os_prefilter.reporting import Goal, traits_to_know
+from os_prefilter.fleet.model import provider_uuid
+from os_prefilter.hosts.capabilities import reporter_of
+from os_prefilter.hosts.desired_traits import Goal, traits_to_know
+from os_prefilter.hosts.drivers.fake import FakeFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
 from tests.support import hosts
 

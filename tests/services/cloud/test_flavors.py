@@ -8,7 +8,7 @@ from os_prefilter import Flavor
 from os_prefilter.adapters import cloud as clouds
 from os_prefilter.adapters.cloud_api import CloudError
 from os_prefilter.errors import DocumentError
-from os_prefilter.operators.fleet import Aggregate
+from os_prefilter.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
 
 _SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}

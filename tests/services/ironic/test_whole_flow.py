@@ -19,7 +19,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.ironic import IronicNode
 from os_prefilter.adapters.ironic_errors import OutcomeUnknown, StepsFailed
 from os_prefilter.cli.main import main
-from os_prefilter.operators.fleet import Fleet
+from os_prefilter.fleet.model import Fleet
 from tests.conftest import pipeline_of
 from tests.services.ironic.bios import FAILS, HOLDS
 from tests.services.ironic.ironics import LOGICAL_PROC, MODEL, Ironic

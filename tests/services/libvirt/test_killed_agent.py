@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.reporting import traits_to_know
+from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.services.libvirt.connection import needs_libvirt, uri

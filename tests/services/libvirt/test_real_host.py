@@ -30,11 +30,11 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
-from os_prefilter.operators.fleet import load_fleet
-from os_prefilter.reporters import GuestSettings
-from os_prefilter.reporters.domain_xml import device_models, domain_elements, driver_attributes
-from os_prefilter.reporters.libvirt_facts import LibvirtFacts
-from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
+from os_prefilter.fleet.model import load_fleet
+from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
+from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.testing.law import disagreements, pair_cases, platform_cases, single_cases
 from tests.conftest import pipeline_of, spec_of
 from tests.services.libvirt.connection import needs_libvirt, uri

@@ -10,11 +10,11 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.libvirt import LibvirtHost
 from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.agent import LOG, Watch
-from os_prefilter.capabilities import capability_traits
 from os_prefilter.errors import ProbeFailed
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporting import Goal, Mode, managed, with_marker
+from os_prefilter.hosts.agent import LOG, Watch
+from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.desired_traits import Goal, Mode, managed, with_marker
+from os_prefilter.hosts.reporter import HostFacts
 from tests.faults.watched import after_round, levels, said
 from tests.services.own_services import Service, needs, own_libvirtd
 from tests.support.placements import HOST, everything, lone_host

@@ -20,8 +20,8 @@ from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
 from os_prefilter.adapters.resource_providers import ResourceProviders
 from os_prefilter.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
-from os_prefilter.operators.fleet import Fleet, aggregate_uuid, provider_uuid
-from os_prefilter.reporting import Goal
+from os_prefilter.fleet.model import Fleet, aggregate_uuid, provider_uuid
+from os_prefilter.hosts.desired_traits import Goal
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases
 from tests.support.placements import provider, served

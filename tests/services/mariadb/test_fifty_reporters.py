@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.operators.fleet import provider_uuid
+from os_prefilter.fleet.model import provider_uuid
 from tests.conftest import times
 from tests.services.mariadb.reporters import (
     BASE,

@@ -14,10 +14,10 @@ from os_prefilter import Options
 from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.agent import LOG, Watch
 from os_prefilter.errors import PlacementError
-from os_prefilter.reporters import HostFacts
-from os_prefilter.reporting import Goal
+from os_prefilter.hosts.agent import LOG, Watch
+from os_prefilter.hosts.desired_traits import Goal
+from os_prefilter.hosts.reporter import HostFacts
 from tests.conftest import times
 from tests.faults.watched import GOALS, WHOLE, Host, after_round, levels
 from tests.services.own_services import Service, needs, own_mariadb

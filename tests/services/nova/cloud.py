@@ -19,8 +19,8 @@ from os_prefilter import capability_traits
 from os_prefilter.adapters.placement import PlacementClient
 from os_prefilter.adapters.placement_conf import client_from, load_conf
 from os_prefilter.adapters.provider_traits import HostTraits
-from os_prefilter.reporters.fake import LIKE_NOVA, FakeFacts
-from os_prefilter.reporting import Goal, Mode, managed, traits_to_know
+from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
+from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from tests.services.mariadb.databases import Databases
 from tests.support.programs import Program, running, until
 

@@ -65,7 +65,7 @@ def test_the_command_runs_the_demo_and_the_example_package_works_beside_it(wheel
 
     # The bundled reporters leave the row to others.
     code = (
-        "from os_prefilter import capability_traits; from os_prefilter.reporters.libvirt_facts import LibvirtFacts;"
+        "from os_prefilter import capability_traits; from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts;"
         "facts = LibvirtFacts(architecture='x86_64', virt_type='lxc', libvirt_version=(9, 0, 0));"
         "print('CUSTOM_COMPUTE_WATCHDOG_RESET' in capability_traits(facts))"
     )

@@ -1,0 +1,138 @@
+"""Loading request filters and capability reporters from entry points; what cannot be used stops the service."""
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from os_prefilter.common.entry_points import Errors, imported, offered
+from os_prefilter.common.quoting import listed, told
+from os_prefilter.errors import (
+    DuplicateFilter,
+    FilterLoadError,
+    InvalidFilter,
+    InvalidOption,
+    MissingFact,
+    UnknownFilter,
+    UnusableReporter,
+)
+from os_prefilter.hosts.reporter import Reporter
+from os_prefilter.vocabulary import table
+
+NAMESPACE = "os_prefilter.request_filters"
+REPORTERS = "os_prefilter.capability_reporters"
+
+OPTIONS, ASKED_BEFORE = "options", "asked_before"
+NEEDS = frozenset((OPTIONS, ASKED_BEFORE))
+"""What every pipeline has for a filter that declares it as a need; any other need is a fact."""
+
+_EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_GENERAL_ADVICE = "Pass it to Pipeline.from_conf(conf, facts={name: callable}), or disable the filter."
+_ADVICE = {
+    "owner_is_reported": (
+        "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
+        "owner_gate = coverage from the fact owner_coverage: pass "
+        "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedFilter:
+    """A filter that is ready to be called."""
+
+    name: str
+    """The name of its entry point."""
+    function: Callable[..., Any]
+    needs: tuple[str, ...] = ()
+    """The keyword-only parameters that it declares."""
+    nova_style: bool = False
+
+    @property
+    def summary(self) -> str:
+        """The first line of its docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+
+def installed_filters() -> dict[str, str]:
+    """Return the names of all installed filters and where each comes from, without importing any."""
+    return offered(NAMESPACE)
+
+
+def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) -> tuple[LoadedFilter, ...]:
+    """Import the filters of these names, in this order.
+
+    :param provided: the needs that can be met: ``options`` and the names of facts; None if that does not matter.
+    :raises ConfigurationError: if one is missing, offered twice, named twice, does not import, is not a filter, or
+        needs what nobody provides.
+    """
+    for name in names:
+        if not name:
+            raise InvalidOption("enabled_filters", "a name in it is empty. Remove a comma.")
+        if names.count(name) > 1:
+            raise InvalidOption("enabled_filters", f"{name!r} is named twice. Remove one.")
+    return tuple(as_filter(name, _import_filter(name), provided) for name in names)
+
+
+def _import_filter(name: str) -> object:
+    errors = Errors(
+        lambda known: UnknownFilter(name, known),
+        lambda targets: DuplicateFilter(name, targets),
+        lambda target, cause: FilterLoadError(name, target, cause),
+    )
+    return imported(NAMESPACE, name, errors)
+
+
+def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:
+    """Return ``function`` as a filter of that name, after a look at its signature.
+
+    :param provided: the needs that can be met; None if that does not matter.
+
+    :raises InvalidFilter: if it cannot be called as a filter.
+    :raises MissingFact: if it needs what is not ``provided``.
+    """
+    if not callable(function) or inspect.isclass(function):
+        raise InvalidFilter(name, _EXPECTED, f"a {type(function).__name__}")
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        # Calling one would run nothing of it.
+        raise InvalidFilter(name, _EXPECTED, "a coroutine or generator function")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError) as error:
+        raise InvalidFilter(name, _EXPECTED, f"no signature ({error})") from error
+    positional = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+    optional = [each for each in parameters if each.kind in _POSITIONAL and each.default is not each.empty]
+    keywords = [each for each in parameters if each.kind is each.KEYWORD_ONLY]
+    # One with a default is given what is there, and keeps its default otherwise.
+    needs = tuple(each.name for each in keywords if each.default is each.empty or each.name in (provided or ()))
+    nova_style = len(positional) == 2 and not needs  # noqa: PLR2004
+    unmarked = [each for each in positional[1:] if each.name in {*NEEDS, *(provided or ())}]
+    for each in unmarked or (() if nova_style else optional):
+        # It would never be given anything.
+        raise InvalidFilter(name, f"(request, *, {each.name})", f"no * before it in {inspect.signature(function)}")
+    if any(each.kind is each.VAR_KEYWORD for each in parameters) or (len(positional) != 1 and not nova_style):
+        raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
+    for need in needs:
+        if provided is not None and need not in provided:
+            raise MissingFact(name, need, _ADVICE.get(need, _GENERAL_ADVICE))
+    return LoadedFilter(name, function, needs, nova_style)
+
+
+def load_reporter(driver: str) -> Reporter:
+    """Import the capability reporter of a virt driver.
+
+    :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
+    """
+    errors = Errors(
+        lambda known: UnusableReporter(driver, f"no installed package offers it; there are {listed(known)}"),
+        lambda targets: UnusableReporter(driver, f"it is offered more than once: {', '.join(targets)}"),
+        lambda target, cause: UnusableReporter(driver, f"{target} does not load: {told(cause)}"),
+    )
+    plugin = imported(REPORTERS, driver, errors)
+    if not isinstance(plugin, Reporter):
+        raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.hosts.reporter.Reporter")
+    unknown = set(plugin.owns) - {row.name for row in table()}
+    if unknown:
+        raise UnusableReporter(driver, f"it owns {listed(unknown)}, which is no row of the vocabulary")
+    return plugin

@@ -1,0 +1,151 @@
+"""A fleet: hosts with their inventories, traits, usage, aggregates and nested providers, as plain values.
+
+They come from a file (:func:`load_fleet`; its format: :mod:`os_prefilter.fleet.reader`) or out of a live
+Placement (:mod:`os_prefilter.adapters.placement_fleet`). Meaning and limits of each field are those of Placement
+(its API reference, "Update resource provider inventories").
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import os_traits
+
+from os_prefilter.conf.options import HOST_CLASSES
+
+MAX_INT = 2_147_483_647
+
+# Any fixed UUID does; it must never change, or a reloaded fleet would get other providers.
+_NAMESPACE = uuid.UUID("4a1a4f0c-6a55-5d6b-9d0f-5c1d3f0f7a11")
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """How much of one resource class a provider has, in the units of the class (``MEMORY_MB``: MiB)."""
+
+    total: int
+    reserved: int = 0
+    min_unit: int = 1
+    max_unit: int = MAX_INT
+    step_size: int = 1
+    allocation_ratio: float = 1.0
+    used: int = 0
+    """What instances and others have of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A host aggregate of Nova's, or any other aggregate of Placement's that has a name."""
+
+    uuid: str
+    name: str
+    availability_zone: str = ""
+    """The name of the zone that its hosts are in; empty if it makes none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A resource provider, the root of a tree (a host) or a node below one."""
+
+    name: str
+    uuid: str
+    resources: Mapping[str, Inventory] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+    aggregates: tuple[str, ...] = ()  # UUIDs
+    providers: "tuple[Provider, ...]" = ()
+    description: str = ""
+
+    def walk(self) -> "Iterator[Provider]":
+        """Yield this provider and all below it, parents first."""
+        yield self
+        for child in self.providers:
+            yield from child.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Hosts, in the order of the file."""
+
+    hosts: tuple[Provider, ...]
+    """The root providers, also those that only share what they have: see :attr:`instance_hosts`."""
+    taken_at: str = ""
+    """When it was read out of a live Placement, in UTC (ISO 8601); empty for one that somebody wrote."""
+    aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
+    """The aggregates whose names are known, by UUID."""
+    has_inventories: bool = True
+    """False where only traits and aggregates were read."""
+    changed_while_read: int = 0
+    """How many providers changed, or went, while they were read: what is said of these may be half old, half new."""
+
+    def walk(self) -> Iterator[Provider]:
+        """Yield every provider of every host, parents first."""
+        for host in self.hosts:
+            yield from host.walk()
+
+    @property
+    def instance_hosts(self) -> tuple[Provider, ...]:
+        """Those of :attr:`hosts` that an instance can be on: all but those that only share what they have."""
+        return tuple(host for host in self.hosts if not _only_shares(host))
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Each trait that any provider has."""
+        return frozenset().union(*(provider.traits for provider in self.walk()))
+
+    @property
+    def custom_traits(self) -> frozenset[str]:
+        """Those of :attr:`traits` that Placement must be told of before they can be used."""
+        return frozenset(trait for trait in self.traits if trait.startswith("CUSTOM_"))
+
+    def every_compute_has(self, trait: str) -> bool:
+        """Whether every compute node (``COMPUTE_NODE``) has ``trait`` on its root, and some host does."""
+        nodes = [host for host in self.hosts if os_traits.COMPUTE_NODE in host.traits]
+        return all(trait in host.traits for host in nodes) and any(trait in host.traits for host in self.hosts)
+
+    @property
+    def resource_classes(self) -> frozenset[str]:
+        """Each resource class that any provider has."""
+        return frozenset().union(*(provider.resources for provider in self.walk()))
+
+
+def _only_shares(root: Provider) -> bool:
+    if os_traits.MISC_SHARES_VIA_AGGREGATE not in root.traits or os_traits.COMPUTE_NODE in root.traits:
+        return False
+    return all(provider.resources.keys().isdisjoint(HOST_CLASSES) for provider in root.walk())
+
+
+def load_fleet(path: str | Path) -> Fleet:
+    """Read a fleet file: the YAML that people write, or the JSON of a snapshot.
+
+    :raises DocumentError: with the place in the file, what was found there and what is expected
+    """
+    # Late: these values need no YAML, and the reader needs these values.
+    from os_prefilter.fleet.reader import read_fleet_file  # noqa: PLC0415
+
+    return read_fleet_file(path)
+
+
+def example_fleet() -> Fleet:
+    """Return the fleet that comes with the library, for demonstrations and tests."""
+    from os_prefilter.fleet.reader import bundled_fleet  # noqa: PLC0415
+
+    return bundled_fleet()
+
+
+def provider_uuid(name: str) -> str:
+    """Return the UUID that a provider of this name always gets."""
+    return str(uuid.uuid5(_NAMESPACE, f"provider:{name}"))
+
+
+def aggregate_uuid(name: str) -> str:
+    """Return a UUID as it is, in its usual form; any other name gets one that is always the same."""
+    return uuid_in(name) or str(uuid.uuid5(_NAMESPACE, f"aggregate:{name}"))
+
+
+def uuid_in(text: str) -> str:
+    """Return the UUID that ``text`` is, in its usual form; empty if it is none."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return ""

@@ -1,0 +1,76 @@
+"""Hosts that can do what they are told to: Nova's fake driver, tests, and the worked example for authors of reporters.
+
+A reporter is three things, in this order below: the facts, the function, and the constant that an entry point names::
+
+    [project.entry-points."os_prefilter.capability_reporters"]
+    fake = "os_prefilter.hosts.drivers.fake:REPORTER"
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import ClassVar
+
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.hosts.reporter import HostFacts, Reporter
+from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.model import Trait
+
+LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "architecture": frozenset(("x86_64",)),
+        "hypervisor_type": frozenset(("fake",)),
+        "vm_mode": frozenset(("hvm",)),
+        "image_type": frozenset(("raw",)),
+        "device_profile": frozenset(("any",)),
+        "maxphysaddr_mode": frozenset(("emulate", "passthrough")),
+        "firmware_stateless": frozenset(("true",)),
+    }
+)
+"""What Nova's fake driver says of itself (``nova/virt/fake.py``: ``supported_instances`` and ``capabilities``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FakeFacts(HostFacts):
+    """What a fake host can do.
+
+    :raises ValueError: if :attr:`can` has a row or a value that the vocabulary does not have.
+    """
+
+    driver: ClassVar[str] = "fake"
+
+    architecture: str = "x86_64"
+    can: Mapping[str, frozenset[str]] = field(default_factory=lambda: LIKE_NOVA)
+    """Row of the vocabulary -> the values that the host can do."""
+
+    def __post_init__(self) -> None:
+        rows = {row.name: row for row in table()}
+        for row, values in self.can.items():
+            unknown = values - rows[row].values.keys() if row in rows else values
+            if row not in rows or unknown:
+                raise ValueError(
+                    f"FakeFacts.can has {shown(row)} with {listed(map(shown, unknown))}, which the vocabulary does not "
+                    "have; 'os-prefilter vocabulary list' shows what it has."
+                )
+
+    @cached_property
+    def traits(self) -> frozenset[Trait]:
+        """The traits of what it can do."""
+        terms = (row_named(row).values[value] for row, values in self.can.items() for value in values)
+        return frozenset(term.trait for term in terms if term.trait and term.required)
+
+
+def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
+    """Return why the host cannot do ``value`` of ``row``; empty if it can. For guests of any architecture alike."""
+    known = row_named(row).canonical(value)
+    term = row_named(row).values[known] if known is not None else None
+    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686 asks for that of x86_64, and the thread
+    # policy "isolate" wants its trait absent.
+    if term and (term.trait is None or (term.trait in facts.traits) == term.required):
+        return ""
+    return f"the fake host was not told that it can do {row}"
+
+
+REPORTER = Reporter(FakeFacts, refusal)
+"""The reporter ``fake``; it answers for every row. Name in ``owns`` fewer if operators set the traits of others."""

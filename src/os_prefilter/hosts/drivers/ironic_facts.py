@@ -1,0 +1,169 @@
+"""What is known of a bare-metal node, and how it is read from what Ironic says of it.
+
+Sources: Ironic's API reference (nodes, node BIOS settings), the headings of its command line
+(``ironicclient/v1/resource_fields.py``), ``ironic/drivers/utils.py`` and ``ironic/drivers/modules/boot_mode_utils.py``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
+
+from os_prefilter.common.quoting import shown
+from os_prefilter.errors import DocumentError
+from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import is_trait_name
+
+
+class BiosSetting(NamedTuple):
+    """One BIOS setting of a node."""
+
+    value: object = None
+    changeable: bool = True
+    """False if the BIOS says that it is read-only, or knows one value for it alone."""
+    allowed: tuple[str, ...] = ()
+    """The values that the BIOS allows; empty if it does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class IronicFacts(HostFacts):
+    """What is known of a node. :attr:`other_traits` are the traits on the node."""
+
+    driver: ClassVar[str] = "ironic"
+
+    bios: Mapping[str, BiosSetting] = field(default_factory=lambda: MappingProxyType({}))
+    """BIOS settings by name."""
+    bios_may_differ: bool = False
+    """Whether the machine may have other BIOS settings than Ironic shows: its last operation on the node failed, and
+    Ironic reads them after an operation that succeeds."""
+    hardware_type: str = ""
+    """Ironic's driver of the node: ``idrac``, ``redfish``; empty if that is not known."""
+    vendor: str = ""
+    """Its maker, as its properties have it; empty if they do not."""
+    bios_interface: str = ""
+    """What Ironic changes them with; ``no-bios`` if with nothing, empty if that is not known."""
+    boot_mode: str = ""
+    """``bios`` or ``uefi``: how it is deployed; empty if that is not known."""
+    secure_boot: bool | None = None
+    """Whether it boots with signatures enforced, or Ironic can have it do so; None if that is not known."""
+
+
+def facts_from_node(
+    node: Mapping[str, Any],
+    bios: Iterable[Mapping[str, Any]] | Mapping[str, Any] = (),
+    *,
+    traits: Iterable[str] | None = None,
+    path: str | Path = "node",
+    bios_path: str | Path = "BIOS settings",
+) -> IronicFacts:
+    """Return what is known of a node, from Ironic's API (1.37 or later) or from what its command line prints.
+
+    :param node: ``GET /v1/nodes/ID``, or ``openstack baremetal node show ID -f json``
+    :param bios: ``GET /v1/nodes/ID/bios``, or ``openstack baremetal node bios setting list ID -f json``; with
+        ``?detail=True`` or ``--long`` settings that are read-only are told from others; or names with values
+    :param traits: the traits on the node, if not those in ``node``
+    :param path: what errors call the first document
+    :param bios_path: what errors call the second
+    :raises DocumentError: if one of them is not what it should be.
+    """
+    data = _mapping(node, path, "the document")
+    properties = _mapping(data.get("properties"), path, "properties")
+    capabilities = _capabilities(_text(properties, "capabilities", path, "properties."))
+    host = _text(data, "uuid", path)
+    if not host:
+        raise _unexpected(path, "uuid", data.get("uuid"), "the node's UUID")
+    return IronicFacts(
+        # So Nova names the node, and Placement its provider.
+        host=host,
+        architecture=_architecture(_text(properties, "cpu_arch", path, "properties."), path),
+        other_traits=_traits(data.get("traits") if traits is None else traits, path),
+        bios=MappingProxyType(_bios(bios, bios_path)),
+        # An operation that is aborted leaves an error, and then the state that was before it.
+        bios_may_differ=bool(data.get("last_error")) or data.get("provision_state") == "service failed",
+        hardware_type=_text(data, "driver", path),
+        vendor=_text(properties, "vendor", path, "properties."),
+        bios_interface=_text(data, "bios_interface", path),
+        # Ironic deploys in the mode of the capability; without one, in that which the machine is in.
+        boot_mode=(capabilities.get("boot_mode") or _text(data, "boot_mode", path)).lower(),
+        secure_boot=_secure_boot(capabilities.get("secure_boot"), data.get("secure_boot"), path),
+    )
+
+
+def _capabilities(text: str) -> dict[str, str]:
+    """Return the capabilities in ``a:1,b:2``; what is not of that form is passed over, as Ironic and Nova do."""
+    # Reversed: of equal names the first counts.
+    pairs = (item.split(":") for item in reversed(text.split(",")))
+    return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2 and all(pair)}  # noqa: PLR2004
+
+
+def _architecture(text: str, path: str | Path) -> str:
+    known = BY_NAME["architecture"].canonical(text)
+    if text and not known:
+        raise _unexpected(path, "properties.cpu_arch", text, "an architecture that Nova knows: x86_64, aarch64, ...")
+    return known or ""
+
+
+def _secure_boot(capability: str | None, state: object, path: str | Path) -> bool | None:
+    if state is not None and not isinstance(state, bool):
+        raise _unexpected(path, "secure_boot", state, "true, false or null")
+    return state if capability is None else capability.lower() == "true"
+
+
+def _traits(names: object, path: str | Path) -> frozenset[str]:
+    # Not there is not "none": what an operator has set would seem to be gone.
+    expected = "a list of names of traits (show the node with API version 1.37 or later)"
+    if isinstance(names, (str, bytes, Mapping)) or not isinstance(names, Iterable):
+        raise _unexpected(path, "traits", names, expected)
+    found = list(names)
+    for name in found:
+        if not is_trait_name(name):
+            raise _unexpected(path, "an item of traits", name, "the name of a trait")
+    return frozenset(found)
+
+
+def _bios(document: object, path: str | Path) -> dict[str, BiosSetting]:
+    settings: object = document
+    if isinstance(document, Mapping):
+        settings = document.get("bios")
+        if not isinstance(settings, list):
+            return {name: BiosSetting(value) for name, value in _mapping(document, path, "the document").items()}
+    if isinstance(settings, (str, bytes)) or not isinstance(settings, Iterable):
+        raise _unexpected(path, "the document", settings, "a list of BIOS settings")
+    return dict(_setting(each, path, f"item {number}") for number, each in enumerate(settings, start=1))
+
+
+def _setting(document: object, path: str | Path, where: str) -> tuple[str, BiosSetting]:
+    setting = _mapping(document, path, where)
+    name = _first(setting, "name", "Name", "BIOS setting name")
+    if not isinstance(name, str):
+        raise _unexpected(path, f"the name in {where}", name, "a string")
+    values = _first(setting, "allowable_values", "Allowable Values")
+    only_one = isinstance(values, list) and len(values) == 1
+    read_only = _first(setting, "read_only", "Read Only") is True
+    allowed = tuple(str(value) for value in values) if isinstance(values, list) else ()
+    changeable = not (only_one or read_only)
+    return name, BiosSetting(_first(setting, "value", "Value", "BIOS setting value"), changeable, allowed)
+
+
+def _first(setting: Mapping[str, Any], *names: str) -> Any:
+    """Return the value under the first of these names: that of the API, or a heading of the command line."""
+    return next((setting[name] for name in names if name in setting), None)
+
+
+def _mapping(value: object, path: str | Path, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise _unexpected(path, where, value, "names with values")
+    return value
+
+
+def _text(data: Mapping[str, Any], name: str, path: str | Path, within: str = "") -> str:
+    value = data.get(name)
+    if value is not None and not isinstance(value, str):
+        raise _unexpected(path, within + name, value, "a string")
+    return value or ""
+
+
+def _unexpected(path: str | Path, where: str, value: object, expected: str) -> DocumentError:
+    return DocumentError(path, f"{where} is {shown(value)}; expected {expected}.")

@@ -1,0 +1,153 @@
+"""From what a request asks of a bare-metal node to the steps that make Ironic do it.
+
+Ironic takes them where a node is deployed (API 1.69) and where an active one is serviced (API 1.87).
+"""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from os_prefilter.common.quoting import listed, shown
+from os_prefilter.errors import ImpossibleCombination
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
+from os_prefilter.hosts.reporter import GuestSettings
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant, effective
+
+BIOS_PRIORITY = 150
+"""Of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""
+
+
+class Fit(NamedTuple):
+    """How a template can be applied to a node."""
+
+    steps: tuple[Step, ...] = ()
+    reason: str = ""
+    """Why it cannot; empty if it can."""
+    in_use: bool = True
+    """Whether the steps may run on a node that is in use."""
+
+
+def fit(facts: IronicFacts, template: Template) -> Fit:
+    """Return the steps of the first variant that fits the node; why none does otherwise."""
+    if not template.variants:
+        return Fit()
+    reasons = []
+    for variant in template.variants:
+        found = _fit(facts, variant)
+        if not found.reason:
+            return found
+        reasons.append(found.reason)
+    # The nearest: a setting that is there and cannot be changed says more than settings that are not there.
+    return Fit(reason=next((each for each in reasons if each != _NOT_THERE), _not_there(facts)))
+
+
+def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, Any]]:
+    """Return the steps that configure the node as :func:`os_prefilter.guest_settings` says, as Ironic's API takes them.
+
+    :raises ImpossibleCombination: if two configurations change one thing differently.
+    """
+    templates = effective(facts.templates)
+    asked = [
+        (setting.source, step)
+        for setting in settings.settings
+        if setting.name.startswith(PREFIX)
+        for step in fit(facts, templates.of(setting.name, setting.value)).steps
+    ]
+    return [step.for_ironic() for step in sorted(_merged(asked), key=lambda step: (-step.priority, step.key))]
+
+
+def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the BIOS settings that steps change, with their new values."""
+    return {
+        change["name"]: change["value"]
+        for step in steps
+        if (step.get("interface"), step.get("step")) == BIOS_STEP
+        for change in (step.get("args") or {}).get("settings") or ()
+    }
+
+
+_NOT_THERE = "not there"
+
+
+def _fit(facts: IronicFacts, variant: Variant) -> Fit:
+    said = {"driver": facts.hardware_type, "vendor": facts.vendor}
+    for name, pattern in variant.node.items():
+        if not _matches(said[name].lower(), pattern.lower()):
+            return Fit(reason=_NOT_THERE)
+    if not variant.bios:
+        return Fit(variant.steps, in_use=variant.in_use)
+    if facts.bios_interface == "no-bios":
+        return Fit(reason="its bios_interface is no-bios: Ironic cannot change its BIOS settings")
+    settings: list[dict[str, str]] = []
+    for change in variant.bios:
+        names = _names(facts, change)
+        if not names:
+            return Fit(reason=_NOT_THERE)
+        # Of several, one that can be changed.
+        name = next((each for each in names if facts.bios[each].changeable), names[0])
+        value, reason = _value(facts, name, change)
+        if any(name == each["name"] for each in settings):
+            reason = f"the template means its BIOS setting {shown(name)} twice"
+        if reason:
+            return Fit(reason=reason)
+        settings.append({"name": name, "value": value})
+    steps = (*variant.steps, Step(*BIOS_STEP, {"settings": settings}, BIOS_PRIORITY))
+    return Fit(steps, in_use=variant.in_use or not variant.steps)
+
+
+def _names(facts: IronicFacts, change: BiosChange) -> list[str]:
+    """Return the names that a setting may have on this node."""
+    return sorted(name for name in facts.bios if _matches(name, change.name))
+
+
+def _matches(name: str, pattern: str) -> bool:
+    # Only "*" is special: makers use brackets in names.
+    return name == pattern or ("*" in pattern and fnmatchcase(name, pattern.replace("[", "[[]").replace("?", "[?]")))
+
+
+def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]:
+    """Return the value to set, or why there is none."""
+    setting = facts.bios[name]
+    if not setting.changeable:
+        return "", f"its BIOS setting {shown(name)} cannot be changed"
+    # What it has already stays, if that is one of the spellings.
+    now = str(setting.value)
+    if now.lower() in {each.lower() for each in change.values} and (not setting.allowed or now in setting.allowed):
+        return now, ""
+    value = next((each for each in change.values if not setting.allowed or each in setting.allowed), "")
+    if value:
+        return value, ""
+    return "", f"its BIOS setting {shown(name)} takes {listed(map(shown, setting.allowed))}, not {change.values[0]}"
+
+
+def _not_there(facts: IronicFacts) -> str:
+    if not facts.bios:
+        return (
+            "Ironic has no BIOS settings of it; it reads them at 'openstack baremetal node manage' and when it cleans"
+        )
+    return "none of its BIOS settings is one of the template: add those of its maker, see [prefilter] config_templates"
+
+
+def _merged(asked: Iterable[tuple[str, Step]]) -> list[Step]:
+    """Return each step once; the changes of all BIOS settings are one step.
+
+    :raises ImpossibleCombination: if two of them differ.
+    """
+    steps: dict[tuple[str, str], tuple[str, Step]] = {}
+    for source, step in asked:
+        before = steps.get(step.key)
+        if before is None:
+            steps[step.key] = source, step
+        elif step.key == BIOS_STEP and step.priority == before[1].priority:
+            steps[step.key] = f"{before[0]} and {source}", _both(before, (source, step))
+        elif step != before[1]:
+            raise ImpossibleCombination(source, before[0])
+    return [step for _, step in steps.values()]
+
+
+def _both(first: tuple[str, Step], second: tuple[str, Step]) -> Step:
+    values = bios_changes([first[1].for_ironic()])
+    for name, value in bios_changes([second[1].for_ironic()]).items():
+        if values.setdefault(name, value) != value:
+            raise ImpossibleCombination(second[0], first[0])
+    return first[1]._replace(args={"settings": [{"name": name, "value": value} for name, value in values.items()]})

@@ -1,0 +1,133 @@
+"""Guest settings as elements of libvirt's domain XML.
+
+Each element is complete in itself; the driver puts it where the domain has its kind: ``<clock>`` and ``<os>`` once,
+devices among its own. What it has itself of such an element it keeps: ``<cpu>`` says nothing of the model of the CPU. A
+device that the driver describes anyway (its disks, its interfaces) takes :func:`device_models` and
+:func:`driver_attributes` instead. :data:`LEFT_TO_THE_DRIVER` has the settings that are none of these.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+from os_prefilter.hosts.reporter import GuestSettings
+from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without
+
+# Setting -> attribute and its element, of devices that the driver describes itself.
+_MODELS = {
+    "vif_model": "interface",
+    "disk_bus": "disk",
+    "cdrom_bus": "cdrom",
+}
+# Rows of devices that may be on USB.
+_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
+
+LEFT_TO_THE_DRIVER: Mapping[str, str] = MappingProxyType(
+    {
+        "architecture": "it is the host's own",
+        "hypervisor_type": "the type of the domain, which is the host's virt_type, or qemu where it emulates",
+        "vm_mode": "a domain of QEMU is hvm",
+        "tpm_secret_security": "who may read the secret that encrypts the TPM's state: the driver makes and keeps it",
+        "device_profile": "the devices that Cyborg has bound are host devices",
+        "image_type": "the driver's image backend reads it",
+        "pci_numa_affinity_policy": "the scheduler and the driver choose the devices by it",
+        "mem_encryption": "its model says how",
+        "mem_encryption_model": "<launchSecurity> has values of the host's processor, and its devices need more",
+        "cpu_policy": "the driver pins the CPUs (<cputune>)",
+        "cpu_thread_policy": "the driver chooses the host's threads that it pins to",
+        "emulator_threads_policy": "the driver pins the emulator's threads (<emulatorpin>)",
+    }
+)
+"""Row of the vocabulary -> how the driver fulfils it: by its own configuration, or by what it knows of the host."""
+
+
+def domain_elements(settings: GuestSettings) -> list[str]:
+    """Return the elements, ``<clock>`` first, as XML text.
+
+    On pc and q35 the timer is always written, as there or as not: libvirt's own default has changed with QEMU's. Other
+    machine types have none, and some do not take the element.
+    """
+    return [tostring(element, encoding="unicode") for element in _elements(settings)]
+
+
+def device_models(settings: GuestSettings) -> dict[str, str]:
+    """Return the models and buses of devices that the driver describes: ``{"interface": "e1000e", "disk": "scsi"}``."""
+    found = {kind: settings.value(name) for name, kind in _MODELS.items()}
+    return {kind: value for kind, value in found.items() if value}
+
+
+def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
+    """Return attributes of ``<driver>`` of devices that the driver describes: ``{"interface": {"packed": "on"}}``.
+
+    Packed virtqueues are for interfaces of the model virtio alone, as libvirt takes the attribute for no other. Where
+    no model is asked for, the driver knows which it gives.
+    """
+    packed = settings.value("packed_virtqueue") == "true" and settings.value("vif_model") in (None, "virtio")
+    return {"interface": {"packed": "on"}} if packed else {}
+
+
+def _elements(settings: GuestSettings) -> Iterator[Element]:
+    # microvm does not even take "no".
+    if settings.architecture == "x86_64" and settings.family not in families_without("time_hpet", "true"):
+        clock = Element("clock", offset="utc")
+        present = "yes" if settings.value("time_hpet") == "true" else "no"
+        SubElement(clock, "timer", name="hpet", present=present)
+        yield clock
+    yield from _system(settings)
+    if mode := settings.value("maxphysaddr_mode"):
+        cpu = Element("cpu")
+        bits = {"bits": str(settings.physical_address_bits)} if settings.physical_address_bits else {}
+        SubElement(cpu, "maxphysaddr", {"mode": mode, **bits})
+        yield cpu
+    if model := settings.value("video_model"):
+        video = Element("video")
+        SubElement(video, "model", type=model)
+        yield video
+    if model := settings.value("sound_model"):
+        yield Element("sound", model=model)
+    if model := _usb_controller(settings):
+        yield Element("controller", type="usb", index="0", model=model)
+    # As Nova's driver: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
+    if model := settings.value("scsi_model"):
+        yield Element("controller", type="scsi", index="0", model=model)
+    if model := settings.value("viommu_model"):
+        # Of the machine types that can have one, q35 is x86's, and virt is that of 32-bit ARM as well.
+        automatic = "intel" if settings.architecture == "x86_64" else "smmuv3"
+        yield Element("iommu", model=automatic if model == "auto" else model)
+    if version := settings.value("tpm_version"):
+        tpm = Element("tpm", model=settings.value("tpm_model") or "tpm-tis")
+        SubElement(tpm, "backend", type="emulator", version=version)
+        yield tpm
+
+
+def _usb_controller(settings: GuestSettings) -> str:
+    """Return the model of the USB controller; empty where libvirt adds the one that it prefers, if any."""
+    model = settings.value("usb_model") or ""
+    if all(settings.value(row) != "usb" for row in _MAY_NEED_USB):
+        return model
+    # As Nova does: a guest with a USB device gets a controller, whatever was asked for. libvirt adds none on these.
+    return model.replace("none", "") or ("qemu-xhci" if settings.family in {"virt", "s390-ccw-virtio"} else "")
+
+
+def _system(settings: GuestSettings) -> Iterator[Element]:
+    firmware = settings.value("firmware_type")
+    secure = settings.value("secure_boot") == "required"
+    if not (settings.machine or firmware or secure or settings.value("emulation_architecture")):
+        return
+    system = Element("os")
+    kind = SubElement(system, "type", arch=LIBVIRT_ARCHITECTURES.get(settings.architecture, settings.architecture))
+    kind.text = "hvm"
+    if settings.machine:
+        kind.set("machine", settings.machine)
+    if firmware == "uefi" or secure:
+        system.set("firmware", "efi")
+        # As in Nova: unless it is asked for there is none. Otherwise libvirt prefers firmware that has it.
+        feature = SubElement(system, "firmware")
+        SubElement(feature, "feature", name="secure-boot", enabled="yes" if secure else "no")
+        # No secure="no": libvirt 9.0 refuses it. It means system management mode, which is x86's.
+        loader = {"secure": "yes"} if secure and settings.architecture == "x86_64" else {}
+        if settings.value("firmware_stateless") == "true":
+            loader["stateless"] = "yes"
+        if loader:
+            SubElement(system, "loader", loader)
+    yield system

@@ -1,0 +1,84 @@
+"""What is known of a libvirt host: the frozen facts that :mod:`os_prefilter.adapters.libvirt` gathers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+from os_prefilter.hosts.reporter import HostFacts
+
+Version = tuple[int, int, int]
+"""Major, minor and micro."""
+
+
+def version_text(version: Version) -> str:
+    """Return a version as people write it."""
+    return ".".join(map(str, version))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuestFacts:
+    """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
+
+    default_machine: str = ""
+    """The machine type of a guest that asks for none: Nova's configuration says it, else Nova, else libvirt. Where Nova
+    builds it, a guest of an emulated architecture gets that of the host's own."""
+    machines: frozenset[str] = frozenset()
+    """The names of its machine types, short ones and exact versions."""
+    machines_are_complete: bool = False
+    """Whether :attr:`machines` has every name (capabilities list them); else only those that were asked about."""
+    buses: frozenset[str] = frozenset()
+    """Of disks (``<disk><enum name='bus'>``)."""
+    video_models: frozenset[str] = frozenset()
+    tpm_models: frozenset[str] = frozenset()
+    tpm_versions: frozenset[str] | None = None
+    """None: libvirt does not say, as old ones do not, and both are taken for granted, as Nova does."""
+    uefi: bool = False
+    """Whether libvirt found UEFI firmware."""
+    secure_boot: bool = False
+    """Whether that firmware can enforce signatures (``<loader>``: secure)."""
+    mem_encryption: frozenset[str] = frozenset()
+    """The models of memory encryption, as Nova spells them (``<sev>``, ``<launchSecurity>``, ``<tdx>``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibvirtFacts(HostFacts):
+    """What is known of a libvirt host."""
+
+    driver: ClassVar[str] = "libvirt"
+
+    virt_type: str
+    """``kvm``, ``qemu``, ``lxc`` or ``parallels``: [libvirt] virt_type of nova.conf."""
+    libvirt_version: Version
+    hypervisor_version: Version = (0, 0, 0)
+    """Of QEMU for kvm and qemu; nothing else depends on it."""
+    guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
+    """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
+    i686_default_machine: str = "pc"
+    """On x86_64, the machine type of a guest whose image names i686 as its architecture and asks for none."""
+    smt: bool = False
+    """Whether its cores run more than one thread."""
+    smm: bool | None = None
+    """Whether KVM has System Management Mode (x86); None if that is not known."""
+    swtpm_enabled: bool = False
+    """[libvirt] swtpm_enabled."""
+    tpm_secret_security: frozenset[str] = frozenset(("user", "host", "deployment"))
+    """[libvirt] supported_tpm_secret_security."""
+    images_type: str = "default"
+    """[libvirt] images_type: the image backend."""
+    force_raw_images: bool = True
+    """[DEFAULT] force_raw_images."""
+    cpu_mode: str = ""
+    """[libvirt] cpu_mode; empty leaves it to Nova."""
+    built_by_nova: bool = False
+    """Whether Nova's driver writes the XML of guests, or one that uses our guest settings."""
+    nova_release: int | None = None
+    """The release of that Nova: 34 for 2026.2; None if it is not known."""
+
+    @property
+    def own_guests(self) -> GuestFacts:
+        """What it can give guests of its own architecture."""
+        return self.guests.get(self.architecture, _NO_GUESTS)
+
+
+_NO_GUESTS = GuestFacts()

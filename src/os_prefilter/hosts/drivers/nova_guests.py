@@ -1,0 +1,89 @@
+"""What Nova's libvirt driver makes of a request, where libvirt and QEMU could do it and its guest does not start.
+
+Each rule was seen with real guests whose XML Nova's own code had generated, of releases 32 to 34, on x86_64 hosts
+(``data/guest_starts``). What libvirt or QEMU refuses was seen with 9.0 and 11.3, and is taken for a no in between; with
+others, and of a newer Nova, it is not known, and nothing is refused.
+"""
+
+from collections.abc import Callable, Mapping
+
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, guest_architecture
+
+_NEWEST_NOVA = 34
+# From this release on Nova leaves the choice of the firmware to libvirt.
+_LIBVIRT_CHOOSES_FIRMWARE = 33
+_OLDEST_TRIED: Version = (9, 0, 0)
+_NEXT_UNTRIED: Version = (11, 4, 0)
+# Seen with these, and not with 9.0 and 7.2; since when is not known.
+_REFUSES_ACPI: Version = (11, 3, 0)
+_EIM_WITHOUT_KVM: Version = (7, 3, 0)
+
+
+def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
+    """Return why a guest that Nova builds does not start with ``value`` of ``row``; empty if it may.
+
+    :param architecture: of the guest
+    """
+    if not facts.built_by_nova or row not in _ROWS or (facts.nova_release or 0) > _NEWEST_NOVA:
+        return ""
+    reason = _ROWS[row](facts, value, architecture)
+    return f"as Nova {facts.nova_release or ''}".rstrip() + f" builds the guest: {reason}" if reason else ""
+
+
+def _libvirt_was_tried(facts: LibvirtFacts) -> bool:
+    return _OLDEST_TRIED <= facts.libvirt_version < _NEXT_UNTRIED
+
+
+def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str) -> str:
+    guest = guest_architecture(value)
+    if facts.architecture != "x86_64" or guest == facts.architecture:
+        return ""
+    if guest not in PLATFORM_ARCHITECTURES:
+        return "it gets the machine type pc or PCI devices, which it cannot have"
+    if not _libvirt_was_tried(facts):
+        return ""
+    if guest == "s390x":
+        return "it gets a USB tablet, and no USB controller"
+    if guest in {"ppc64", "ppc64le"} and facts.libvirt_version >= _REFUSES_ACPI:
+        return "it gets ACPI, which libvirt 11.3 refuses for pseries"
+    return _uefi(facts) if guest == "aarch64" else ""
+
+
+def _machine_type(_facts: LibvirtFacts, value: str, _architecture: str) -> str:
+    return "it gets PCI devices, and the machine type has no PCI bus" if value in {"isapc", "microvm"} else ""
+
+
+def _firmware_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
+    if value == "uefi":
+        return _uefi(facts)
+    return "it gets ACPI, which needs UEFI there" if architecture == "aarch64" and _libvirt_was_tried(facts) else ""
+
+
+def _uefi(facts: LibvirtFacts) -> str:
+    release = facts.nova_release or 0
+    if release >= _LIBVIRT_CHOOSES_FIRMWARE and facts.libvirt_version[:2] == (9, 0):
+        return "it gets the attribute secure='no', which libvirt 9.0 takes for no firmware that it chooses itself"
+    return ""
+
+
+def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
+    if architecture not in {"x86_64", "aarch64"}:
+        return "Nova has a vIOMMU for x86_64 and aarch64 alone"
+    if not _libvirt_was_tried(facts):
+        return ""
+    if architecture == "aarch64":
+        return "it gets an I/O APIC, which is x86's"
+    if value in {"auto", "virtio"}:
+        return "it gets attributes that libvirt takes for no vIOMMU of virtio"
+    if facts.virt_type == "qemu" and facts.hypervisor_version < _EIM_WITHOUT_KVM:
+        return "it gets extended interrupt mode, which QEMU 7.2 and older have with KVM alone"
+    return ""
+
+
+_ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
+    "emulation_architecture": _emulation_architecture,
+    "machine_type": _machine_type,
+    "firmware_type": _firmware_type,
+    "viommu_model": _viommu_model,
+}

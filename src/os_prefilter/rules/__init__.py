@@ -1,0 +1,1 @@
+"""The operator's own rules: model, reader, checks, the filter, and their reload."""

@@ -1,0 +1,39 @@
+"""What the operator's own rules ask for (``[prefilter] rules_dirs``)."""
+
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.view import Request
+from os_prefilter.rules.model import RuleSet
+
+
+def rules(request: Request, *, rules: RuleSet) -> Requirements:
+    """Require and forbid the traits of each rule whose conditions the request meets."""
+    asked: list[Requirement] = []
+    notes: list[Note] = []
+    for rule in rules.matching(request):
+        source = rule.source(request)
+        if not _has_scope(request, rule.scope):
+            notes.append(Note(source, f"the flavor asks for nothing in the group {rule.scope}: not asked for"))
+            continue
+        asked += [Requirement(trait, True, rule.scope, source) for trait in rule.require]
+        asked += [Requirement(trait, False, rule.scope, source) for trait in rule.forbid]
+    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+
+
+def _has_scope(request: Request, scope: str) -> bool:
+    if scope == ROOT:
+        return True
+    # Placement refuses a group with traits and no resources.
+    group = request.flavor_groups.get("" if scope == UNSUFFIXED else scope)
+    if group is not None and any(group.resources.values()):
+        return True
+    return scope == UNSUFFIXED and _asks_by_fields(request)
+
+
+def _asks_by_fields(request: Request) -> bool:
+    """Whether the flavor's own fields ask for something, which no extra spec takes elsewhere."""
+    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
+    named = {name for group in groups for name in group.resources}
+    return bool(
+        (request.flavor_attribute("vcpus") and named.isdisjoint(("VCPU", "PCPU")))
+        or (request.flavor_attribute("memory_mb") and "MEMORY_MB" not in named)
+    )

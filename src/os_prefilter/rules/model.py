@@ -1,0 +1,193 @@
+"""Rules of an operator: image properties and extra specs of his own, and the traits that a host must have for them.
+
+A rule set is a plain value that never changes; :mod:`os_prefilter.rules.reader` reads it from YAML files, and the
+request filter ``rules`` applies it. Traits are literals of the file: what a tenant wrote is compared, nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from zlib import crc32
+
+from os_prefilter.common.quoting import counted, first_of
+from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.image_properties import BOOLEANS, LOWER_CASED
+from os_prefilter.vocabulary.model import Trait, canonical_boolean
+
+IMAGE_PROPERTY = "image property"
+EXTRA_SPEC = "flavor extra spec"
+PLACES = (IMAGE_PROPERTY, EXTRA_SPEC)
+"""Where a condition may look."""
+
+_LONGEST_INTEGER = 64  # bits
+_MOST_NAMES_SHOWN = 5
+_RESPELT = {
+    row.image_property: row
+    for row in ROWS
+    if row.image_property and (row.any_case or row.legacy_values) and not row.prefixes
+}
+
+Value = str | bool
+"""What a condition compares with: a text exactly, a boolean with every spelling of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that a request must say."""
+
+    place: str
+    """One of :data:`PLACES`."""
+    name: str
+    values: frozenset[Value] = frozenset()
+    """One of these; empty: any value."""
+
+    def holds(self, value: object) -> bool:
+        """Whether the value that a request has under the name is one of ours."""
+        return is_set(value) and (not self.values or not self.values.isdisjoint(readings(self.place, self.name, value)))
+
+    def met_by(self, value: object) -> str:
+        """Return what a value meets in the words of the file, never in those of the request."""
+        found = self.values.intersection(readings(self.place, self.name, value))
+        return f"{self.place} {self.name}" + "".join(f"={written(each)}" for each in sorted(found, key=written)[:1])
+
+    def __str__(self) -> str:
+        if not self.values:
+            return f"{self.place} {self.name} is present"
+        values = sorted(map(written, self.values))
+        return f"{self.place} {self.name}" + (f" in {', '.join(values)}" if len(values) > 1 else f"={values[0]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What hosts must have, or must not have, for requests that meet all conditions."""
+
+    name: str
+    when: tuple[Condition, ...]
+    """At least one; each about another name."""
+    require: tuple[Trait, ...] = ()
+    forbid: tuple[Trait, ...] = ()
+    scope: str = ROOT
+    """``root``, ``unsuffixed``, or the suffix of a request group of flavors; flavors without it are not meant."""
+    because: str = ""
+    """The operator's reason, for people."""
+    file: str = field(default="", compare=False)
+    line: int = field(default=0, compare=False)
+
+    def source(self, request: Request) -> str:
+        """Return because of what a request that meets the conditions is asked for the traits."""
+        met = " and ".join(each.met_by(value_of(request, each.place, each.name)) for each in self.when)
+        return f"rule {self.name}: {met}" + (f" ({self.because})" if self.because else "")
+
+
+class RuleSet:
+    """All rules of a deployment, found by what a request has: rules about other names or values cost nothing."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        self.rules = tuple(rules)
+        self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
+        """All traits that rules name."""
+        # Place -> name -> value, or None for any -> the numbers of the rules. Each rule is under one of its conditions.
+        self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {place: {} for place in PLACES}
+        for number, rule in enumerate(self.rules):
+            # One with values is met more seldom than one without.
+            first = min(rule.when, key=lambda each: not each.values)
+            by_value = self._index[first.place].setdefault(first.name, {})
+            for value in first.values or (None,):
+                by_value.setdefault(value, []).append(number)
+
+    def __repr__(self) -> str:
+        names = [rule.name for rule in self.rules]
+        shown = ", ".join(first_of(names, _MOST_NAMES_SHOWN)) or "none"
+        return f"<{counted(len(names), 'rule')}, {self.checksum}: {shown}>"
+
+    @property
+    def checksum(self) -> str:
+        """Eight characters that are the same for the same rules, on whatever machine."""
+        contents = [
+            (
+                rule.name,
+                [(each.place, each.name, sorted(map(repr, each.values))) for each in rule.when],
+                rule.require,
+                rule.forbid,
+                rule.scope,
+                rule.because,
+            )
+            for rule in self.rules
+        ]
+        return f"{crc32(repr(contents).encode()):08x}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RuleSet) and self.rules == other.rules
+
+    def __hash__(self) -> int:
+        return hash(self.rules)
+
+    def matching(self, request: Request) -> list[Rule]:
+        """Return the rules whose conditions the request meets, in the order of the files."""
+        found: set[int] = set()
+        for place, by_name in self._index.items():
+            # A view's intersection goes through the smaller of the two.
+            for name in by_name.keys() & _all_of(request, place).keys():
+                found.update(self._numbers(place, name, value_of(request, place, name)))
+        rules = (self.rules[number] for number in sorted(found))
+        return [
+            rule for rule in rules if all(each.holds(value_of(request, each.place, each.name)) for each in rule.when)
+        ]
+
+    def _numbers(self, place: str, name: str, value: object) -> Iterable[int]:
+        if not is_set(value):
+            return
+        by_value = self._index[place][name]
+        for key in (None, *readings(place, name, value)):
+            yield from by_value.get(key, ())
+
+
+NO_RULES = RuleSet()
+"""What a deployment has that names no directory of rules."""
+
+
+def value_of(request: Request, place: str, name: str) -> object:
+    """Return what a request has under a name; None if it is not set."""
+    if place != IMAGE_PROPERTY:
+        return request.extra_spec(name)
+    value = request.image_property(name)
+    # Nova's image makes False of whatever spells no boolean.
+    return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
+
+
+def _all_of(request: Request, place: str) -> Mapping[str, object]:
+    return request.image_properties if place == IMAGE_PROPERTY else request.extra_specs
+
+
+def is_set(value: object) -> bool:
+    """Whether a value says anything: an empty one does not, as in Nova."""
+    return value is not None and value != ""
+
+
+def readings(place: str, name: str, value: object) -> list[Value]:
+    """Return what a condition may compare a request's value with: its text, and the boolean that it spells.
+
+    Where Nova changes the spelling of an image property, it is changed here, too, so that an image read from Glance
+    and Nova's object of it meet the same rules.
+    """
+    found: list[Value] = []
+    if isinstance(value, str):
+        found.append(as_nova_spells(name, value) if place == IMAGE_PROPERTY else value)
+    elif isinstance(value, int) and not isinstance(value, bool) and value.bit_length() <= _LONGEST_INTEGER:
+        found.append(str(value))
+    boolean = canonical_boolean(value)
+    return found if boolean is None else [*found, boolean == "true"]
+
+
+def as_nova_spells(name: str, value: str) -> str:
+    """Return the value that Nova's object has where an image has ``value``."""
+    if name in LOWER_CASED:
+        return value.lower()
+    row = _RESPELT.get(name)
+    return (row and row.canonical(value)) or value
+
+
+def written(value: Value) -> str:
+    """Return a condition's value as the file has it."""
+    return str(value).lower() if isinstance(value, bool) else value

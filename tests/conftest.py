@@ -10,11 +10,12 @@ from hypothesis import settings
 from oslo_config import cfg
 from xdist.scheduler import LoadScopeScheduling
 
-from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query, default
+from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.fleet.model import example_fleet
+from os_prefilter.pipeline import default_pipeline
 from os_prefilter.testing import request_of
 from tests.support import interruption
 
@@ -99,7 +100,7 @@ def _only_warnings_are_logged() -> None:
 def _clean_default_pipeline() -> Iterator[None]:
     """Undo what a test, or an example of the documentation, did to the one global and to oslo.config's CONF."""
     yield
-    default.use(None)
+    default_pipeline.use(None)
     register_opts(cfg.CONF)
     for option in OPTIONS:
         cfg.CONF.clear_override(option.dest, GROUP)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.facts import Fact, Question, values_of
+from os_prefilter.pipeline.deployment_facts import Fact, Question, values_of
 
 _DOWN = OSError("x://me:hunter2@h is down")
 
@@ -84,7 +84,7 @@ def test_expired_fact_is_queried_again_at_the_next_use() -> None:
 
 def test_equal_value_of_another_type_is_used_without_logging_a_change(caplog: pytest.LogCaptureFixture) -> None:
     """And no line in the log says that it changed."""
-    caplog.set_level("INFO", "os_prefilter.facts")
+    caplog.set_level("INFO", "os_prefilter.pipeline.deployment_facts")
     values = [1.0, 1]
     fact = Fact("x", lambda _context: values.pop(), 0)
     assert [type(fact.value()) for _ in range(2)] == [int, float]
@@ -102,7 +102,7 @@ def until_known(fact: Fact, value: object) -> None:
 
 def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog: pytest.LogCaptureFixture) -> None:
     """It is asked once, however long that takes; one line says that it does not answer, one that it did."""
-    caplog.set_level("INFO", "os_prefilter.facts")
+    caplog.set_level("INFO", "os_prefilter.pipeline.deployment_facts")
     answer, asked = threading.Event(), []
 
     def ask(_context: object) -> str:
@@ -154,7 +154,7 @@ def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value()
 
 def test_hanging_query_is_retried_and_logged_with_its_age(caplog: pytest.LogCaptureFixture) -> None:
     """A connection that died half must not freeze a value until a restart; what comes late replaces nothing newer."""
-    caplog.set_level("INFO", "os_prefilter.facts")
+    caplog.set_level("INFO", "os_prefilter.pipeline.deployment_facts")
     clock, lost, numbers = _Clock(), threading.Event(), iter(("late", "second", "third"))
     replaced = threading.Event()
 

@@ -8,7 +8,7 @@ from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.errors import (
     FlavorImageConflict,
     ImpossibleCombination,

@@ -11,28 +11,12 @@ _ROOT = Path(os_prefilter.__file__).parent
 # Lower layers first; a module may import its own layer and those before it.
 _LAYERS = (
     {"common"},
-    {"errors", "facts"},
+    {"errors"},
     {"documents"},
-    {"conf", "content", "request", "vocabulary"},
-    {
-        "answers",
-        "decision",
-        "filters",
-        "fleet",
-        "hosts",
-        "kept_machine_type",
-        "nova_api",
-        "nova_style",
-        "query",
-        "rules",
-        "writing",
-    },
-    {"adapters", "calls", "remembered"},
-    {"metrics", "waiting"},
-    {"deployment"},
-    {"pipeline"},
-    {"default", "nova", "operators", "testing"},
-    {"__init__", "cli"},
+    {"conf", "filters", "hosts", "pipeline", "request", "rules", "vocabulary"},
+    {"__init__", "fleet"},
+    {"adapters", "operators"},
+    {"cli", "nova", "testing"},
 )
 
 

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from os_prefilter import Pipeline
 from os_prefilter.errors import FilterFailed, RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.metrics import Measuring
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of
@@ -133,7 +133,7 @@ def test_disabled_metrics_count_nothing_and_do_not_wrap_filters() -> None:
     before = _exposed()
     pipeline.apply(spec_of())
     assert _exposed() == before
-    assert [call.__module__ for call in pipeline._calls] == ["os_prefilter.calls"]
+    assert [call.__module__ for call in pipeline._calls] == ["os_prefilter.pipeline.filter_calls"]
 
 
 def _python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:

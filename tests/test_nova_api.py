@@ -16,7 +16,7 @@ from nova.api.openstack.compute.flavors_extraspecs import FlavorExtraSpecsContro
 from nova.api.validation.extra_specs import validators
 from nova.conf import CONF
 
-from os_prefilter import nova_api
+from os_prefilter.adapters import nova_api
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import effective
 from tests.conftest import asked_by, spec_of

@@ -24,7 +24,7 @@ from tests.support.nova_start import Start, our_entry, starting, user_context
 DOCS = Path(__file__).parent.parent / "docs"
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
-_SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline")
+_SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline.pipeline")
 _SILENT = nova_context.did_not_respond_sentinel
 
 
@@ -155,7 +155,11 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
     scheduler = start("image_metadata,hpet,owner")
     our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}))
     said = [f"{each.levelname} {each.name}" for each in caplog.records if each.name in _SHOWN]
-    assert said == ["INFO os_prefilter.pipeline", "INFO os_prefilter.nova", "DEBUG os_prefilter.pipeline"]
+    assert said == [
+        "INFO os_prefilter.pipeline.pipeline",
+        "INFO os_prefilter.nova",
+        "DEBUG os_prefilter.pipeline.pipeline",
+    ]
     shown = [each.getMessage() for each in caplog.records if each.name in _SHOWN]
     shown.append(str(_select(scheduler, _IMPOSSIBLE)))
     with pytest.raises(ConfigurationError):

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
 from os_prefilter.errors import MissingFact
 from os_prefilter.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of
@@ -84,7 +84,7 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
     scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Host by host; an old one that joins closes both gates again."""
-    caplog.set_level("INFO", "os_prefilter.facts")
+    caplog.set_level("INFO", "os_prefilter.pipeline.deployment_facts")
     upgraded: list[str] = []
     pipelines = _pipelines(Observed(placement), upgraded, trait_scope=scope)
     without_filter = _answers(placement, None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from os_prefilter.adapters.libvirt_documents import DomainCapabilities
+from os_prefilter.adapters.libvirt.documents import DomainCapabilities
 from os_prefilter.vocabulary.machine_types import MACHINES, OTHER, families_without, family_of, guest_architecture
 from tests.support.corpus import corpus_answers
 

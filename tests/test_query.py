@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, unquote
 import pytest
 
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest, UnknownValue
 from tests.conftest import spec_of
 

@@ -11,9 +11,9 @@ from oslo_versionedobjects import base, fields
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
 from os_prefilter.errors import RequestRejected, UnsuitableRequestSpec
-from os_prefilter.facts import Fact
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.remembered import LONGEST, MOST
+from os_prefilter.pipeline.decision_cache import LONGEST, MOST
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import NOTHING, UNSUFFIXED, Requirements, forbid, require
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
 from os_prefilter.request.view import Request

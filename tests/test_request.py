@@ -15,10 +15,10 @@ from os_prefilter import (
     RequestGroup,
     RequestSpec,
     allocation_candidates_query,
-    default,
     process_reqspec,
 )
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
+from os_prefilter.pipeline import default_pipeline
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
@@ -124,14 +124,14 @@ def test_process_reqspec_reads_the_global_configuration() -> None:
     """Nova's signature, on Nova's CONF; nothing is enabled by default."""
     spec = nova_spec({"hw_vif_model": "e1000e"})
     assert process_reqspec(None, spec).requirements == ()
-    default.use(None)
+    default_pipeline.use(None)
     cfg.CONF.set_override("enabled_filters", ["image_metadata"], "prefilter")
     assert [item.trait for item in process_reqspec(None, spec).requirements] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
     assert spec.root_required == {"COMPUTE_NET_VIF_MODEL_E1000E"}
 
 
 def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
-    default.use(pipeline_of("compute_status"))
+    default_pipeline.use(pipeline_of("compute_status"))
     spec = spec_of()
     process_reqspec(None, spec)
     assert spec.root_forbidden == {"COMPUTE_STATUS_DISABLED"}

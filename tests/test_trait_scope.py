@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import Candidates, PlacementClient
+from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import pipeline_of, spec_of
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from os_prefilter import Options, Pipeline, allocation_candidates_query
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.errors import ConfigurationError, InvalidOption, MissingFact
-from os_prefilter.facts import Fact
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import HPET, REPORTED
 from os_prefilter.vocabulary.model import Trait

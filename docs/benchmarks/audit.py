@@ -18,9 +18,9 @@ from os_prefilter import Flavor, Pipeline
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.cli.audit_page import page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
-from os_prefilter.operators.audit import audit
-from os_prefilter.operators.image_groups import Change
-from os_prefilter.operators.image_list import read_images
+from os_prefilter.operators.audit.audit import audit
+from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.vocabulary import ROWS
 
 CASES = ("few kinds", "many kinds", "every host and image different", "the same, mirrored", "different, 3 flavors")

@@ -12,8 +12,8 @@ from typing import Any
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed, traits_to_know, with_marker

@@ -1,13 +1,13 @@
 """Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.decision import Decision
-from os_prefilter.default import process_reqspec
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.late_check import Unsupported, guest_settings, unsupported
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
-from os_prefilter.pipeline import Pipeline
-from os_prefilter.query import allocation_candidates_query
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.default_pipeline import process_reqspec
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.request.requirements import NOTHING, Note, Requirement, Requirements, forbid, require
 from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request

@@ -30,7 +30,7 @@
     |   |-- UnknownTraits               a query names traits that Placement does not have
     |   |-- UnknownProvider             there is no resource provider of that name or UUID
     |   `-- GenerationConflict          another writer changed the provider each time
-    `-- IronicError                     its kinds: os_prefilter.adapters.ironic_errors
+    `-- IronicError                     its kinds: os_prefilter.adapters.ironic.errors
 
 Each message says what happened, to what, and what to do next. A password in a URL is not shown. A tenant's text goes
 through :func:`os_prefilter.common.quoting.shown`: it can break neither a log line nor a terminal.

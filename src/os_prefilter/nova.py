@@ -21,12 +21,12 @@ from nova.scheduler import request_filter
 from nova.scheduler.client import report
 from nova.utils import SM_IMAGE_PROP_PREFIX
 
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
-from os_prefilter.adapters.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
 LOG = logging.getLogger(__name__)

@@ -5,12 +5,12 @@ from random import Random
 
 import pytest
 
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.answers import GATES
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.errors import PlacementError, PlacementUnavailable
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.report_gates import GATES
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from tests.conftest import times
 from tests.support.placements import Answer, Observed, provider

@@ -12,7 +12,7 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import Candidates, PlacementClient
+from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
 

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from os_prefilter.adapters.ironic import IronicNode
-from os_prefilter.adapters.ironic_errors import IronicUnavailable
-from os_prefilter.adapters.ironic_traits import TraitPlan
+from os_prefilter.adapters.ironic.errors import IronicUnavailable
+from os_prefilter.adapters.ironic.node import IronicNode
+from os_prefilter.adapters.ironic.traits import TraitPlan
 from os_prefilter.errors import IronicError, PrefilterError
 from tests.services.ironic.ironics import connect
 

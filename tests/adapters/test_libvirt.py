@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.libvirt import LibvirtHost, default_uri
-from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.libvirt.host import LibvirtHost, default_uri
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, ProbeFailed
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
@@ -192,7 +192,7 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     device = tmp_path / "kvm"
     if answer is not None:
         device.touch()
-    monkeypatch.setattr("os_prefilter.adapters.libvirt.KVM_DEVICE", str(device))
+    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.KVM_DEVICE", str(device))
     monkeypatch.setattr("fcntl.ioctl", ioctl)
     monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="x86_64"))
     host = host_of(monkeypatch, FakeLibvirt(), uri=uri)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from nova.virt.libvirt import config as nova_config
 
-from os_prefilter.adapters.libvirt_documents import MAX_BYTES, capabilities_from, domain_capabilities_from
+from os_prefilter.adapters.libvirt.documents import MAX_BYTES, capabilities_from, domain_capabilities_from
 from os_prefilter.errors import DocumentError
 from tests.support.libvirt_xml import TPM, capabilities, domain_capabilities
 

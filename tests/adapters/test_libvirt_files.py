@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.libvirt_documents import capabilities_from, domain_capabilities_from
-from os_prefilter.adapters.libvirt_xml import facts_from_xml, parse_version
-from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.libvirt.documents import capabilities_from, domain_capabilities_from
+from os_prefilter.adapters.libvirt.facts import facts_from_xml, parse_version
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.errors import DocumentError
 from tests.support.libvirt_xml import X86_MACHINES, capabilities, domain_capabilities, facts
 

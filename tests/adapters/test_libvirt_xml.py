@@ -7,12 +7,9 @@ import pytest
 from nova.objects.fields import Architecture
 from nova.virt.libvirt.utils import get_default_machine_type
 
-from os_prefilter.adapters.libvirt_documents import (
-    is_architecture,
-    nova_architecture,
-)
-from os_prefilter.adapters.libvirt_xml import facts_from_xml
-from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.libvirt.documents import is_architecture, nova_architecture
+from os_prefilter.adapters.libvirt.facts import facts_from_xml
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES

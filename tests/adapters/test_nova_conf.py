@@ -6,7 +6,7 @@ import pytest
 from nova import conf as nova_conf
 from oslo_config import cfg
 
-from os_prefilter.adapters.nova_conf import VIRT_TYPES, LibvirtSettings, libvirt_settings
+from os_prefilter.adapters.libvirt.nova_conf import VIRT_TYPES, LibvirtSettings, libvirt_settings
 from os_prefilter.errors import ConfigurationError
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.provider_traits import ATTEMPTS, RECHECK_INTERVAL, HostTraits
+from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, HostTraits
 from os_prefilter.errors import (
     ConfigurationError,
     GenerationConflict,

@@ -18,8 +18,8 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed
@@ -152,8 +152,8 @@ NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_
 REPORTER = f"""
 import sys
 from os_prefilter import Options
-from os_prefilter.adapters.placement_conf import client_from, load_conf
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.from_conf import client_from, load_conf
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.hosts.desired_traits import Goal
 client = client_from(load_conf(sys.argv[1]), sys.argv[1])
 print(len(HostTraits(client, {HOST!r}).sync(Goal({NEW!r}, Options(), frozenset(["CUSTOM_KNOWN"])))))

@@ -17,8 +17,8 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 from requests.adapters import HTTPAdapter
 
-from os_prefilter.adapters import whole_answers
-from os_prefilter.adapters.whole_answers import WholeAnswers, limit
+from os_prefilter.adapters import time_limit
+from os_prefilter.adapters.time_limit import WholeAnswers, limit
 from os_prefilter.common.threads import start
 from tests.services.cloud.others import Others
 from tests.support.loopback import Call, Reply, serving
@@ -88,7 +88,7 @@ def test_reader_thread_ends_after_the_response_timed_out(start: bytes, piece: by
 
 
 def test_response_above_the_size_limit_raises_connection_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_answers, "MOST_BYTES", 5000)
+    monkeypatch.setattr(time_limit, "MOST_BYTES", 5000)
     bodies = iter((b"x" * 5000, b"x" * 5001))
     with serving(lambda _call: Reply(200, next(bodies), {})) as url:
         http = session_of(60)

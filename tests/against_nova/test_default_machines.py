@@ -18,12 +18,12 @@ from nova import exception
 from nova.objects import fields
 from nova.virt.libvirt import driver, utils
 
-from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.late_check import guest_settings, unsupported
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of
 from tests.support.libvirt_xml import ARM_MACHINES, X86_MACHINES, capabilities, domain_capabilities

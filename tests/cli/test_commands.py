@@ -135,7 +135,7 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
             lock.acquire()
         lock.acquire()
 
-    monkeypatch.setattr("os_prefilter.adapters.cloud.connect", connect)
+    monkeypatch.setattr("os_prefilter.adapters.cloud.connection.connect", connect)
     monkeypatch.setattr(cloud, "TIMEOUT", 0.2)
     assert main(["readiness", "--os-cloud", "c"]) == 1
     assert "was ended after 0.2 seconds" in capsys.readouterr().err

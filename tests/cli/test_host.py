@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.libvirt import LibvirtHost
+from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -181,4 +181,9 @@ def test_host_arguments_import_neither_libvirt_nor_the_xml_parser() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600)
     loaded: set[Any] = set(done.stdout.split())
     assert "os_prefilter.cli.host" in loaded
-    assert not loaded & {"libvirt", "defusedxml", "os_prefilter.adapters.libvirt_xml", "os_prefilter.adapters.libvirt"}
+    assert not loaded & {
+        "libvirt",
+        "defusedxml",
+        "os_prefilter.adapters.libvirt.facts",
+        "os_prefilter.adapters.libvirt.host",
+    }

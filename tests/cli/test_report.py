@@ -220,7 +220,7 @@ def test_missing_package_error_names_the_extras_to_install(module: str, tmp_path
 SERVICE = """
 import sys
 from pathlib import Path
-from os_prefilter.adapters import libvirt
+from os_prefilter.adapters.libvirt import host
 from os_prefilter.cli.main import main
 from os_prefilter.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
@@ -235,7 +235,7 @@ class Host:
     def facts(self):
         modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
         return FakeFacts(host="kvm-1", can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
-libvirt.LibvirtHost = Host
+host.LibvirtHost = Host
 sys.exit(main(sys.argv[2:]))
 """
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.libvirt_documents import DomainCapabilities, capabilities_from, domain_capabilities_from
-from os_prefilter.adapters.libvirt_xml import facts_of
-from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.adapters.libvirt.documents import DomainCapabilities, capabilities_from, domain_capabilities_from
+from os_prefilter.adapters.libvirt.facts import facts_of
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_located
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
@@ -20,7 +20,7 @@ from os_prefilter.fleet.snapshot import anonymous, snapshot
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.operators.image_list import read_images
+from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from os_prefilter.adapters import placement
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.placement_conf import client_from, load_conf
+from os_prefilter.adapters.placement import client as placement_client
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.from_conf import client_from, load_conf
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import Served, nova_conf
 
@@ -122,7 +122,7 @@ class BrokenPlacement:
     def settle(self, client: PlacementClient) -> None:
         """Break nothing more, wait until nothing is on its way to Placement, and let the client wait as usual."""
         self.rate = 0.0
-        client._timeout = placement.TIMEOUT
+        client._timeout = placement_client.TIMEOUT
         with self._idle:
             assert self._idle.wait_for(lambda: not self._under_way, timeout=60)
 

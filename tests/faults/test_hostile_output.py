@@ -18,11 +18,11 @@ from os_prefilter.cli.main import main
 from os_prefilter.common.quoting import one_line
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.model import example_fleet
-from os_prefilter.operators.audit import audit
+from os_prefilter.operators.audit.audit import audit
+from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.image_list import LeftOut
 from os_prefilter.operators.explain import explain
-from os_prefilter.operators.image_groups import Change
-from os_prefilter.operators.image_list import LeftOut
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 from tests.conftest import pipeline_of
 from tests.faults.hostile import PLACES, at, spec_with, texts
 

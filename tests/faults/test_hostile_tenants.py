@@ -13,11 +13,11 @@ import pytest
 from nova import objects
 
 from os_prefilter import RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import DocumentError, RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.operators.image_list import read_images
+from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.request.from_json import read_json, request_spec_from
 from tests.conftest import pipeline_of
 from tests.faults.hostile import HUGE, PLACES, Meant, Place, at, meant, spec_with, texts, values

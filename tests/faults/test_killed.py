@@ -8,13 +8,13 @@ from pathlib import Path
 
 import yaml
 
-from os_prefilter.adapters.provider_config import document, write_document
+from os_prefilter.adapters.placement.provider_config import document, write_document
 from tests.conftest import times
 from tests.support.processes import started
 
 WRITER = """
 import sys
-from os_prefilter.adapters.provider_config import write_document
+from os_prefilter.adapters.placement.provider_config import write_document
 print("begins", flush=True)
 for number in range(10**9):
     write_document(sys.argv[1], {f"CUSTOM_{name}_{number % 2}": True for name in range(300)})

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.placement_fleet import read_fleet
-from os_prefilter.adapters.reported import LiveReported
-from os_prefilter.adapters.resource_providers import ResourceProviders
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.fleet_reader import read_fleet
+from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.providers import ResourceProviders
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.reported import LiveReported
 from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementError
 from os_prefilter.fleet.model import Fleet

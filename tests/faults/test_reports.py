@@ -13,8 +13,8 @@ import pytest
 
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.threads import start
 from os_prefilter.errors import PlacementRefused
 from os_prefilter.fleet.model import Fleet

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.common.threads import start
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
@@ -58,7 +58,7 @@ def test_a_gate_never_opens_while_one_host_has_not_answered(tmp_path: Path) -> N
 
 def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """No fault closes a gate either; each outage of a fact is one line when it begins and one when it ends."""
-    caplog.set_level(logging.INFO, "os_prefilter.facts")
+    caplog.set_level(logging.INFO, "os_prefilter.pipeline.deployment_facts")
     with EmbeddedPlacement(fleet(NEW, NEW)) as placement, broken(placement, 2, rate=0.0) as (proxy, url):
         client = client_of(url, tmp_path)
         proxy.settle(client)
@@ -89,8 +89,11 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
             assert asked(pipeline) == ASKED
         caplog.clear()
         # The question is never even begun, and nobody waits in tests' time.
-        monkeypatch.setattr("os_prefilter.facts.start", lambda call, _name: hanging.append(call))
-        monkeypatch.setattr("os_prefilter.facts.Question.wait", lambda question: waited.append(question.seconds_left))
+        monkeypatch.setattr("os_prefilter.pipeline.deployment_facts.start", lambda call, _name: hanging.append(call))
+        monkeypatch.setattr(
+            "os_prefilter.pipeline.deployment_facts.Question.wait",
+            lambda question: waited.append(question.seconds_left),
+        )
         found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
     assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20
     assert len(hanging) == len(waited) == 2

@@ -13,8 +13,8 @@ from oslo_config import cfg
 from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import MissingFact
-from os_prefilter.facts import Fact
 from os_prefilter.filters.loading import as_filter, load_filters
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
 from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
 
@@ -231,7 +231,7 @@ def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it(
 
 
 def test_debug_log_line_shows_the_group_of_the_resource(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("DEBUG", "os_prefilter.pipeline")
+    caplog.set_level("DEBUG", "os_prefilter.pipeline.pipeline")
     pipeline_of("owner").apply(spec_of(extra_specs=_VGPU))
     source = "flavor extra spec resources:VGPU, asked for in a group of its own"
     assert caplog.records[-1].getMessage().endswith(f"; OWNER_NOVA on _owned_VGPU by owner ({source})")
@@ -255,9 +255,9 @@ def test_owner_is_not_required_until_every_compute_service_is_new_enough(caplog:
     found = [pipeline.apply(spec_of(), context).requirements for context in contexts]
     assert [len(each) for each in found] == [0, 0, 1, 1]
     assert asked == contexts
-    assert [record.getMessage() for record in caplog.records if record.name == "os_prefilter.facts"] == [
-        "The deployment fact owner_is_reported is now True (was False)."
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if record.name == "os_prefilter.pipeline.deployment_facts"
+    ] == ["The deployment fact owner_is_reported is now True (was False)."]
 
 
 def test_minimum_compute_version_is_read_once_per_interval() -> None:

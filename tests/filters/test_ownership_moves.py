@@ -8,7 +8,7 @@ import pytest
 
 from os_prefilter import RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from tests.conftest import pipeline_of, spec_of
 

@@ -8,13 +8,13 @@ import pytest
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.facts import Fact
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.host_sets import HostSets, capability_of
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
-from os_prefilter.operators.audit import Audit, Cause, Line, Loss, Verdict, audit
-from os_prefilter.operators.image_groups import Change
+from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss, Verdict, audit
+from os_prefilter.operators.audit.image_groups import Change
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.demand import POLICY, RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.vocabulary import HPET, REPORTED
@@ -236,7 +236,7 @@ def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) 
 
 
 def test_audit_escapes_and_truncates_image_names_and_limits_how_many_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_NAMES", 3)
+    monkeypatch.setattr("os_prefilter.operators.audit.image_groups.MOST_NAMES", 3)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
     assert line.names == (r"\u202e\x1b[31m\n", "x" * 255, "an image without a name")
@@ -244,7 +244,7 @@ def test_audit_escapes_and_truncates_image_names_and_limits_how_many_it_keeps(mo
 
 
 def test_audit_limits_how_many_distinct_unknown_values_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter.operators.image_groups.MOST_UNKNOWN", 2)
+    monkeypatch.setattr("os_prefilter.operators.audit.image_groups.MOST_UNKNOWN", 2)
     images = [Image({"hw_vif_model": f"no{number % 4}"}) for number in range(8)]
     assert [number for _, number in audit_of(*images).unknown] == [2, 2]
 

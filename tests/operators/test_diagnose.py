@@ -10,8 +10,8 @@ import pytest
 from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import Fleet, Provider
-from os_prefilter.operators.diagnose import diagnose
-from os_prefilter.operators.diagnosis import CANDIDATES, NO_CANDIDATES, Diagnosis
+from os_prefilter.operators.diagnose.diagnose import diagnose
+from os_prefilter.operators.diagnose.result import CANDIDATES, NO_CANDIDATES, Diagnosis
 from os_prefilter.request.demand import RESOURCE, Condition, Demand
 from tests.conftest import spec_of, times
 from tests.support.demands import oracle, random_demand, random_fleet, request_of

@@ -13,7 +13,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement import Candidates
+from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.model import (
@@ -26,9 +26,9 @@ from os_prefilter.fleet.model import (
     provider_uuid,
 )
 from os_prefilter.operators.candidates import find_candidates
-from os_prefilter.operators.offer import Offer, Property, Status, Value, offer
-from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
+from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of, times

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.fleet.matching import hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.operators.shortfall import Shortfalls, Way, smallest_hitting_sets
+from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way, smallest_hitting_sets
 from os_prefilter.request.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter.request.requirements import UNSUFFIXED
 

@@ -16,7 +16,7 @@ from nova.virt.libvirt import driver
 from nova.virt.libvirt import host as nova_host
 
 from os_prefilter import capability_traits
-from os_prefilter.adapters.libvirt_documents import domain_capabilities_from
+from os_prefilter.adapters.libvirt.documents import domain_capabilities_from
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from tests.support.corpus import corpus_files, corpus_hosts
 from tests.support.libvirt_xml import domain_capabilities

@@ -7,15 +7,15 @@ from random import Random
 import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.errors import RequestRejected
-from os_prefilter.facts import Ask
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.late_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.deployment_facts import Ask
 from os_prefilter.testing.law import Case, asking_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import few_libvirt_hosts, other_hosts

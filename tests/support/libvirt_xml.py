@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.adapters.libvirt_xml import facts_from_xml
-from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.adapters.libvirt.facts import facts_from_xml
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 
 X86_MACHINES = MappingProxyType(

@@ -15,10 +15,10 @@ from wsgiref.simple_server import make_server
 from oslo_config import cfg
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.errors import (
     ConfigurationError,

@@ -32,7 +32,7 @@ try:
     from sqlalchemy import select
     from webob import Request
 
-    from os_prefilter.adapters.placement import PlacementClient
+    from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.quoting import shown
     from os_prefilter.fleet.model import Fleet, Provider
     from os_prefilter.vocabulary.model import is_trait_name

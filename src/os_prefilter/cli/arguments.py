@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from os_prefilter.answers import Coverage
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud, note
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in, image_in, server_in
@@ -16,7 +15,8 @@ from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.report_gates import Coverage
 from os_prefilter.request.from_json import read_json, request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import opt_in_traits
@@ -160,8 +160,8 @@ def fleet_from(arguments: argparse.Namespace) -> Fleet:
     if connection is None:
         note(arguments, "Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.")
         return example_fleet()
-    from os_prefilter.adapters.cloud import host_aggregates, placement_of  # noqa: PLC0415
-    from os_prefilter.adapters.placement_fleet import read_fleet  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import host_aggregates, placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.placement.fleet_reader import read_fleet  # noqa: PLC0415
 
     return read_fleet(placement_of(connection), host_aggregates(connection))
 
@@ -180,8 +180,8 @@ def traits_from(arguments: argparse.Namespace, progress: "Callable[[int, int], N
     """
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
-    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
-    from os_prefilter.adapters.placement_fleet import read_fleet  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.placement.fleet_reader import read_fleet  # noqa: PLC0415
 
     return read_fleet(placement_of(connection_of(arguments)), inventories=False, progress=progress)
 
@@ -196,8 +196,8 @@ def reported_from(arguments: argparse.Namespace) -> Fleet | Reported:
     """
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
-    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
-    from os_prefilter.adapters.reported import LiveReported  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.placement.reported import LiveReported  # noqa: PLC0415
 
     return LiveReported(placement_of(connection_of(arguments)))
 

@@ -19,9 +19,9 @@ from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import counted, first_of
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
-from os_prefilter.operators.image_groups import MOST_UNKNOWN
-from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
+from os_prefilter.operators.audit.image_groups import MOST_UNKNOWN
+from os_prefilter.operators.audit.image_list import LeftOut
 
 _COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict", "Lost to")
 _WAITING = _COLUMNS.index("Waiting")

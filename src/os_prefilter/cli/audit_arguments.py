@@ -11,10 +11,10 @@ from os_prefilter.cli.output import add_force_argument
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
+from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.image_list import Broken, read_images
 from os_prefilter.operators.examples import example_requests
-from os_prefilter.operators.image_groups import Change
-from os_prefilter.operators.image_list import Broken, read_images
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image
 
 
@@ -68,7 +68,7 @@ def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image
     if arguments.images:
         return read_images(arguments.images, broken)
     if has_cloud(arguments):
-        from os_prefilter.adapters.cloud import images  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import images  # noqa: PLC0415
 
         return images(connection_of(arguments), broken)
     note(arguments, "Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.")

@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from os_prefilter.cli.audit_told import told_cause, told_loss
 from os_prefilter.common.quoting import one_line
-from os_prefilter.operators.audit import Audit, Line
-from os_prefilter.operators.image_groups import Change
-from os_prefilter.operators.image_list import LeftOut
+from os_prefilter.operators.audit.audit import Audit, Line
+from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.image_list import LeftOut
 
 MOST_COLUMNS = 24
 """So many groups of hosts have a column of their own, the largest; all others share one."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-from os_prefilter.operators.audit import Progress
+from os_prefilter.operators.audit.audit import Progress
 
 
 @contextmanager

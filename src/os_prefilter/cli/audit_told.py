@@ -1,7 +1,7 @@
 """Requirements and losses as text for people, in the table and on the page."""
 
 from os_prefilter.common.quoting import one_line
-from os_prefilter.operators.audit import Cause, Loss
+from os_prefilter.operators.audit.audit import Cause, Loss
 
 
 def told_loss(loss: Loss) -> str:

@@ -20,10 +20,10 @@ from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
 from os_prefilter.hosts.late_check import guest_settings
 from os_prefilter.operators.reconfigure import Plan, reconfiguration
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.ironic import IronicNode
+    from os_prefilter.adapters.ironic.node import IronicNode
 
 SECOND_LOOK = 5.0
 """Seconds after which ``--apply`` looks again at a node on which nothing is left to do, before it says so."""
@@ -96,8 +96,8 @@ class BaremetalReconfigure(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
         # cliff imports every command at its start, and the SDK takes a second to import.
-        from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
-        from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
+        from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
 
         old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
         pipeline = _pipeline(parsed_args.config_file)

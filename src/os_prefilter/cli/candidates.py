@@ -59,7 +59,7 @@ def _ask(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
 
 def _ask_cloud(spec: RequestSpec, arguments: argparse.Namespace) -> tuple[Found, str]:
     """Ask the Placement of the cloud, and write nothing there."""
-    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
 
     decision = pipeline_from(arguments, reported_from(arguments)).apply(spec)
     return ask_live_placement(

@@ -182,7 +182,7 @@ def _connect(arguments: argparse.Namespace) -> Any:
         return connect_as_client()
     try:
         # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.cloud import connect  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import connect  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
@@ -192,8 +192,8 @@ def _connect(arguments: argparse.Namespace) -> Any:
 
 def _client_connection(command: CloudCommand) -> Any:
     """Return the connection of the openstack client, with the user, the region and all else that its options say."""
-    from os_prefilter.adapters.placement import TIMEOUT  # noqa: PLC0415
-    from os_prefilter.adapters.whole_answers import limit  # noqa: PLC0415
+    from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
+    from os_prefilter.adapters.time_limit import limit  # noqa: PLC0415
 
     client: Any = command.app
     manager = client.client_manager

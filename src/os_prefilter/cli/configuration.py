@@ -30,7 +30,7 @@ def read_configuration(path: str | None) -> cfg.ConfigOpts:
         raise DocumentError(path, f"the file cannot be read: {reason}.") from error
     except cfg.Error as error:
         # Rarely needed, and explain starts quickly.
-        from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
+        from os_prefilter.adapters.libvirt.nova_conf import reason_of  # noqa: PLC0415
 
         # Without its cause, which has the line, in which a password may be.
         raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None

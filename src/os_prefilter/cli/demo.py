@@ -18,12 +18,12 @@ from os_prefilter.cli.arguments import (
 )
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import Listing
-from os_prefilter.decision import Decision
 from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import RequestSpec
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
@@ -112,7 +112,7 @@ def _of_fleet(arguments: argparse.Namespace) -> _Told:
 
 
 def _of_cloud(arguments: argparse.Namespace) -> _Told:
-    from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
 
     ask = partial(ask_live_placement, placement=placement_of(connection_of(arguments)))
     pipeline = pipeline_from(arguments, reported_from(arguments))

@@ -22,8 +22,8 @@ from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.common.quoting import first_names, one_line
 from os_prefilter.errors import PlacementUnavailable
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.diagnose import diagnose
-from os_prefilter.operators.diagnosis import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
+from os_prefilter.operators.diagnose.diagnose import diagnose
+from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
@@ -140,7 +140,7 @@ class Diagnose(RequestListing):
 def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
     """Yield the cloud's Placement, or one without hosts that knows what the fleet's knows."""
     if asks_live_placement(arguments):
-        from os_prefilter.adapters.cloud import placement_of  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
 
         yield placement_of(connection_of(arguments))
         return

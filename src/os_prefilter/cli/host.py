@@ -13,7 +13,7 @@ from os_prefilter.hosts.guest_starts import is_recorded, records
 from os_prefilter.hosts.reporter import HostFacts
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.nova_conf import LibvirtSettings
+    from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 
 OLDEST_LIBVIRT: Version = (8, 0, 0)
 """The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
@@ -170,7 +170,7 @@ def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
     :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
     """
     # Late, so that commands that ask no host start quickly and need no more than the library.
-    from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
+    from os_prefilter.adapters.libvirt.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
 
     return replace(
         libvirt_settings(arguments.nova_conf),
@@ -180,7 +180,7 @@ def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
 
 
 def _release(text: str) -> int:
-    from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415 - as above
+    from os_prefilter.adapters.libvirt.nova_conf import nova_release  # noqa: PLC0415 - as above
 
     release = nova_release(text)
     if release is None:
@@ -203,13 +203,13 @@ def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
 
 
 def _asked(arguments: argparse.Namespace, settings: "LibvirtSettings") -> HostFacts:
-    from os_prefilter.adapters.libvirt import LibvirtHost  # noqa: PLC0415
+    from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
     return LibvirtHost(arguments.connect or "", settings).facts()
 
 
 def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume: bool) -> HostFacts:
-    from os_prefilter.adapters.libvirt_xml import facts_from_xml, parse_version  # noqa: PLC0415
+    from os_prefilter.adapters.libvirt.facts import facts_from_xml, parse_version  # noqa: PLC0415
 
     given = {
         name: parse_version(_option(name), text)

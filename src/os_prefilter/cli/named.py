@@ -18,7 +18,7 @@ def image_in(arguments: argparse.Namespace, name: str) -> Image:
     :raises PrefilterError: if the cloud does not answer.
     """
     if has_cloud(arguments) and not is_file(name):
-        from os_prefilter.adapters.cloud import image_named  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import image_named  # noqa: PLC0415
 
         return image_named(connection_of(arguments), name)
     return image_from(_of_kind(read_json(name), name, "image", ("disk_format", "properties"), ("ram", "vcpus")), name)
@@ -31,7 +31,7 @@ def flavor_in(arguments: argparse.Namespace, name: str) -> Flavor:
     :raises PrefilterError: if the cloud does not answer.
     """
     if has_cloud(arguments) and not is_file(name):
-        from os_prefilter.adapters.cloud import flavor_named  # noqa: PLC0415
+        from os_prefilter.adapters.cloud.connection import flavor_named  # noqa: PLC0415
 
         return flavor_named(connection_of(arguments), name)
     return read_flavor(name)
@@ -63,6 +63,6 @@ def server_in(arguments: argparse.Namespace, server: str) -> RequestSpec:
     connection = connection_of(arguments)
     if connection is None:
         raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
-    from os_prefilter.adapters.cloud import request_of_server  # noqa: PLC0415
+    from os_prefilter.adapters.cloud.connection import request_of_server  # noqa: PLC0415
 
     return request_of_server(connection, server)

@@ -11,7 +11,7 @@ from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.request.from_json import read_json
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.ironic import IronicNode
+    from os_prefilter.adapters.ironic.node import IronicNode
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
     from os_prefilter.vocabulary.config_templates import Templates
 
@@ -72,7 +72,7 @@ def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
     """
     try:
         # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.ironic import IronicNode  # noqa: PLC0415
+        from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise ConfigurationError(
             f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
@@ -91,6 +91,6 @@ def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
 def _templates(nova_conf: str | None) -> "Templates | None":
     if not nova_conf:
         return None
-    from os_prefilter.adapters.placement_conf import load_conf, prefilter_options  # noqa: PLC0415
+    from os_prefilter.adapters.placement.from_conf import load_conf, prefilter_options  # noqa: PLC0415
 
     return prefilter_options(load_conf(nova_conf)).templates

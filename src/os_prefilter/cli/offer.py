@@ -9,8 +9,8 @@ from os_prefilter.cli.output import add_output_arguments, check_output, write_ou
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import listed
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.operators.offer import DEFAULT_ZONE, offer
-from os_prefilter.operators.offer_formats import as_html, as_json, as_markdown
+from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
+from os_prefilter.operators.offer.offer import DEFAULT_ZONE, offer
 
 _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 

@@ -62,7 +62,9 @@ class Program(App):
                 handler.setFormatter(_WithoutPasswords(handler.formatter or logging.Formatter()))
 
     def _is_news(self, record: logging.LogRecord) -> bool:
-        return record.name != "os_prefilter.pipeline" or self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL
+        return (
+            record.name != "os_prefilter.pipeline.pipeline" or self.options.verbose_level > self.DEFAULT_VERBOSE_LEVEL
+        )
 
     def run(self, argv: list[str]) -> int:
         """Run the command in ``argv``; return 1 where argparse would exit with 2."""

@@ -125,8 +125,8 @@ class _Placement:
         self._arguments = arguments
         self.sleep: Callable[[float], None] = time.sleep
         with _packages():
-            from os_prefilter.adapters.placement_conf import client_from, load_conf, prefilter_options  # noqa: PLC0415
-            from os_prefilter.adapters.provider_traits import HostTraits  # noqa: PLC0415
+            from os_prefilter.adapters.placement.from_conf import client_from, load_conf, prefilter_options  # noqa: PLC0415
+            from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
 
             conf = load_conf(arguments.nova_conf)
             self._new_client = partial(client_from, conf, arguments.nova_conf)
@@ -206,7 +206,7 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
     if arguments.driver != "libvirt":
         raise DocumentError("--watch", f"it asks a libvirt again and again; --driver {arguments.driver} has none.")
     with _packages():
-        from os_prefilter.adapters.libvirt import LibvirtHost  # noqa: PLC0415
+        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
         return LibvirtHost(arguments.connect or "", settings_from(arguments))
 
@@ -214,7 +214,7 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
 def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
     if arguments.alone:
         raise DocumentError("--alone", "it is about Placement, and nova-compute reads the file. Leave one of them out.")
-    from os_prefilter.adapters.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
+    from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
 

@@ -8,14 +8,14 @@ A filter is a function that gets a read-only view of the request and answers wha
 It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same answer.
 What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.conf.options.Options`),
 ``asked_before`` (what the filters before it have asked for), or the name of a fact about the deployment that the
-embedding service provides (:mod:`os_prefilter.facts`).
+embedding service provides (:mod:`os_prefilter.pipeline.deployment_facts`).
 
 To add one: write the file, its test of the same name, its section in ``docs/filters.rst`` and its entry point under
 ``os_prefilter.request_filters``. A device model needs no filter at all, only a row in
 :mod:`os_prefilter.vocabulary`. ``noop.py`` is the worked example.
 
 Functions written the Nova way, ``f(context, request_spec) -> bool``, which change the request spec themselves, are
-accepted under the same entry point group: see :mod:`os_prefilter.nova_style`.
+accepted under the same entry point group: see :mod:`os_prefilter.pipeline.nova_style`.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """A fleet: hosts with their inventories, traits, usage, aggregates and nested providers, as plain values.
 
 They come from a file (:func:`load_fleet`; its format: :mod:`os_prefilter.fleet.reader`) or out of a live
-Placement (:mod:`os_prefilter.adapters.placement_fleet`). Meaning and limits of each field are those of Placement
+Placement (:mod:`os_prefilter.adapters.placement.fleet_reader`). Meaning and limits of each field are those of Placement
 (its API reference, "Update resource provider inventories").
 """
 

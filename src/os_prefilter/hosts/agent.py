@@ -34,7 +34,7 @@ _LOOK_INTERVAL = 0.25
 
 
 class Host(Protocol):
-    """What is needed of a host (:class:`os_prefilter.adapters.libvirt.LibvirtHost`)."""
+    """What is needed of a host (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
 
     def identity(self) -> object:
         """Return what changes when the host may have become able to do other things."""

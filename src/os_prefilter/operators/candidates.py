@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
-from os_prefilter.decision import Decision
-from os_prefilter.pipeline import Pipeline
-from os_prefilter.query import allocation_candidates_query
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 
@@ -33,7 +33,7 @@ class NoCandidates:
 
 
 class Placement(Protocol):
-    """What is needed of a Placement client (:class:`os_prefilter.adapters.placement.PlacementClient`)."""
+    """What is needed of a Placement client (:class:`os_prefilter.adapters.placement.client.PlacementClient`)."""
 
     def allocation_candidates(self, query: str) -> Any:
         """Return the candidates for a query string."""

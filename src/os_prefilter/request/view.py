@@ -10,8 +10,8 @@ from typing import Any
 
 from os_prefilter.common.quoting import shown
 from os_prefilter.conf.options import HOST_CLASSES
-from os_prefilter.content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
+from os_prefilter.pipeline.request_content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.request.extra_specs import Group, flavor_groups
 from os_prefilter.request.nova_objects import field_of, set_fields_of
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED

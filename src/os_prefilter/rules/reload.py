@@ -16,7 +16,7 @@ from oslo_config import cfg
 from os_prefilter.common.quoting import listed, told
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError, InvalidOption
-from os_prefilter.facts import Fact
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.rules.files import RulesRead, read_rules, rule_files
 from os_prefilter.rules.model import NO_RULES, RuleSet
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidFilter
-from os_prefilter.facts import Fact
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
 from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
 from os_prefilter.fleet.reader import parse_fleet
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.deployment_facts import Fact
+from os_prefilter.pipeline.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.placement import PlacementClient
+    from os_prefilter.adapters.placement.client import PlacementClient
 
 ALL_REPORTED = Options(reported_traits=("*",))
 """The options of tests: ``CUSTOM_`` traits are asked for, as where ``reported_traits`` names them."""

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 
-from os_prefilter.calls import Given, Pending, answer_of, bound
 from os_prefilter.errors import RequestRejected
+from os_prefilter.pipeline.filter_calls import Given, Pending, answer_of, bound
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.testing.fixtures import loaded

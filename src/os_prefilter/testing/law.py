@@ -14,7 +14,7 @@ from os_prefilter.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.late_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.pipeline import Pipeline
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.resources import stated_requirements
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request

@@ -1,4 +1,4 @@
-"""What Nova itself translates into traits while it builds the query; so does ours (``os_prefilter.query``)."""
+"""What Nova itself translates into traits while it builds the query; so does ours (``os_prefilter.pipeline.query``)."""
 
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms

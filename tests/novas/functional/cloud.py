@@ -17,7 +17,7 @@ from nova.scheduler import request_filter
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.fixtures import PlacementFixture
 
-from os_prefilter.adapters.placement import PlacementClient
+from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import HostFacts
 from tests.novas.functional.hosts import ATTEMPTS, DRIVERS, FACTS, MACHINE_TYPES, HostDriver, report, report_host

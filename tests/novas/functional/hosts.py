@@ -17,8 +17,8 @@ from nova.virt import fake
 from os_resource_classes import VGPU
 
 import os_prefilter
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.conf.options import Options
 from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.hosts.capabilities import reporter_of

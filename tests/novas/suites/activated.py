@@ -14,7 +14,7 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter import Pipeline, conf
-from os_prefilter.decision import Decision
+from os_prefilter.pipeline.decision import Decision
 from tests.novas.suites.from_wheel import runs_tests
 
 AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]

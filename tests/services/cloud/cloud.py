@@ -11,7 +11,7 @@ from typing import Any
 import requests
 import yaml
 
-from os_prefilter.adapters.cloud import connect
+from os_prefilter.adapters.cloud.connection import connect
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import example_fleet
 from tests.services.cloud.others import Others, others

@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from os_prefilter import Flavor
-from os_prefilter.adapters import cloud as clouds
-from os_prefilter.adapters.cloud_api import CloudError
+from os_prefilter.adapters.cloud import connection as clouds
+from os_prefilter.adapters.cloud.service import CloudError
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud

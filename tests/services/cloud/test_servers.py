@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from os_prefilter import Flavor, Image
-from os_prefilter.adapters import cloud as clouds
-from os_prefilter.adapters.cloud_api import CloudError
+from os_prefilter.adapters.cloud import connection as clouds
+from os_prefilter.adapters.cloud.service import CloudError
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.spec import RequestSpec
 from tests.services.cloud.cloud import Cloud

@@ -2,8 +2,8 @@
 
 import pytest
 
-from os_prefilter.adapters.ironic import EXTRA, IronicNode
-from os_prefilter.adapters.ironic_errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
 from os_prefilter.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
 from tests.services.ironic.ironics import FAKE_BIOS, LOGICAL_PROC, Ironic, connect

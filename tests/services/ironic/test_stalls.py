@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter.adapters.ironic import EXTRA, IronicNode
-from os_prefilter.adapters.ironic_errors import IronicUnavailable
-from os_prefilter.adapters.whole_answers import limit
+from os_prefilter.adapters.ironic.errors import IronicUnavailable
+from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
+from os_prefilter.adapters.time_limit import limit
 from os_prefilter.common.threads import start
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.ironic.proxy import Answer, Proxy

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from openstack import utils
 
-from os_prefilter.adapters.ironic import IronicNode
-from os_prefilter.adapters.ironic_errors import (
+from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
     IronicTooOld,
     NodeNotReady,
@@ -18,6 +17,7 @@ from os_prefilter.adapters.ironic_errors import (
     StepsFailed,
     UnknownNode,
 )
+from os_prefilter.adapters.ironic.node import IronicNode
 from tests.services.ironic.bios import FAILS, HOLDS
 from tests.services.ironic.ironics import LOGICAL_PROC, Ironic, connect
 from tests.services.ironic.proxy import LOST, Proxy

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from os_prefilter.adapters.ironic import EXTRA, KEEP, MOST_TRAITS, IronicNode
-from os_prefilter.adapters.ironic_errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNode
 from os_prefilter.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
@@ -144,7 +144,7 @@ def test_ironic_allows_exactly_the_fifty_traits_we_assume(ironic: Ironic) -> Non
     there = IronicNode(ironic.baremetal, node)
     ironic.send("PUT", f"/v1/nodes/{node}/traits", {"traits": [f"CUSTOM_{number}" for number in range(MOST_TRAITS)]})
     with pytest.raises(IronicRefused, match="51 vs. 50"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os_prefilter.adapters.ironic_traits.MOST_TRAITS", MOST_TRAITS + 1)
+        patch.setattr("os_prefilter.adapters.ironic.traits.MOST_TRAITS", MOST_TRAITS + 1)
         there.report({HYPERTHREADING: True})
 
 

@@ -16,8 +16,8 @@ from openstack import utils
 
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.ironic import IronicNode
-from os_prefilter.adapters.ironic_errors import OutcomeUnknown, StepsFailed
+from os_prefilter.adapters.ironic.errors import OutcomeUnknown, StepsFailed
+from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.cli.main import main
 from os_prefilter.fleet.model import Fleet
 from tests.conftest import pipeline_of

@@ -24,10 +24,10 @@ from os_prefilter import (
     unsupported,
 )
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.libvirt import LibvirtHost
-from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.libvirt.host import LibvirtHost
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.fleet.model import load_fleet

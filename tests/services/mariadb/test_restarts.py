@@ -11,9 +11,9 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter import Options
-from os_prefilter.adapters.answer_coverage import AnswerCoverage
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.errors import PlacementError
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs
 from kombu.connection import Connection
 
 from os_prefilter import capability_traits
-from os_prefilter.adapters.placement import PlacementClient
-from os_prefilter.adapters.placement_conf import client_from, load_conf
-from os_prefilter.adapters.provider_traits import HostTraits
+from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.from_conf import client_from, load_conf
+from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from tests.services.mariadb.databases import Databases

@@ -1,4 +1,4 @@
-"""What is known of a libvirt host: the frozen facts that :mod:`os_prefilter.adapters.libvirt` gathers."""
+"""What is known of a libvirt host: the frozen facts that :mod:`os_prefilter.adapters.libvirt.host` gathers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

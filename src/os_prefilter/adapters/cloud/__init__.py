@@ -1,0 +1,1 @@
+"""A cloud through openstacksdk: its images, flavors and servers."""

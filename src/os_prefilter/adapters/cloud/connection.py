@@ -1,0 +1,133 @@
+"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk: what is read of it. Nothing is written."""
+
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import openstack
+import yaml
+from keystoneauth1.exceptions import ClientException
+from openstack.config import loader
+from openstack.exceptions import ConfigException, SDKException
+
+from os_prefilter.adapters.cloud.flavors import flavor_named, flavors
+from os_prefilter.adapters.cloud.images import image_named, images
+from os_prefilter.adapters.cloud.servers import request_of_server
+from os_prefilter.adapters.cloud.service import Service, unexpected
+from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
+from os_prefilter.adapters.time_limit import limit
+from os_prefilter.common.quoting import one_line, shown, told
+from os_prefilter.documents.files import check_readable
+from os_prefilter.errors import ConfigurationError, PlacementUnavailable
+from os_prefilter.fleet.model import Aggregate
+
+__all__ = [
+    "connect",
+    "flavor_named",
+    "flavors",
+    "host_aggregates",
+    "image_named",
+    "images",
+    "placement_of",
+    "request_of_server",
+]
+
+# The first that shows the UUIDs of aggregates, which Placement knows them by: Nova 15.0.0 (Ocata).
+_AGGREGATE_UUIDS = "2.41"
+
+
+def connect(name: str) -> Any:
+    """Return an ``openstack.connection.Connection`` to a cloud; nothing is asked of it yet.
+
+    :raises ConfigurationError: if there is no such cloud, or its entry or a file cannot be used.
+    """
+    for path in _configuration_files():
+        check_readable(path)
+        # A pipe of a shell can be read once.
+        if path.resolve().is_file():
+            _check_syntax(path)
+    logging.getLogger("openstack.config").addFilter(_without_text)
+    try:
+        # Without an end to wait for, a service that hangs would keep the command for ever.
+        connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
+    except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f"The cloud {shown(name)} cannot be used: {told(error).rstrip('.')}. Name one that clouds.yaml has, in "
+            "this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
+        ) from error
+    limit(connection.session)
+    return connection
+
+
+def _configuration_files() -> Iterator[Path]:
+    """Yield those of openstacksdk's files that it will read: the first of each kind that is there."""
+    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
+    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
+        paths = (Path(name) for name in (*filter(None, [override]), *names))
+        first = next((path for path in paths if os.access(path, os.R_OK)), None)
+        if first:
+            yield first
+
+
+def _without_text(record: logging.LogRecord) -> bool:
+    """Take the text at which a file ended, which may be a password, out of what openstacksdk logs."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
+    return True
+
+
+def _check_syntax(path: Path) -> None:
+    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which it ended.
+
+    :raises ConfigurationError: it cannot; the message has the place, and none of the text, which may be a password
+    """
+    place, name = "", one_line(str(path))
+    try:
+        with path.open() as file:
+            # As openstacksdk reads it.
+            json.load(file) if path.suffix == ".json" else yaml.safe_load(file)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except json.JSONDecodeError as error:
+        place = f": line {error.lineno}, column {error.colno}"
+    except (yaml.YAMLError, ValueError, RecursionError):
+        pass
+    except OSError:
+        # It is for openstacksdk to say so.
+        return
+    else:
+        return
+    kind = "JSON" if path.suffix == ".json" else "YAML"
+    raise ConfigurationError(
+        f"{name}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as * or ! in quotes."
+    )
+
+
+def placement_of(connection: Any) -> PlacementClient:
+    """Return the client of a cloud's Placement.
+
+    :raises PlacementUnavailable: if the cloud does not say where it is.
+    """
+    try:
+        return PlacementClient(connection.placement)
+    except (SDKException, ClientException) as error:
+        raise PlacementUnavailable("GET /", told(error)) from error
+
+
+def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
+    """Return Nova's host aggregates with their availability zones, in Nova's order.
+
+    :raises CloudError: Nova does not answer, or refuses: by default only administrators may see them
+    """
+    rows: Any = Service(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
+    try:
+        return tuple(
+            Aggregate(str(UUID(row["uuid"])), str(row["name"]), str(row["availability_zone"] or "")) for row in rows
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise unexpected("Nova, the host aggregates", rows) from error

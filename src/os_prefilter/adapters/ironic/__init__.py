@@ -1,0 +1,1 @@
+"""Ironic's API: nodes, their traits and their deploy steps."""

@@ -1,0 +1,196 @@
+"""A bare-metal node of Ironic: what it can do, the traits on it, and steps that change its configuration.
+
+It works over the ``baremetal`` proxy of an ``openstack.connection.Connection``. How long one answer may take is the
+connection's ``api_timeout``; how often a locked node is tried, its ``baremetal_status_code_retries``.
+
+Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.40 and what may be written into each
+1.74, steps of a deployment 1.69, steps of a service 1.87.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from os_prefilter.adapters.ironic.api import Node, asking, bios_settings, need, read, visible
+from os_prefilter.adapters.ironic.steps import (
+    DEPLOY,
+    LOCK_TIMEOUT,
+    SERVICE,
+    Kind,
+    Step,
+    Task,
+    check_instance,
+    check_ready,
+    run,
+)
+from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
+from os_prefilter.errors import DocumentError, ProbeFailed
+from os_prefilter.hosts.desired_traits import Change, check_traits
+from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
+
+__all__ = ["EXTRA", "KEEP", "MOST_TRAITS", "IronicNode", "Step"]
+
+
+class IronicNode:
+    """One node: a name is looked up once, and from then on it is the node that had it, whatever it is called.
+
+    :param baremetal: ``Connection.baremetal`` of openstacksdk; :meth:`of` gets it, with this library's errors
+    :param node: the node's name or UUID
+    :param lock_timeout: seconds to wait for a lock that somebody else holds, before steps begin
+    """
+
+    def __init__(self, baremetal: Any, node: str, *, lock_timeout: float = LOCK_TIMEOUT) -> None:
+        self._baremetal = baremetal
+        self._name = node
+        self._lock_timeout = lock_timeout
+
+    @classmethod
+    def of(cls, connection: Any, node: str) -> Self:
+        """Return a node of the Ironic that a connection of openstacksdk finds.
+
+        :raises IronicError: there is none, or it does not answer
+        """
+        with asking("GET /v1", node):
+            # Here the SDK asks for the service and its versions.
+            baremetal = connection.baremetal
+        return cls(baremetal, node)
+
+    def facts(self) -> IronicFacts:
+        """Ask what is known of the node.
+
+        The traits that we have set do not count as an operator's: they follow from the rest.
+
+        :raises ProbeFailed: the answer is not that of an Ironic
+        :raises IronicTooOld: its API, or the one that the client uses, has no traits
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        node = self._with_traits()
+        settings = bios_settings(self._baremetal, node)
+        document = node.to_dict(original_names=True, computed=False)
+        traits = frozenset(node.traits) - noted(node)
+        try:
+            known = {**document, "traits": None, "last_error": visible(node.last_error)}
+            return facts_from_node(known, settings, traits=traits)
+        except DocumentError as error:
+            raise ProbeFailed("GET /v1/nodes/ID", str(error), "Correct it in Ironic.") from error
+
+    def report(self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False) -> list[Change]:
+        """Make the traits on the node say what ``traits`` says.
+
+        Those with True are added. Of those with False, the ones that we have set before are removed; the others were
+        set by somebody else and stay, with the change ``keep``. What we have set before and nobody answers for any more
+        is removed, too; all else stays. Only one at a time may do this to a node.
+
+        :param leave: traits of which nothing is known now
+        :param dry_run: only tell what would be changed
+        :return: what was changed, with the node's UUID, which is the name of its resource provider
+        :raises NodeNotReady: the traits would not fit on the node, or it stays locked
+        :raises IronicRefused: Ironic does not take a trait; all others are as they should be
+        :raises ConfigurationError: one of the names is not that of a trait
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses; running it again goes on from there
+        """
+        check_traits(traits)
+        node = self._with_traits()
+        ours = noted(node)
+        # A template that is gone, or asks for it otherwise: what is then on the node is its operator's.
+        unmanaged = ours - traits.keys() - set(leave)
+        plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
+        check_room(node, plan)
+        if not dry_run:
+            write(self._baremetal, node, plan)
+        return plan.changes(str(node.id))
+
+    def withdraw(self, *, dry_run: bool = False) -> list[Change]:
+        """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
+        return self.report(dict.fromkeys(noted(self._with_traits()), False), dry_run=dry_run)
+
+    def deploy(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
+        """Deploy the node with these steps, and wait until it is ``active``.
+
+        The node must be ``available``, or ``deploy failed`` after a first try. While a deployment with the same steps
+        is under way, that one is waited for.
+
+        :param steps: each with ``interface``, ``step``, ``args`` and ``priority``
+        :param timeout: seconds
+        :param instance: the UUID of the instance that has reserved the node; None if nobody may have
+        :raises IronicTooOld: its API is older than 1.69; nothing was changed
+        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
+        :raises IronicRefused: Ironic did not accept the steps; nothing was changed
+        :raises StepsFailed: the deployment failed, or the node is not active, in maintenance, or has not the BIOS
+            settings that it should when it has ended
+        :raises OutcomeUnknown: Ironic did not answer any more, ``timeout`` has passed, or the node stays locked
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses; nothing was changed
+        """
+        self._run(self._task(DEPLOY, steps, timeout, instance))
+
+    def check_instance(self, instance: str) -> None:
+        """Check which instance is on the node.
+
+        :param instance: the UUID of the instance that should be
+        :raises NodeNotReady: another is, or none
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        check_instance(self._read(), self._task(SERVICE, (), 0, instance))
+
+    def check_ready(self, instance: str | None = None) -> None:
+        """Check that steps can be run on the node now, as :meth:`service` does before it begins.
+
+        :param instance: the UUID of the instance that must be on the node; None if any may be
+        :raises IronicTooOld: its API is older than 1.87
+        :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
+        :raises UnknownNode: there is no such node
+        :raises IronicError: Ironic does not answer, or refuses
+        """
+        check_ready(self._baremetal, self._read(), self._task(SERVICE, (), self._lock_timeout, instance))
+
+    def service(
+        self,
+        steps: Sequence[Step],
+        *,
+        timeout: float,
+        instance: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Run steps on the node, which stays deployed, and wait until it is ``active`` again.
+
+        The node must be ``active``, or ``service failed`` after a first try. While the same steps are under way, they
+        are waited for. Without steps, it is checked that the node is ``active`` and has the settings, and nothing is
+        changed. The errors are those of :meth:`deploy`; without steps, what is not as it should be is a
+        ``NodeNotReady``.
+
+        :param steps: each with ``interface``, ``step`` and ``args``; they run in this order
+        :param timeout: seconds
+        :param instance: the UUID of the instance that must be on the node; None if any may be
+        :param settings: BIOS settings that the node must have at the end, beside those that the steps change
+        :raises IronicTooOld: its API is older than 1.87; nothing was changed
+        """
+        self._run(self._task(SERVICE, steps, timeout, instance, settings))
+
+    def _task(
+        self,
+        kind: Kind,
+        steps: Sequence[Step],
+        timeout: float,
+        instance: str | None,
+        settings: Mapping[str, str] | None = None,
+    ) -> Task:
+        return Task(kind, tuple(steps), timeout, instance, dict(settings or {}), self._lock_timeout)
+
+    def _run(self, task: Task) -> None:
+        run(self._baremetal, self._name, task)
+
+    def _read(self) -> Node:
+        node = read(self._baremetal, self._name)
+        # What was learned of this node must not be written to another one that gets its name.
+        self._name = str(node.id)
+        return node
+
+    def _with_traits(self) -> Node:
+        node = self._read()
+        if node.traits is None:
+            need(self._baremetal, "1.37", "have traits on nodes")
+            raise ProbeFailed("GET /v1/nodes/ID", "the answer has no traits", "Check what answers as Ironic.")
+        return node

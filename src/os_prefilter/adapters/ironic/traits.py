@@ -1,0 +1,170 @@
+"""Keeping the traits on an Ironic node true.
+
+Operators put traits on nodes by hand, so only those that we have set are ever removed. Which these are is written into
+the node's ``extra``. Ironic writes traits and ``extra`` by separate requests, so the order counts: a trait is noted
+before it is set, and the note goes after the trait is gone. Whoever is killed in between leaves a note too many, which
+the next run puts right, and never a trait of ours that looks like an operator's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from os_prefilter.adapters.ironic.api import Node, asking, exceptions
+from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
+from os_prefilter.common.quoting import shown
+from os_prefilter.hosts.desired_traits import Change
+from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary.model import is_trait_name
+
+EXTRA = "os_prefilter_traits"
+"""The key in a node's ``extra``: the traits that we have set, sorted."""
+
+KEEP = "keep"
+"""The change of a trait that should not be there and is not ours: none."""
+
+MOST_TRAITS = 50
+"""Ironic allows no more on a node: ``MAX_TRAITS_PER_NODE`` in its ``db/sqlalchemy/api.py``."""
+
+
+@dataclass(frozen=True)
+class TraitPlan:
+    """What the traits on a node become."""
+
+    present: frozenset[str]
+    noted: frozenset[str]
+    """Those that we have set, by our note."""
+    traits: Mapping[str, bool]
+    """The managed traits, and whether the node can do what each says."""
+
+    @property
+    def added(self) -> frozenset[str]:
+        """What must be put on the node."""
+        return frozenset(trait for trait, has in self.traits.items() if has) - self.present
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """What must be taken from the node."""
+        return self._denied & self.noted
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """What should not be there, and was put there by somebody else."""
+        return self._denied - self.noted
+
+    @property
+    def noted_before(self) -> frozenset[str]:
+        """Our note before any trait is written."""
+        return self.noted | self.added
+
+    @property
+    def noted_after(self) -> frozenset[str]:
+        """Our note at the end."""
+        # With those that somebody else has removed, and those that were noted and never came to be set.
+        denied = {trait for trait, has in self.traits.items() if not has}
+        return self.noted_before - denied
+
+    @property
+    def _denied(self) -> frozenset[str]:
+        """What should not be on the node, and is."""
+        return self.present & {trait for trait, has in self.traits.items() if not has}
+
+    def changes(self, node: str) -> list[Change]:
+        """Return all differences: what is added, removed and, though it should not be there, kept."""
+        kinds = (("add", self.added), ("remove", self.removed), (KEEP, self.kept))
+        return [Change(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
+
+
+def noted(node: Node) -> frozenset[str]:
+    """Return the traits that we have set on a node.
+
+    :raises NodeNotReady: what is in its ``extra`` was not written by us
+    """
+    value = (node.extra or {}).get(EXTRA, [])
+    if not isinstance(value, list) or not all(map(is_trait_name, value)):
+        raise NodeNotReady(
+            str(node.id),
+            f"{EXTRA} in its extra is {shown(value)}, not a list of names of traits",
+            f"Remove it: openstack baremetal node unset {node.id} --extra {EXTRA}.",
+        )
+    return frozenset(value)
+
+
+def check_room(node: Node, plan: TraitPlan) -> None:
+    """Check that the traits fit on the node.
+
+    :raises NodeNotReady: they do not
+    """
+    count = len(plan.present | plan.added) - len(plan.removed)
+    if plan.added and count > MOST_TRAITS:
+        raise NodeNotReady(
+            str(node.id),
+            f"it would have {count} traits, and Ironic allows {MOST_TRAITS} on a node",
+            "Remove some that nobody asks for: openstack baremetal node remove trait NODE TRAIT. To be added are: "
+            f"{', '.join(sorted(plan.added))}.",
+        )
+
+
+def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
+    """Make the traits on a node those of a plan.
+
+    Traits that Ironic refuses do not keep others off the node.
+
+    :raises IronicRefused: it refused some; all else is done
+    :raises IronicError: Ironic does not answer; running it again goes on from there
+    """
+    before = plan.noted
+    if plan.noted_before != before:
+        _note(baremetal, node, plan.noted_before)
+        before = plan.noted_before
+    # That the node was asked for all is the first to go and the last to come.
+    for trait in sorted(plan.removed, key=lambda trait: (trait != REPORTED, trait)):
+        _remove(baremetal, node, trait)
+    refused = {trait: error for trait in sorted(plan.added - {REPORTED}) if (error := _add(baremetal, node, trait))}
+    after = plan.noted_after - refused.keys()
+    if refused and plan.traits.get(REPORTED):
+        after = _without_marker(baremetal, node, plan, after)
+    elif REPORTED in plan.added and (error := _add(baremetal, node, REPORTED)):
+        refused[REPORTED] = error
+        after -= {REPORTED}
+    if after != before:
+        _note(baremetal, node, after)
+    for error in refused.values():
+        raise error
+
+
+def _without_marker(baremetal: Any, node: Node, plan: TraitPlan, after: frozenset[str]) -> frozenset[str]:
+    """Do not say that the node was asked for all while it lacks some; an operator who says so knows better."""
+    if REPORTED in plan.present & plan.noted:
+        _remove(baremetal, node, REPORTED)
+    return after - {REPORTED}
+
+
+def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:
+    try:
+        with asking(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
+            node.add_trait(baremetal, trait)
+    except IronicRefused as error:
+        # Its os-traits is older than ours, for one.
+        return error
+    return None
+
+
+def _remove(baremetal: Any, node: Node, trait: str) -> None:
+    with asking(f"DELETE /v1/nodes/ID/traits/{trait}", str(node.id)):
+        try:
+            node.remove_trait(baremetal, trait, ignore_missing=False)
+        except exceptions.NotFoundException:
+            # Somebody else was faster; if it is the node that is gone, the next request says so.
+            return
+
+
+def _note(baremetal: Any, node: Node, traits: frozenset[str]) -> None:
+    """Write our note, and nothing else of ``extra``."""
+    path = f"/extra/{EXTRA}"
+    # In JSON patches, "add" replaces what is there.
+    patch: dict[str, Any] = (
+        {"op": "add", "path": path, "value": sorted(traits)} if traits else {"op": "remove", "path": path}
+    )
+    with asking("PATCH /v1/nodes/ID", str(node.id)):
+        baremetal.patch_node(node.id, [patch])

@@ -1,0 +1,1 @@
+"""A libvirt daemon, or its recorded documents, and the settings of nova.conf about it."""

@@ -1,0 +1,1 @@
+"""What enabling filters would do to every image of a cloud."""

@@ -1,0 +1,148 @@
+"""Images with the same requirements, as one: thousands of images make tens of groups."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from os_prefilter.common.quoting import one_line
+from os_prefilter.errors import RequestRejected
+from os_prefilter.fleet.host_sets import capability_of
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query
+from os_prefilter.request.demand import Condition, condition_of
+from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.resources import stated_requirements
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.view import Request
+
+MOST_NAMES = 100_000
+"""So many names of images are kept, in all groups together; further images are counted."""
+MOST_UNKNOWN = 10_000
+"""So many different things that nobody knows are counted."""
+_LONGEST_NAME = 255
+
+# For images alone: with it, every host counts as large enough.
+_ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+
+
+class Change(NamedTuple):
+    """The filters as they are, and as they are to be."""
+
+    before: Pipeline
+    after: Pipeline
+
+
+class Asked(NamedTuple):
+    """What a request asks for after a pipeline; what the pipeline asked for is in ``added``."""
+
+    query: tuple[Condition, ...]
+    stated: tuple[Requirement, ...] = ()
+    added: tuple[Requirement, ...] = ()
+    rejected: str = ""
+    """Why the request is rejected, so that no host is asked for; empty if it is not."""
+
+    def own(self) -> frozenset[Condition]:
+        """Return what the pipeline alone asked for, without what the request states as well."""
+        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.stated))
+
+
+class GroupKey(NamedTuple):
+    """What the images of a group have in common."""
+
+    flavor: str
+    before: Asked
+    waiting: Asked
+    """After the change, while filters wait for compute nodes that have not reported."""
+    after: Asked
+    """After the change, once none waits."""
+
+    @property
+    def waits_for_owner(self) -> bool:
+        """Whether the filter ``owner`` waits."""
+        return any(item.filter == "owner" for item in set(self.after.added).difference(self.waiting.added))
+
+
+@dataclass(slots=True)
+class ImageGroup:
+    """The images that ask for the same with a flavor."""
+
+    key: GroupKey
+    names: list[str] = field(default_factory=list)
+    """Those that are kept (:data:`MOST_NAMES`), each on one printable line."""
+    images: int = 0
+
+
+@dataclass(slots=True)
+class ImageGroups:
+    """All images, in groups, in the order in which these came up first."""
+
+    groups: list[ImageGroup]
+    images: int
+    unknown: Counter[str]
+    """What nobody knows, such as a misspelt value, and in how many images it is, counted with the filters to enable."""
+    waits: Counter[str]
+    """What filters do not ask for yet, because they wait, and of how many images."""
+
+
+def grouped(
+    images: Iterable[Image],
+    flavors: Sequence[Flavor],
+    change: Change,
+    enforcing: Pipeline,
+    progress: Callable[[int], None] = lambda _images: None,
+) -> ImageGroups:
+    """Apply the pipelines to each image with each flavor, and put together what asks for the same.
+
+    :param flavors: if empty, each image alone.
+    :param enforcing: the filters after the change, once none of them waits; run where one does.
+    :param progress: called with the number of images that are done.
+    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    """
+    groups: dict[GroupKey, ImageGroup] = {}
+    unknown: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    queries: dict[str, tuple[Condition, ...]] = {}
+    count = kept = 0
+    for count, image in enumerate(images, 1):
+        notes: set[Note] = set()
+        name = one_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+        for flavor in flavors or (_ANY_FLAVOR,):
+            label = one_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            before = _asked(image, flavor, change.before, queries, notes)
+            deferred: set[Note] = set()
+            waiting = after = _asked(image, flavor, change.after, queries, deferred)
+            if any(note.waits for note in deferred):
+                after = _asked(image, flavor, enforcing, queries, notes)
+            notes |= deferred
+            key = GroupKey(label, before, waiting, after)
+            group = groups.setdefault(key, ImageGroup(key))
+            group.images += 1
+            if kept < MOST_NAMES:
+                group.names.append(name)
+                kept += 1
+        _count(unknown, {str(note) for note in notes if note.warn})
+        _count(waits, {str(note) for note in notes if note.waits})
+        progress(count)
+    return ImageGroups(list(groups.values()), count, unknown, waits)
+
+
+def _count(counter: Counter[str], texts: set[str]) -> None:
+    counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
+
+
+def _asked(
+    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+) -> Asked:
+    """Return what is asked for; add what is not to ``notes``, and keep in ``queries`` what was read already."""
+    spec = RequestSpec(flavor=flavor, image=image)
+    try:
+        stated = stated_requirements(Request(spec))
+        decision = pipeline.apply(spec)
+        text = allocation_candidates_query(spec, limit=None)
+    except RequestRejected as error:
+        return Asked((), rejected=str(error))
+    notes.update(note for note in decision.notes if note.warn or note.waits)
+    if text not in queries:
+        queries[text] = capability_of(text)
+    return Asked(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

@@ -1,0 +1,1 @@
+"""Why no host is left for a request, and what would help."""

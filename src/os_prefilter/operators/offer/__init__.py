@@ -1,0 +1,1 @@
+"""What images and flavors can ask for in a fleet."""

@@ -1,0 +1,224 @@
+"""The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import inf
+from time import perf_counter
+from typing import Any, Self
+
+from oslo_config import cfg
+
+from os_prefilter.common.quoting import first_of
+from os_prefilter.conf import GROUP, options_from, refused, register_opts
+from os_prefilter.conf.options import HOST_CLASSES, Options
+from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
+from os_prefilter.pipeline import nova_style, request_writer
+from os_prefilter.pipeline.decision import Decision, Run
+from os_prefilter.pipeline.decision_cache import Outcome, Remembered
+from os_prefilter.pipeline.deployment_facts import Ask, Fact, values_of
+from os_prefilter.pipeline.facts_from_conf import OWNER_GATE, facts_from
+from os_prefilter.pipeline.filter_calls import Call, Given, Pending, answer_of, bound
+from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
+from os_prefilter.pipeline.metrics import Measuring
+from os_prefilter.pipeline.request_writer import Additions
+from os_prefilter.pipeline.waiting import FACT, names_that_wait, waiting
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.view import Request
+
+LOG = logging.getLogger(__name__)
+
+# Seconds, without a configuration.
+_FACTS_INTERVAL = 60.0
+_MOST_WARNINGS = 10
+
+_ROOT_CLASSES = frozenset(HOST_CLASSES)
+
+
+class Pipeline:
+    """Request filters in the order in which they run. Safe to use from many threads."""
+
+    def __init__(
+        self,
+        filters: Iterable[LoadedFilter],
+        options: Options | None = None,
+        facts: Mapping[str, Fact] | None = None,
+        measuring: Measuring | None = None,
+        kept_machine_type: MachineTypeOf | None = None,
+    ) -> None:
+        self.filters = tuple(filters)
+        self.options = options or Options()
+        facts = facts or {}
+        waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
+        self._known = facts
+        self._measuring = measuring
+
+        def call_of(each: LoadedFilter) -> Call:
+            call = bound(each, self.options)
+            call = waiting(call, self.options) if each.name in waits else call
+            return measuring.measured(each.name, call) if measuring else call
+
+        self._calls = [call_of(each) for each in self.filters]
+        needs = {need for each in self.filters for need in each.needs if need not in NEEDS}
+        # Those alone that somebody needs: to ask may be a query to every cell.
+        self._names_of_facts = sorted(needs | ({FACT} if waits else set()))
+        self._facts = [facts[name] for name in self._names_of_facts]
+        self._changes_in_place = any(each.nova_style for each in self.filters)
+        self._remembered = Remembered()
+        self._kept_machine_type = KeptMachineType(kept_machine_type, self.options)
+
+    @classmethod
+    def from_conf(
+        cls,
+        conf: cfg.ConfigOpts,
+        facts: Mapping[str, Ask] | None = None,
+        *,
+        ensure_traits: Callable[[Iterable[str]], object] | None = None,
+        kept_machine_type: MachineTypeOf | None = None,
+    ) -> Self:
+        """Load the filters that ``conf`` enables.
+
+        :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
+            ``minimum_compute_version`` gives the lowest service version of all compute services, ``owner_coverage``
+            whether every compute node has the owner trait in Placement; ``owner`` needs one of the two. ``answers``
+            gives a ``pipeline.report_gates.Coverage``; filters that wait for answers need it. ``rules`` is made
+            from ``rules_dirs`` unless it is among them.
+        :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
+            lacks another one; called with those of the operator's rules before new rules are used.
+        :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
+            if it gets that host's default (:data:`os_prefilter.pipeline.kept_machine_type.MachineTypeOf`).
+        :raises ConfigurationError: if the service must not start with this configuration.
+        """
+        register_opts(conf)
+        try:
+            options = options_from(conf)
+            measuring = Measuring() if conf[GROUP].metrics else None
+            known = facts_from(conf, facts or {}, measuring, ensure_traits)
+            names = conf[GROUP].enabled_filters
+        except cfg.Error as error:
+            raise refused(error) from error
+        pipeline = cls(load_filters(names, NEEDS | known.keys()), options, known, measuring, kept_machine_type)
+        if ("rules" in names) != ("rules" in (facts or {}) or bool(conf[GROUP].rules_dirs)):
+            LOG.warning(
+                "No rule applies: that takes rules in [prefilter] enabled_filters, and directories in rules_dirs."
+            )
+        LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
+        return pipeline
+
+    @classmethod
+    def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Ask] | None = None) -> Self:
+        """Load the filters of these names, without oslo.config.
+
+        :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is
+            asked for again after 60 seconds.
+        :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
+        """
+        known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
+        return cls(load_filters(names, NEEDS | known.keys()), options, known)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"
+
+    def without_waiting(self) -> "Pipeline":
+        """Return the pipeline as it enforces once every gate is open: nothing waits for compute nodes to report."""
+        known = dict(self._known)
+        if OWNER_GATE in known:
+            known[OWNER_GATE] = Fact(OWNER_GATE, lambda _context: True, inf)
+        return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
+
+    def apply(self, request_spec: Any, context: Any = None) -> Decision:
+        """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
+
+        What they answered to a request of the same content is added again without running them, as long as the facts
+        are the same. Where one is written the Nova way, all run each time.
+
+        :param context: handed to filters written the Nova way and to facts.
+        :raises RequestRejected: if the request cannot be scheduled as it was asked.
+        :raises FilterFailed: if a filter raises an error of its own.
+        :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
+        """
+        before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
+        try:
+            outcome = self._outcome(request_spec, context)
+            request_writer.add(outcome.additions, request_spec)
+        except BaseException:
+            if before:
+                before.restore()
+            raise
+        _log(outcome)
+        return outcome.decision
+
+    def _outcome(self, request_spec: Any, context: Any) -> Outcome:
+        """Return what was answered to the same request before, or run the filters."""
+        values = values_of(self._facts, context)
+        machine_type = self._kept_machine_type.of(request_spec, context)
+        # It is not part of the content, and servers move seldom.
+        if self._changes_in_place or machine_type is not None:
+            return self._run(request_spec, context, values, machine_type)[0]
+        page = self._remembered.page(values)
+        content, outcome = self._remembered.find(page, request_spec)
+        if outcome is None:
+            outcome, request = self._run(request_spec, context, values)
+            if content is not None and not request.read_beyond_content:
+                self._remembered.keep(page, content, outcome)
+        elif self._measuring:
+            self._measuring.again(outcome.decision.runs)
+        return outcome
+
+    def _run(
+        self, request_spec: Any, context: Any, values: tuple[Any, ...], machine_type: str | None = None
+    ) -> tuple[Outcome, Request]:
+        """Run the filters; return what they answer, and the view of the request that the last of them had."""
+        request = Request(request_spec, machine_type)
+        facts = dict(zip(self._names_of_facts, values, strict=True))
+        runs: list[Run] = []
+        # Pure filters are written together at the end, so that nothing is written when a later one fails.
+        pending = Pending()
+        for each, call in zip(self.filters, self._calls, strict=True):
+            if each.nova_style:
+                # It may look at what the filters before it required.
+                request_writer.add(_checked(pending, request_spec, request), request_spec)
+                pending = Pending()
+            start = perf_counter()
+            answer = answer_of(each.name, call, request, Given(request_spec, context, facts, pending))
+            seconds = perf_counter() - start
+            asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
+            if each.nova_style:
+                request = Request(request_spec, machine_type)
+            else:
+                asked += self._mirrored(asked, request_spec, request)
+                pending.requirements += asked
+                pending.own_groups += answer.own_groups
+            run = Run(each.name, asked, answer.notes, seconds)
+            if self._measuring:
+                self._measuring.asked(run)
+            runs.append(run)
+        decision = Decision(tuple(runs))
+        return Outcome(decision, _checked(pending, request_spec, request), _warning(decision)), request
+
+    def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
+        """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
+        if not self.options.mirror_to_unsuffixed:
+            return ()
+        on_root = [item for item in asked if item.scope == ROOT and item.required]
+        if not on_root or _ROOT_CLASSES.isdisjoint(unsuffixed_resources(request_spec, request)):
+            return ()
+        return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
+
+
+def _checked(pending: Pending, request_spec: Any, request: Request) -> Additions:
+    request_writer.check(pending.requirements, request_spec, request, pending.own_groups)
+    return request_writer.additions(pending.requirements, pending.own_groups)
+
+
+def _warning(decision: Decision) -> str:
+    warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
+    return "; ".join(first_of(warnings, _MOST_WARNINGS))
+
+
+def _log(outcome: Outcome) -> None:
+    if outcome.warning:
+        LOG.warning("Part of a request was not asked for: %s", outcome.warning)
+    if LOG.isEnabledFor(logging.DEBUG):
+        LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")

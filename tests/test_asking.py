@@ -9,8 +9,8 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
+from os_prefilter.filters.vocabulary_filter import Questions, ask, questions_of
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_values import Questions, ask, questions_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row

@@ -6,10 +6,10 @@ import pytest
 from stevedore import named
 
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.filters.loading import load_reporter
 from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns, reporter_of
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
+from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 from tests.support.hosts import KVM

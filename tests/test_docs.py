@@ -24,8 +24,9 @@ from os_prefilter.cli.main import main
 from os_prefilter.cli.program import Program
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
-from os_prefilter.filters.loading import NAMESPACE, REPORTERS
+from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.desired_traits import traits_to_know
+from os_prefilter.hosts.loading import REPORTERS
 
 pytest_plugins = ["pytester"]
 

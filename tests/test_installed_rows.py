@@ -12,7 +12,7 @@ from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
 from os_prefilter.errors import FlavorImageConflict, UnusableRow
-from os_prefilter.request.row_values import Questions, ask
+from os_prefilter.filters.vocabulary_filter import Questions, ask
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows

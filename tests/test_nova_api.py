@@ -17,8 +17,8 @@ from nova.api.validation.extra_specs import validators
 from nova.conf import CONF
 
 from os_prefilter.adapters import nova_api
+from os_prefilter.conf.options import effective
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.config_templates import effective
 from tests.conftest import asked_by, spec_of
 
 objects.register_all()

@@ -20,7 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import nested_parse_with_titles
 
 from os_prefilter.conf import OPTIONS
-from os_prefilter.filters.loading import REPORTERS
+from os_prefilter.hosts.loading import REPORTERS
 from os_prefilter.operators.catalogue import VOCABULARY_COLUMNS, vocabulary
 
 _FIRST = ("Image property", "Flavor extra spec")

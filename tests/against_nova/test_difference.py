@@ -15,8 +15,8 @@ from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Pipeline, Request
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.request.extra_specs import is_resource_class
 from os_prefilter.vocabulary import opt_in_traits
+from os_prefilter.vocabulary.resource_classes import is_resource_class
 from tests.against_nova.becomes import REFUSED
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
 from tests.against_nova.nova import FILTERS, NOVA, NovaCode, expected, filters_switched_on, our_filter, our_query

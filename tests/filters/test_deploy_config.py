@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import FlavorImageConflict, UnknownValue
-from os_prefilter.vocabulary.config_templates import Template, effective
+from os_prefilter.vocabulary.config_templates import Template
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import asked_by, pipeline_of, spec_of
 

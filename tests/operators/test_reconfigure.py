@@ -7,12 +7,13 @@ from unittest import mock
 import pytest
 
 from os_prefilter import Flavor
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import FlavorImageConflict
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration
 from os_prefilter.request.spec import Image
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant, effective
+from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
 from tests.conftest import pipeline_of
 
 _KEY = "deploy-config:hyperthreading"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
+from os_prefilter.conf.options import effective
 from os_prefilter.hosts.drivers.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
-from os_prefilter.vocabulary.config_templates import effective
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
 _ARCHITECTURES = ("", "i686", "x86_64", "aarch64", "sparc", "no such")

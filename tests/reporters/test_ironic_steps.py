@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import ImpossibleCombination, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
-from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant, effective
+from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
 
 _DELL = {"LogicalProc": BiosSetting("Enabled", allowed=("Enabled", "Disabled")), "BootMode": BiosSetting("Uefi")}
 _RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []}}, 90)

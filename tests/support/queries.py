@@ -4,8 +4,8 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
+from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.request.resources import stated_requirements
 from os_prefilter.request.view import Request
 
 _TRAITS = r"!?[A-Z0-9_]{1,255}(,!?[A-Z0-9_]{1,255})*"

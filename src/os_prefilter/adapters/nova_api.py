@@ -7,7 +7,7 @@ import nova.conf
 from nova.api.validation.extra_specs import base
 
 from os_prefilter.conf import options_from, register_opts
-from os_prefilter.vocabulary.config_templates import effective
+from os_prefilter.conf.options import effective
 from os_prefilter.vocabulary.model import Row
 
 

@@ -6,9 +6,7 @@ from fnmatch import fnmatchcase
 import os_traits
 
 from os_prefilter.vocabulary.config_templates import Templates
-
-HOST_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
-"""Resource classes that the root provider of a host has, whatever its virt driver."""
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +51,13 @@ class Options:
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def effective(templates: Templates | None) -> Templates:
+    """Return the templates of a deployment: the bundled ones where it has no others."""
+    if templates is not None:
+        return templates
+    # Late: most deployments have no bare metal, and need no YAML.
+    from os_prefilter.conf.config_templates_file import bundled_templates  # noqa: PLC0415
+
+    return bundled_templates()

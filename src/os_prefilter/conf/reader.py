@@ -11,10 +11,10 @@ from os_prefilter.common.quoting import listed, shown
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, matches_any
 from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
-from os_prefilter.request.extra_specs import is_resource_class
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.resource_classes import is_resource_class
 
 # How oslo.config says where a value comes from.
 _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")

@@ -5,12 +5,11 @@ switched; it says nothing about whether it is on now. Which traits a configurati
 """
 
 from os_prefilter.common.quoting import shown
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import UnknownValue
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary.config_templates import effective
 
 # Read when the filter is loaded, not at the first request.
 effective(None)

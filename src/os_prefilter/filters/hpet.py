@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import lru_cache
 
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.vocabulary_filter import ask, questions_of
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_values import ask, questions_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
 

@@ -1,8 +1,8 @@
 """Device models and guest types that an image asks for, as traits of the host (spec image-metadata-prefiltering)."""
 
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.vocabulary_filter import Questions, ask, keep_off, questions_of
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_values import Questions, ask, keep_off, questions_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.machine_types import families_without

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from os_prefilter.common.entry_points import Errors, imported, offered
-from os_prefilter.common.quoting import listed, told
 from os_prefilter.errors import (
     DuplicateFilter,
     FilterLoadError,
@@ -14,13 +13,9 @@ from os_prefilter.errors import (
     InvalidOption,
     MissingFact,
     UnknownFilter,
-    UnusableReporter,
 )
-from os_prefilter.hosts.reporter import Reporter
-from os_prefilter.vocabulary import table
 
 NAMESPACE = "os_prefilter.request_filters"
-REPORTERS = "os_prefilter.capability_reporters"
 
 OPTIONS, ASKED_BEFORE = "options", "asked_before"
 NEEDS = frozenset((OPTIONS, ASKED_BEFORE))
@@ -117,22 +112,3 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
         if provided is not None and need not in provided:
             raise MissingFact(name, need, _ADVICE.get(need, _GENERAL_ADVICE))
     return LoadedFilter(name, function, needs, nova_style)
-
-
-def load_reporter(driver: str) -> Reporter:
-    """Import the capability reporter of a virt driver.
-
-    :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
-    """
-    errors = Errors(
-        lambda known: UnusableReporter(driver, f"no installed package offers it; there are {listed(known)}"),
-        lambda targets: UnusableReporter(driver, f"it is offered more than once: {', '.join(targets)}"),
-        lambda target, cause: UnusableReporter(driver, f"{target} does not load: {told(cause)}"),
-    )
-    plugin = imported(REPORTERS, driver, errors)
-    if not isinstance(plugin, Reporter):
-        raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.hosts.reporter.Reporter")
-    unknown = set(plugin.owns) - {row.name for row in table()}
-    if unknown:
-        raise UnusableReporter(driver, f"it owns {listed(unknown)}, which is no row of the vocabulary")
-    return plugin

@@ -1,8 +1,8 @@
 """Packed virtqueues (``hw_virtio_packed_ring``)."""
 
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.vocabulary_filter import ask, questions_of
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_values import ask, questions_of
 from os_prefilter.request.view import Request
 
 

@@ -1,8 +1,8 @@
 """Who may read the secret of an emulated TPM."""
 
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.vocabulary_filter import ask, questions_of
 from os_prefilter.request.requirements import Requirements
-from os_prefilter.request.row_values import ask, questions_of
 from os_prefilter.request.view import Request
 
 

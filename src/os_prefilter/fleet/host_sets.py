@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.conf.options import HOST_CLASSES
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 _SHARING = os_traits.MISC_SHARES_VIA_AGGREGATE
 # What a root provides where nobody knows its inventories.

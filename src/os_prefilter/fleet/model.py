@@ -12,7 +12,7 @@ from pathlib import Path
 
 import os_traits
 
-from os_prefilter.conf.options import HOST_CLASSES
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 MAX_INT = 2_147_483_647
 

@@ -3,11 +3,11 @@
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.filters.loading import load_reporter
+from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import QUALIFIED, table
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Row, Trait
 
 

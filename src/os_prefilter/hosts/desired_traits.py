@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary.report_markers import is_reported_marker
 

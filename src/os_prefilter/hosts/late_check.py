@@ -10,16 +10,16 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import one_line, shown
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request.guest_platform import Guest, guest_of
-from os_prefilter.request.resources import written_requirements
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.row_values import Chosen, chosen, is_implied
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
-from os_prefilter.vocabulary.config_templates import PREFIX, Template, Templates, effective
+from os_prefilter.vocabulary.config_templates import PREFIX, Template, Templates
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
 from os_prefilter.vocabulary.model import Row, Trait
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import table
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Term
 
 VOCABULARY_COLUMNS = (

@@ -3,10 +3,10 @@
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import one_line
+from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Note, Requirement
-from os_prefilter.request.resources import stated_requirements
 from os_prefilter.request.view import Request
 
 

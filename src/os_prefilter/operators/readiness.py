@@ -6,12 +6,11 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
 from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Trait, trait_named
 
 OPEN = "open"

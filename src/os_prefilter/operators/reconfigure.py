@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
@@ -19,7 +20,7 @@ from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, effective
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX
 
 _FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.nova_objects import clone_of, field_of
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.request.resources import written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import trait_named
 

@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 from os_prefilter.common.quoting import first_of
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
-from os_prefilter.conf.options import HOST_CLASSES, Options
+from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
@@ -26,6 +26,7 @@ from os_prefilter.pipeline.waiting import FACT, names_that_wait, waiting
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 LOG = logging.getLogger(__name__)
 

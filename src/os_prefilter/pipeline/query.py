@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.request.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount
+from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.request.nova_objects import field_of
 from os_prefilter.request.requirements import UNSUFFIXED
-from os_prefilter.request.resources import stated_requirements, unsuffixed_resources
+from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request, raw_groups
 from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""

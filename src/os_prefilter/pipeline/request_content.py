@@ -10,12 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from os_prefilter.request.nova_objects import PREFIX, field_of, keeps_fields_in_dict, set_fields_of
-from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
-
-IMAGE_FIELDS = frozenset(("disk_format",))
-"""The fields of an image, beside its properties, that are part of the content."""
-FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-"""The fields of a flavor, beside its extra specs, that are part of the content."""
+from os_prefilter.request.spec import FLAVOR_FIELDS, IMAGE_FIELDS, Flavor, Image, RequestLevelParams, RequestSpec
 
 _NOTHING: Mapping[str, object] = {}
 _NO_IMAGE = Image()

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import regrouped, trait_key
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.nova_objects import clone_of, field_of
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, OwnGroup, Requirement
-from os_prefilter.request.resources import written_requirements
 from os_prefilter.request.view import Request, raw_groups
 from os_prefilter.vocabulary.model import is_trait_name
 

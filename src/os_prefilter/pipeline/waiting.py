@@ -6,14 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from os_prefilter.common.quoting import listed, shown
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.pipeline.filter_calls import Call, Given
 from os_prefilter.pipeline.report_gates import Coverage, Gate, gates_by_trait, held_back
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary.config_templates import effective
 
 LOG = logging.getLogger(__name__)
 

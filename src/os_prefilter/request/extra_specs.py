@@ -10,15 +10,12 @@ import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import dropwhile, islice
 from types import MappingProxyType
-from unicodedata import decimal
-
-import os_resource_classes
 
 from os_prefilter.common.quoting import shown
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 LOG = logging.getLogger(__name__)
 
@@ -26,10 +23,6 @@ LOG = logging.getLogger(__name__)
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)
 _LINE_BREAK = "\n"
 _CUSTOM = "CUSTOM_"
-_CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
-_STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
-LARGEST_AMOUNT = 2**31 - 1
-"""The largest amount of a resource: INTEGER in Placement's database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,31 +87,6 @@ def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
             raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
         return
     parts.resources[name] = amount
-
-
-def resource_amount(value: object) -> int | None:
-    """Return what Nova's ``int()`` makes of an amount, of any size and sign; None if it makes nothing of it."""
-    if isinstance(value, bool) or not isinstance(value, (int, str)):
-        return None
-    if isinstance(value, str) and len(value) > _MOST_DIGITS:
-        digits = value.strip().removeprefix("+")
-        if len(digits) > _MOST_DIGITS and digits.isdecimal():
-            # As for int(), digits are those of any script; so are zeros.
-            significant = dropwhile(lambda digit: not decimal(digit), digits)
-            value = "".join(islice(significant, _MOST_DIGITS)) or "0"
-    try:
-        return int(value)
-    except ValueError:
-        return None
-
-
-# Python parses no more (sys.int_info.default_max_str_digits).
-_MOST_DIGITS = 4300
-
-
-def is_resource_class(name: object) -> bool:
-    """Whether Placement could have a resource class of that name."""
-    return isinstance(name, str) and (name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name)))
 
 
 def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-from os_prefilter.request.extra_specs import resource_amount
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import (
@@ -12,6 +11,7 @@ from os_prefilter.vocabulary.machine_types import (
     families_without,
     guest_architecture,
 )
+from os_prefilter.vocabulary.resource_classes import resource_amount
 
 _ARCHITECTURE = BY_NAME["architecture"]
 _EMULATION = BY_NAME["emulation_architecture"]

@@ -1,88 +1,24 @@
-"""What a request states itself, without any filter: its resources, its traits, and what Nova translates into traits.
-
-The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``). A value that Nova does not know is an
-error there, and here: the query must not ask for less than the user did.
-"""
+"""The resources that the unsuffixed request group asks for, by Nova's rules (``nova/scheduler/utils.py``)."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.common.quoting import shown
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ImpossibleCombination, MalformedRequest
+from os_prefilter.errors import MalformedRequest
 from os_prefilter.request.cpu_pinning import cpu_resources
-from os_prefilter.request.extra_specs import LARGEST_AMOUNT, is_resource_class, resource_amount, trait_key
 from os_prefilter.request.nova_objects import field_of
-from os_prefilter.request.requirements import UNSUFFIXED, Requirement
-from os_prefilter.request.row_values import Questions, ask, chosen
+from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, ROWS
-from os_prefilter.vocabulary.model import trait_named
+from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
-BY_REQUEST = "request"
-"""The ``filter`` of a requirement that the request states itself."""
-
-_AS_NOVA = Options(reject_unknown_values=True)
-# Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
-_QUESTIONS = Questions(
-    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.asked_by
-)
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
-_ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
-_MACHINE = "hw_machine_type"
-_ENCRYPTED_MACHINE = "q35"
+_AS_NOVA = Options(reject_unknown_values=True)
 _PMEM = "hw:pmem"
 # Nova's database keeps 255 characters of an extra spec; each label costs time.
 _LONGEST_PMEM = 4096
-
-
-def stated_requirements(request: Request) -> tuple[Requirement, ...]:
-    """Return all traits that a request states itself: who asked for them, and why.
-
-    :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
-    """
-    asked = (*written_requirements(request), *ask(request, _QUESTIONS, _AS_NOVA, UNSUFFIXED).asked)
-    _check_encrypted_machine(request)
-    return tuple(item._replace(filter=BY_REQUEST) for item in asked)
-
-
-def _check_encrypted_machine(request: Request) -> None:
-    """Raise ImpossibleCombination as Nova refuses it: by a part of the machine type's name, and only if it has one."""
-    machine = request.image_property(_MACHINE)
-    if machine is None or _ENCRYPTED_MACHINE in str(machine):
-        return
-    model = chosen(request, _ENCRYPTION_MODEL, _AS_NOVA, [])
-    if model:
-        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={shown(machine)}")
-
-
-def written_requirements(request: Request) -> tuple[Requirement, ...]:
-    """Return the traits that a request names: in its flavor, its image, and the groups that it was given."""
-    return (*_written_in_flavor(request), *_written_in_image(request), *_brought_by_groups(request))
-
-
-def _written_in_flavor(request: Request) -> Iterable[Requirement]:
-    for suffix, group in request.flavor_groups.items():
-        for required, traits in ((True, group.required), (False, group.forbidden)):
-            for trait in sorted(traits):
-                source = f"flavor extra spec {trait_key(trait, suffix)}={'required' if required else 'forbidden'}"
-                yield Requirement(trait_named(trait), required, suffix or UNSUFFIXED, source)
-
-
-def _written_in_image(request: Request) -> Iterable[Requirement]:
-    for trait in request.image_traits:
-        yield Requirement(trait_named(trait), True, UNSUFFIXED, f"image property trait:{trait}=required")
-
-
-def _brought_by_groups(request: Request) -> Iterable[Requirement]:
-    for suffix, group in request.requested_groups.items():
-        for required, traits in ((True, group.required), (False, group.forbidden)):
-            for trait in sorted(traits):
-                yield Requirement(trait_named(trait), required, suffix, f"request group {suffix}")
 
 
 def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:

@@ -7,6 +7,11 @@ traits needs and no others, so that whatever reads one reads the other too.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+IMAGE_FIELDS = frozenset(("disk_format",))
+"""The fields of an image, beside its properties, that are part of the content."""
+FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+"""The fields of a flavor, beside its extra specs, that are part of the content."""
+
 
 @dataclass
 class Image:

@@ -9,14 +9,14 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.common.quoting import shown
-from os_prefilter.conf.options import HOST_CLASSES
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.pipeline.request_content import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.request.extra_specs import Group, flavor_groups
 from os_prefilter.request.nova_objects import field_of, set_fields_of
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.request.spec import FLAVOR_FIELDS, IMAGE_FIELDS
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))

@@ -11,14 +11,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oslo_config import cfg
-
 from os_prefilter.common.quoting import listed, told
-from os_prefilter.conf import GROUP
-from os_prefilter.errors import DocumentError, InvalidOption
-from os_prefilter.pipeline.deployment_facts import Fact
+from os_prefilter.errors import DocumentError
 from os_prefilter.rules.files import RulesRead, read_rules, rule_files
-from os_prefilter.rules.model import NO_RULES, RuleSet
+from os_prefilter.rules.model import RuleSet
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 LOG = logging.getLogger(__name__)
@@ -191,32 +187,3 @@ def _are_settled(state: Iterable[_Seen]) -> bool:
     # A time to come is no time at which somebody wrote.
     now = time.time()
     return not any(0 <= now - each.modified / 1e9 < SETTLED for each in state)
-
-
-def rules_fact(conf: cfg.ConfigOpts, ensure_traits: EnsureTraits | None = None) -> Fact:
-    """Return the fact ``rules`` of a service, from ``[prefilter] rules_dirs``.
-
-    Where the service tells ``conf`` to read its files again, as those on oslo.service do on SIGHUP, the rules are read
-    again, too.
-
-    :param ensure_traits: as for :class:`RuleFolders`
-    :raises InvalidOption: if the rules cannot be read
-    """
-    group = conf[GROUP]
-    if not group.rules_dirs:
-        return Fact("rules", lambda _context: NO_RULES, group.facts_interval, unknown=NO_RULES)
-    if "" in group.rules_dirs:
-        raise InvalidOption("rules_dirs", "a directory in it is empty. Remove a comma.")
-    try:
-        folders = RuleFolders(group.rules_dirs, ensure_traits)
-    except DocumentError as error:
-        raise InvalidOption("rules_dirs", str(error)) from error
-    LOG.info("Request rules: %r.", folders.latest)
-    fact = Fact("rules", folders, group.facts_interval, unknown=folders.latest)
-
-    def read_again(_conf: object, _changed: object) -> None:
-        folders.read_again()
-        fact.expire()
-
-    conf.register_mutate_hook(read_again)
-    return fact

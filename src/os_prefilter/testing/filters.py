@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.spec import RequestSpec
@@ -29,7 +29,6 @@ from os_prefilter.testing.guard import Forbidden, guarded
 from os_prefilter.testing.requests import request_of
 from os_prefilter.testing.subject import Subject, broken, told, twin
 from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 
 # The same requests at each run: what conforms today does so tomorrow. Their number is that of hypothesis' profile.

@@ -9,17 +9,16 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, effective
 from os_prefilter.errors import RequestRejected
+from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.late_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.resources import stated_requirements
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named, table
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Row
 
 Choice = tuple[Row, str]

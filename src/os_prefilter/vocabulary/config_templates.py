@@ -146,13 +146,3 @@ class Templates:
     def replaced_by(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""
         return Templates((*self._by_key.values(), *others))
-
-
-def effective(templates: Templates | None) -> Templates:
-    """Return the templates of a deployment: the bundled ones where it has no others."""
-    if templates is not None:
-        return templates
-    # Late: most deployments have no bare metal, and need no YAML.
-    from os_prefilter.conf.config_templates_file import bundled_templates  # noqa: PLC0415
-
-    return bundled_templates()

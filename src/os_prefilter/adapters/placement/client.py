@@ -14,9 +14,9 @@ from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
 from os_prefilter.common.quoting import one_line, shown
-from os_prefilter.conf.options import HOST_CLASSES
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.
 MICROVERSION = "1.39"

@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import effective
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
-from os_prefilter.vocabulary.config_templates import Template, effective
+from os_prefilter.vocabulary.config_templates import Template
 from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Trait
 

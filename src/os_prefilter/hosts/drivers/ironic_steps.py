@@ -8,10 +8,11 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import listed, shown
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.reporter import GuestSettings
-from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant, effective
+from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant
 
 BIOS_PRIORITY = 150
 """Of the step that changes BIOS settings: before the image is written, which Ironic does at 100."""

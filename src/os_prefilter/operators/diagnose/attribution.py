@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import one_line
+from os_prefilter.filters.nova_translation import BY_REQUEST
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
 from os_prefilter.request.extra_specs import resource_key
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.request.resources import BY_REQUEST
 from os_prefilter.request.view import Request
 
 _FIELDS = {
@@ -34,7 +34,7 @@ class Attributions:
     def __init__(self, request: Request, stated: Iterable[Requirement], decision: Decision) -> None:
         """Take a request as it was before the pipeline was applied to it, and what it stated then.
 
-        :param stated: :func:`os_prefilter.request.resources.stated_requirements` of the request
+        :param stated: :func:`os_prefilter.filters.nova_translation.stated_requirements` of the request
         """
         self._request = request
         self._traits: dict[Condition, Attribution] = {}

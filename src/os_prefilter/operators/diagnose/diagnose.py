@@ -9,6 +9,7 @@ import os_traits
 
 from os_prefilter.common.quoting import counted
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
+from os_prefilter.filters.nova_translation import BY_REQUEST, stated_requirements
 from os_prefilter.fleet.matching import Host, hosts_in
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators import candidates
@@ -45,7 +46,6 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, demand_of
-from os_prefilter.request.resources import BY_REQUEST, stated_requirements
 from os_prefilter.request.view import Request
 
 NOVAS_LIMIT = 1000

@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from os_prefilter.conf.options import effective
 from os_prefilter.errors import RequestRejected
+from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Note
-from os_prefilter.request.resources import stated_requirements, unsuffixed_resources
+from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named, table
-from os_prefilter.vocabulary.config_templates import effective
 from os_prefilter.vocabulary.model import Row
 
 _Traits = frozenset[tuple[str, bool]]

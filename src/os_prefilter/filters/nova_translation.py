@@ -1,0 +1,57 @@
+"""Requirements that Nova itself derives from a request (``nova/scheduler/utils.py``, ``ResourceRequest``).
+
+A value that Nova does not know is an error there, and here: the query must not ask for less than the user did.
+"""
+
+from dataclasses import replace
+
+from os_prefilter.common.quoting import shown
+from os_prefilter.conf.options import Options
+from os_prefilter.errors import ImpossibleCombination
+from os_prefilter.filters.vocabulary_filter import Questions, ask
+from os_prefilter.request.named_traits import written_requirements
+from os_prefilter.request.requirements import UNSUFFIXED, Requirement
+from os_prefilter.request.row_values import chosen
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import BY_NAME, ROWS
+
+BY_REQUEST = "request"
+"""The ``filter`` of a requirement that the request states itself."""
+
+
+_AS_NOVA = Options(reject_unknown_values=True)
+
+
+# Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
+_QUESTIONS = Questions(
+    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.asked_by
+)
+
+
+_ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
+
+
+_MACHINE = "hw_machine_type"
+
+
+_ENCRYPTED_MACHINE = "q35"
+
+
+def stated_requirements(request: Request) -> tuple[Requirement, ...]:
+    """Return all traits that a request states itself: who asked for them, and why.
+
+    :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
+    """
+    asked = (*written_requirements(request), *ask(request, _QUESTIONS, _AS_NOVA, UNSUFFIXED).asked)
+    _check_encrypted_machine(request)
+    return tuple(item._replace(filter=BY_REQUEST) for item in asked)
+
+
+def _check_encrypted_machine(request: Request) -> None:
+    """Raise ImpossibleCombination as Nova refuses it: by a part of the machine type's name, and only if it has one."""
+    machine = request.image_property(_MACHINE)
+    if machine is None or _ENCRYPTED_MACHINE in str(machine):
+        return
+    model = chosen(request, _ENCRYPTION_MODEL, _AS_NOVA, [])
+    if model:
+        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={shown(machine)}")

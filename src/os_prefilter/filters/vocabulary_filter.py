@@ -1,0 +1,158 @@
+"""Rows of the vocabulary that a request filter asks a request about, and the requirements that follow."""
+
+from collections.abc import Iterable
+from functools import cache
+
+from os_prefilter.conf.options import Options
+from os_prefilter.errors import ImpossibleCombination
+from os_prefilter.request.guest_platform import Guest, guest_of
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.row_values import Chosen, chosen, is_implied
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
+from os_prefilter.vocabulary.model import Row, Trait
+
+_DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
+
+
+class Questions:
+    """Rows of the vocabulary that a filter asks a request about, found by what the request has.
+
+    A request says nothing of most rows, and these cost it nothing.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.rows = tuple(rows)
+        # Name -> the numbers of the rows about it.
+        self._properties: dict[str, set[int]] = {}
+        self._extra_specs: dict[str, set[int]] = {}
+        self._always: set[int] = set()
+        self._by_traits: set[int] = set()
+        for number, row in enumerate(self.rows):
+            # Its default counts where what it depends on is asked for; and what a trait may switch reads that first.
+            depends = row.only_with and (row.default or row.device)
+            for each in (row, row_named(row.only_with)) if depends else (row,):
+                if each.image_property:
+                    self._properties.setdefault(each.image_property, set()).add(number)
+                if each.extra_spec:
+                    self._extra_specs.setdefault(each.extra_spec, set()).add(number)
+            if row.image_attribute:
+                self._always.add(number)
+            if row.device:
+                self._by_traits.add(number)
+
+    def about(self, request: Request) -> list[Row]:
+        """Return the rows of which a request may say something, in the order of the table."""
+        numbers = set(self._always)
+        # A view's intersection goes through the smaller of the two.
+        for name in self._properties.keys() & request.image_properties.keys():
+            numbers |= self._properties[name]
+        for name in self._extra_specs.keys() & request.extra_specs.keys():
+            numbers |= self._extra_specs[name]
+        if self._by_traits and request.names_traits:
+            numbers |= self._by_traits
+        return [self.rows[number] for number in sorted(numbers)]
+
+
+@cache
+def questions_of(name: str) -> Questions:
+    """Return what the request filter ``name`` asks a request about."""
+    return Questions(rows_asked_by(name))
+
+
+def ask(request: Request, questions: Questions, options: Options, scope: str = ROOT) -> Requirements:
+    """Return what ``request`` asks for of the rows in ``questions``.
+
+    A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
+    becomes a note.
+
+    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if flavor and image ask for different values of one row.
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    """
+    asked: list[Requirement] = []
+    notes: list[Note] = []
+    guest: Guest | None = None
+    for row in questions.about(request):
+        found = chosen(request, row, options, notes)
+        if not found or is_implied(request, row, found.value):
+            continue
+        trait = row.values[found.value].trait
+        # Where Nova's query names the trait because the request does, it names it in the group that the request says.
+        if trait is None or (scope == UNSUFFIXED and row.device and not _has_property(request, row)):
+            continue
+        guest = guest or guest_of(request)
+        if row.per_architecture:
+            trait = _of_guest(row, trait, found, guest, options)
+        if _is_opt_in(row, trait, found.value) and not options.reports(trait):
+            notes.append(Note(found.source, f"{trait} is not in [prefilter] reported_traits: not asked for"))
+        else:
+            asked.append(Requirement(trait, row.values[found.value].required, scope, found.source))
+        if scope == ROOT:
+            asked += _kept_off(guest, row, found, options, asked)
+    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+
+
+def _has_property(request: Request, row: Row) -> bool:
+    """Whether the image property, or the flavor extra spec, of a row is set."""
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
+
+
+def keep_off(request: Request, questions: Questions, options: Options) -> Requirements:
+    """Return which machine types must not be the default of a host, for what others than filters ask for.
+
+    :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
+    """
+    asked: list[Requirement] = []
+    for row in questions.about(request):
+        found = chosen(request, row, options, [])
+        if found:
+            asked += _kept_off(guest_of(request), row, found, options, asked)
+    return Requirements(tuple(asked)) if asked else NOTHING
+
+
+def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
+    term = row.values[value]
+    return term.opt_in or trait != term.trait
+
+
+def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
+    """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
+
+    The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
+    guests of any architecture have.
+    """
+    if not guest.architecture:
+        return trait
+    qualified = QUALIFIED.get((trait, guest.architecture))
+    own = row.values[found.value].opt_in
+    return qualified if qualified and (own or options.reports(qualified)) else trait
+
+
+def _kept_off(
+    guest: Guest, row: Row, found: Chosen, options: Options, asked: Iterable[Requirement]
+) -> list[Requirement]:
+    """Return the default machine types that hosts must not have, because those can never have the value.
+
+    One that is among ``asked`` already is not repeated: many devices need a PCI bus.
+
+    :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
+    """
+    without = guest.families_without(row.name, found.value)
+    if not without:
+        return []
+    ruled_out = guest.what_rules_out(row.name, found.value)
+    if ruled_out:
+        raise ImpossibleCombination(found.source, ruled_out)
+    if guest.family or not guest.takes_default:
+        return []
+    known = {item.trait for item in asked}
+    traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
+    if guest.default_architecture:
+        traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
+    return [
+        Requirement(trait, False, ROOT, found.source)
+        for trait in traits
+        if trait and trait not in known and options.reports(trait)
+    ]

@@ -1,0 +1,44 @@
+"""Resource classes, and amounts that Placement can store."""
+
+import re
+from itertools import dropwhile, islice
+from unicodedata import decimal
+
+import os_resource_classes
+
+_CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
+
+
+_STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
+
+
+HOST_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
+"""Resource classes that the root provider of a host has, whatever its virt driver."""
+
+LARGEST_AMOUNT = 2**31 - 1
+"""The largest amount of a resource: INTEGER in Placement's database."""
+
+
+def resource_amount(value: object) -> int | None:
+    """Return what Nova's ``int()`` makes of an amount, of any size and sign; None if it makes nothing of it."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        return None
+    if isinstance(value, str) and len(value) > _MOST_DIGITS:
+        digits = value.strip().removeprefix("+")
+        if len(digits) > _MOST_DIGITS and digits.isdecimal():
+            # As for int(), digits are those of any script; so are zeros.
+            significant = dropwhile(lambda digit: not decimal(digit), digits)
+            value = "".join(islice(significant, _MOST_DIGITS)) or "0"
+    try:
+        return int(value)
+    except ValueError:
+        return None
+
+
+# Python parses no more (sys.int_info.default_max_str_digits).
+_MOST_DIGITS = 4300
+
+
+def is_resource_class(name: object) -> bool:
+    """Whether Placement could have a resource class of that name."""
+    return isinstance(name, str) and (name in _STANDARD_CLASSES or bool(_CUSTOM_CLASS.fullmatch(name)))

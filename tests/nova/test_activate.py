@@ -27,7 +27,7 @@ from os_prefilter.nova import SAME_PURPOSE
 from tests.support.nova_start import Start, entries, our_entry, starting
 from tests.support.rule_texts import rule, write_rules
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 # Each was added by the Nova of this major version; the others are older than any that works.
 _SINCE = {"virtio_sound_filter": 32, "tpm_secret_security_filter": 33, "owner_nova_filter": 34}

@@ -21,7 +21,7 @@ from os_prefilter.nova import RequestFilters
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, starting, user_context
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
 _SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline.pipeline")

@@ -127,15 +127,15 @@ def test_all_filter_loading_errors_are_configuration_errors() -> None:
 
 def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
     """The registry walk: entry point, function, first line of help, test file."""
-    folder = Path(__file__).parent / "filters"
+    tests = Path(__file__).parents[1]
     ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
     assert len(ours) == 13
     for name, target in ours.items():
-        module = "os_prefilter.rules.filter" if name == "rules" else f"os_prefilter.filters.{name}"
-        assert target == f"{module}:{name}"
+        folder, module = ("rules", "filter") if name == "rules" else ("filters", name)
+        assert target == f"os_prefilter.{folder}.{module}:{name}"
         (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules"))
         assert loaded.summary
-        assert (folder / f"test_{name}.py").is_file()
+        assert (tests / folder / f"test_{module}.py").is_file()
 
 
 def test_filter_need_with_a_default_is_passed_only_if_it_is_provided() -> None:

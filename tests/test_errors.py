@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 
 
 @given(st.text() | st.integers() | st.floats() | st.binary() | st.none() | st.lists(st.text()))
 def test_any_value_is_shown_as_one_short_printable_ascii_line(value: object) -> None:
-    text = shown(value)
+    text = quote(value)
     assert text.isascii()
     assert text.isprintable()
     assert len(text) <= 83
@@ -27,4 +27,4 @@ def test_any_value_is_shown_as_one_short_printable_ascii_line(value: object) -> 
     ],
 )
 def test_untrusted_value_is_quoted_escaped_or_described_by_its_kind(value: object, expected: str) -> None:
-    assert shown(value) == expected
+    assert quote(value) == expected

@@ -33,12 +33,12 @@
     `-- IronicError                     its kinds: os_prefilter.adapters.ironic.errors
 
 Each message says what happened, to what, and what to do next. A password in a URL is not shown. A tenant's text goes
-through :func:`os_prefilter.common.quoting.shown`: it can break neither a log line nor a terminal.
+through :func:`os_prefilter.common.quoting.quote`: it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
 
-from os_prefilter.common.quoting import listed, one_line, shown, told, without_passwords
+from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
 
@@ -47,7 +47,7 @@ class PrefilterError(Exception):
     """Base of all errors of this library; a URL in the message is without its password."""
 
     def __init__(self, *parts: object) -> None:
-        super().__init__(*(without_passwords(part) if isinstance(part, str) else part for part in parts))
+        super().__init__(*(mask_passwords(part) if isinstance(part, str) else part for part in parts))
 
 
 class ConfigurationError(PrefilterError):
@@ -61,9 +61,9 @@ class UnknownFilter(ConfigurationError):
         self.name = name
         self.known = sorted(known)
         super().__init__(
-            f"[prefilter] enabled_filters names {shown(name)}, which no installed package offers under the entry point "
-            f"group os_prefilter.request_filters. Known filters: {listed(self.known)}. Correct the name, or install "
-            "the package that offers it."
+            f"[prefilter] enabled_filters names {quote(name)}, which no installed package offers under the entry point "
+            f"group os_prefilter.request_filters. Known filters: {join_names(self.known)}. Correct the name, or "
+            "install the package that offers it."
         )
 
 
@@ -84,8 +84,8 @@ class FilterLoadError(ConfigurationError):
         self.name = name
         self.target = target
         super().__init__(
-            f"The request filter {name!r} ({target}) does not load: {told(cause)}. Repair or reinstall its package, or "
-            "remove the name from [prefilter] enabled_filters."
+            f"The request filter {name!r} ({target}) does not load: {describe_error(cause)}. Repair or reinstall its "
+            "package, or remove the name from [prefilter] enabled_filters."
         )
 
 
@@ -120,8 +120,8 @@ class UnusableReporter(ConfigurationError):
     def __init__(self, driver: str, problem: str) -> None:
         self.driver = driver
         super().__init__(
-            f"The capability reporter {shown(driver)} cannot be used: {one_line(problem)}. Correct the name, or repair "
-            "the package that offers it under the entry point group os_prefilter.capability_reporters."
+            f"The capability reporter {quote(driver)} cannot be used: {escape_line(problem)}. Correct the name, or "
+            "repair the package that offers it under the entry point group os_prefilter.capability_reporters."
         )
 
 
@@ -130,7 +130,9 @@ class UnusableRow(ConfigurationError):
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
-        super().__init__(f"The vocabulary cannot take the row {shown(name)}: {one_line(problem)}. Repair its package.")
+        super().__init__(
+            f"The vocabulary cannot take the row {quote(name)}: {escape_line(problem)}. Repair its package."
+        )
 
 
 class RequestRejected(PrefilterError):
@@ -147,7 +149,7 @@ class UnknownValue(RequestRejected):
         self.source = source
         self.value = value
         self.known = list(filter(None, known))
-        super().__init__(f"{source} has the unknown value {shown(value)}. Values that exist: {', '.join(self.known)}.")
+        super().__init__(f"{source} has the unknown value {quote(value)}. Values that exist: {', '.join(self.known)}.")
 
 
 class FlavorImageConflict(RequestRejected):
@@ -172,7 +174,7 @@ class UnsupportedByHost(RequestRejected):
     def __init__(self, host: str, refusals: Iterable[object]) -> None:
         self.refusals = list(refusals)
         super().__init__(
-            f"The host {shown(host)} cannot do what the request asks for: {'; '.join(map(str, self.refusals))}. "
+            f"The host {quote(host)} cannot do what the request asks for: {'; '.join(map(str, self.refusals))}. "
             "Enable the request filters, so that such requests go to hosts that can, or change the request."
         )
 
@@ -194,7 +196,7 @@ class RejectedByFilter(RequestRejected):
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        super().__init__(f"The request filter {name!r} rejected the request: {shown(reason)}")
+        super().__init__(f"The request filter {name!r} rejected the request: {quote(reason)}")
 
 
 class MalformedRequest(RequestRejected):
@@ -203,7 +205,7 @@ class MalformedRequest(RequestRejected):
     def __init__(self, source: str, value: object, expected: str) -> None:
         self.source = source
         self.value = value
-        super().__init__(f"{source}: {shown(value)} is not {expected}.")
+        super().__init__(f"{source}: {quote(value)} is not {expected}.")
 
 
 class FilterFailed(PrefilterError):
@@ -212,7 +214,7 @@ class FilterFailed(PrefilterError):
     def __init__(self, name: str, cause: BaseException) -> None:
         self.name = name
         super().__init__(
-            f"The request filter {name!r} failed with {type(cause).__name__}: {shown(str(cause), 300)}. The request "
+            f"The request filter {name!r} failed with {type(cause).__name__}: {quote(str(cause), 300)}. The request "
             "was not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
         )
 
@@ -242,8 +244,8 @@ class ProbeFailed(PrefilterError):
     """A host did not say what it can do. Nothing new is known of it: what it reported before stays."""
 
     def __init__(self, what: str, reason: str, advice: str) -> None:
-        self.what = one_line(what)
-        self.reason = one_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
+        self.what = escape_line(what)
+        self.reason = escape_line(" ".join(reason.split()).rstrip(".")) or "no explanation"
         super().__init__(f"The probe failed at {self.what}: {self.reason}. {advice}")
 
 
@@ -264,7 +266,7 @@ class PlacementRefused(PlacementError):
     def __init__(self, what: str, status: int, detail: str) -> None:
         self.status = status
         self.detail = detail
-        words = one_line(detail[:_DETAIL_LENGTH]) + "..." * (len(detail) > _DETAIL_LENGTH)
+        words = escape_line(detail[:_DETAIL_LENGTH]) + "..." * (len(detail) > _DETAIL_LENGTH)
         super().__init__(f"Placement refused {what} with status {status}: {words}")
 
 
@@ -285,7 +287,7 @@ class UnknownProvider(PlacementError):
     def __init__(self, provider: str) -> None:
         self.provider = provider
         super().__init__(
-            f"Placement has no resource provider {shown(provider, 200)}. nova-compute creates it when it starts: see "
+            f"Placement has no resource provider {quote(provider, 200)}. nova-compute creates it when it starts: see "
             "that it runs and uses this Placement, or name the host's provider ('openstack resource provider list')."
         )
 
@@ -297,7 +299,7 @@ class GenerationConflict(PlacementError):
         self.provider = provider
         self.attempts = attempts
         super().__init__(
-            f"The traits of the resource provider {shown(provider, 200)} were not written: another writer changed it "
+            f"The traits of the resource provider {quote(provider, 200)} were not written: another writer changed it "
             f"in each of {attempts} attempts. Try again; if that does not help, find out what else writes to it."
         )
 

@@ -17,7 +17,7 @@ from nova.api.validation.extra_specs import validators
 from nova.conf import CONF
 
 from os_prefilter.adapters import nova_api
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import asked_by, spec_of
 
@@ -65,7 +65,7 @@ def api() -> Iterator[Any]:
     CONF.reset()
 
 
-@pytest.mark.parametrize("row", effective(None).rows, ids=lambda row: row.extra_spec)
+@pytest.mark.parametrize("row", effective_templates(None).rows, ids=lambda row: row.extra_spec)
 def test_nova_loads_a_validator_for_every_deploy_config_extra_spec(row: Any) -> None:
     """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
     found = validators.VALIDATORS[row.extra_spec]

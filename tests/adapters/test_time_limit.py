@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 
 from os_prefilter.adapters import time_limit
 from os_prefilter.adapters.time_limit import WholeAnswers, limit
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from tests.services.cloud.others import Others
 from tests.support.loopback import Call, Reply, serving
 
@@ -199,9 +199,9 @@ def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_d
         keystone.refuses = ("GET", "POST")
         for _ in range(2):
             with pytest.raises(exceptions.Unauthorized):
-                start(log_in, "a login").result(FOREVER)
+                start_thread(log_in, "a login").result(FOREVER)
         keystone.refuses = ()
-        start(log_in, "a login").result(FOREVER)
+        start_thread(log_in, "a login").result(FOREVER)
         assert session.get_token() == "token"
 
 
@@ -210,7 +210,7 @@ def test_login_works_where_keystone_refuses_nothing_but_version_discovery() -> N
     keystone = Keystone()
     keystone.refuses = ("GET",)
     with keystone.served() as url:
-        assert start(login_at(url).get_token, "a login").result(FOREVER) == "token"
+        assert start_thread(login_at(url).get_token, "a login").result(FOREVER) == "token"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 305, 307, 308])

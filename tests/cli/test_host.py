@@ -168,8 +168,8 @@ class TestFiles:
     def test_missing_package_error_names_the_extra_to_install(
         self, package: str, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in ("libvirt_documents", "libvirt_xml") if argv else ():
-            monkeypatch.delitem(sys.modules, f"os_prefilter.adapters.{module}", raising=False)
+        for module in ("documents", "facts") if argv else ():
+            monkeypatch.delitem(sys.modules, f"os_prefilter.adapters.libvirt.{module}", raising=False)
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ConfigurationError, match=r"pip install 'os-prefilter\[libvirt\]'"):
             facts_from(parsed(*argv))

@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter.conf import options_from
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
 from os_prefilter.vocabulary.model import Trait
@@ -51,7 +51,7 @@ def test_operators_template_file_replaces_and_adds_templates(tmp_path: Path) -> 
 
 def test_bundled_templates_apply_without_a_template_file() -> None:
     assert options_from(conf_with()).templates is None
-    assert effective(None) is bundled_templates()
+    assert effective_templates(None) is bundled_templates()
 
 
 _GOOD = "config-type: t, config-value: v"

@@ -15,7 +15,7 @@ import yaml
 from os_prefilter import Image, RequestSpec
 from os_prefilter.cli.audit_page import page
 from os_prefilter.cli.main import main
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.model import example_fleet
 from os_prefilter.operators.audit.audit import audit
@@ -98,7 +98,7 @@ def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Captu
         assert [row.keys() for row in rows] == [row.keys() for row in plain]
         assert {row["Verdict"] for row in rows} == {row["Verdict"] for row in plain}
         names = {name for row in rows for name in row["Images"]}
-        assert names == {one_line(text) or str(number) for number, text in enumerate(_TEXTS)}
+        assert names == {escape_line(text) or str(number) for number, text in enumerate(_TEXTS)}
 
 
 def test_no_cell_of_csv_is_a_formula(capsys: Capture, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ class _Elements(HTMLParser):
 def _page(said: Said) -> str:
     left_out = LeftOut()
     for number, text in enumerate(_TEXTS):
-        left_out(one_line(f"line {number}: {said(number, text)}"))
+        left_out(escape_line(f"line {number}: {said(number, text)}"))
     change = Change(Pipeline(()), pipeline_of("image_metadata"))
     return page(audit(_images(said), example_fleet(), change), change, left_out)
 
@@ -146,11 +146,11 @@ def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:
     found = [[(each.tag, sorted(each.attrib)) for each in tree.iter()] for tree in trees]
     assert found[0] == found[1]
     for number, text in enumerate(_TEXTS):
-        assert one_line(f"line {number}: {text}") in hostile.text
+        assert escape_line(f"line {number}: {text}") in hostile.text
     (data,) = (
         json.loads(each.text or "") for each in trees[0].iter("script") if (each.get("type") or "").endswith("json")
     )
-    assert {name for line in data["lines"] for name in line["names"]} >= {one_line(text) for text in _TEXTS if text}
+    assert {name for line in data["lines"] for name in line["names"]} >= {escape_line(text) for text in _TEXTS if text}
 
 
 def test_hostile_image_property_changes_no_requirement_in_explain() -> None:

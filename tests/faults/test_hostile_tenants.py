@@ -14,7 +14,7 @@ from nova import objects
 
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError, RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.operators.audit.image_list import read_images
@@ -210,7 +210,7 @@ def test_rejection_quotes_the_hostile_value_on_one_short_line(name: str) -> None
         except UnknownValue as error:
             refused += 1
             _check_line(str(error))
-            assert shown(each.value) in str(error)
+            assert quote(each.value) in str(error)
         else:
             # null says nothing
             assert each.value is None, each.purpose

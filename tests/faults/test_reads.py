@@ -12,7 +12,7 @@ from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement.providers import ResourceProviders
 from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.adapters.placement.reported import LiveReported
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import PlacementError
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
@@ -58,7 +58,7 @@ def test_read_from_a_failing_placement_is_correct_or_raises(name: str, tmp_path:
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
         for _ in range(ROUNDS):
             try:
-                answers.append(start(lambda: ask(client), "a question").result(FOREVER))
+                answers.append(start_thread(lambda: ask(client), "a question").result(FOREVER))
             except PlacementError as error:
                 assert "\n" not in str(error)
         proxy.settle(client)

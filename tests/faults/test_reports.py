@@ -15,7 +15,7 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import PlacementRefused
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.agent import LOG, Watch
@@ -120,7 +120,7 @@ class Reporter:
     def round(self) -> None:
         self.number += 1
         self.succeeded.append(False)
-        start(self.watch.round, "a round").result(FOREVER)
+        start_thread(self.watch.round, "a round").result(FOREVER)
 
     def _report(self, _facts: HostFacts) -> str:
         self.traits.sync(self.goal)

@@ -10,7 +10,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
 from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
@@ -37,7 +37,7 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
 def asked(pipeline: Pipeline) -> set[str]:
     """Return what a request for an igb is asked for; it must not take longer than all its neighbours may."""
     request = spec_of({"hw_vif_model": "igb"})
-    decision = start(lambda: pipeline.apply(request), "a request").result(FOREVER)
+    decision = start_thread(lambda: pipeline.apply(request), "a request").result(FOREVER)
     return {item.trait for item in decision.requirements}
 
 
@@ -89,7 +89,9 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
             assert asked(pipeline) == ASKED
         caplog.clear()
         # The question is never even begun, and nobody waits in tests' time.
-        monkeypatch.setattr("os_prefilter.pipeline.deployment_facts.start", lambda call, _name: hanging.append(call))
+        monkeypatch.setattr(
+            "os_prefilter.pipeline.deployment_facts.start_thread", lambda call, _name: hanging.append(call)
+        )
         monkeypatch.setattr(
             "os_prefilter.pipeline.deployment_facts.Question.wait",
             lambda question: waited.append(question.seconds_left),

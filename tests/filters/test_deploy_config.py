@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter import Pipeline
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.vocabulary.config_templates import Template
 from os_prefilter.vocabulary.model import Trait
@@ -58,7 +58,7 @@ def test_unknown_configuration_is_skipped_with_a_warning_by_default() -> None:
 
 
 def test_operator_template_requires_all_its_traits() -> None:
-    options = Options(templates=effective(None).replaced_by([_RAID]))
+    options = Options(templates=effective_templates(None).replaced_by([_RAID]))
     pipeline = Pipeline.from_names("deploy_config", options=options)
     decision = pipeline.apply(spec_of(extra_specs={"deploy-config:raid": "10", _KEY: "enabled"}))
     source = "flavor extra spec deploy-config:raid=10"

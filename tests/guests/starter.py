@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
@@ -109,7 +109,7 @@ class Starter:
             if len(under_way) == _AT_ONCE:
                 yield oldest()
             if not hangs:
-                under_way.append(start(partial(self._outcome, guest, number % _AT_ONCE), "guest"))
+                under_way.append(start_thread(partial(self._outcome, guest, number % _AT_ONCE), "guest"))
             else:
                 under_way.append(Future())
         while under_way:

@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import pytest
 
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, managed
 from os_prefilter.operators.readiness import coverage_of
@@ -16,7 +16,7 @@ from os_prefilter.vocabulary.report_markers import REVISION, is_reported_marker
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import fleet_of
 
-_BY_TRAIT = gates_by_trait(effective(None))
+_BY_TRAIT = gates_by_trait(effective_templates(None))
 
 
 def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_answer() -> None:
@@ -26,7 +26,7 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
             answers.setdefault(trait, set()).add(frozenset(gate.answers))
     assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
     assert {trait for trait, each in answers.items() if len(each) > 1} == set()
-    assert answers.keys() | effective(None).found_traits == _BY_TRAIT.keys()
+    assert answers.keys() | effective_templates(None).found_traits == _BY_TRAIT.keys()
 
 
 def test_report_marker_opens_every_gate_and_a_driver_trait_opens_the_gate_of_its_row() -> None:

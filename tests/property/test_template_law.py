@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
@@ -18,7 +18,7 @@ from os_prefilter.vocabulary.model import Trait
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")
 _BY_BIOS = Variant((BiosChange("Setting*", ("On",)),))
-_TEMPLATES = effective(None).replaced_by(
+_TEMPLATES = effective_templates(None).replaced_by(
     [
         Template("x", "bios", (_A,), (_BY_BIOS,)),
         Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),

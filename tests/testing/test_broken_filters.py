@@ -70,7 +70,7 @@ _BROKEN = [
     ("odd_value", 'return require("CUSTOM_A", str(int(request.extra_spec("acme:level") or 0)))', "with ValueError"),
     ("raise_but", 'return request.extra_spec("acme:level") == "3"', "answered with a bool, not Requirements"),
     ("names_its_source", 'return require("CUSTOM_A", "")', "its source is empty"),
-    ("names_its_source", 'return require("CUSTOM_A", f"level {request.extra_spec(\'acme:level\')}")', "quoting.shown"),
+    ("names_its_source", 'return require("CUSTOM_A", f"level {request.extra_spec(\'acme:level\')}")', "quoting.quote"),
     (
         "what_a_tenant_wrote",
         """

@@ -33,7 +33,7 @@ try:
     from webob import Request
 
     from os_prefilter.adapters.placement.client import PlacementClient
-    from os_prefilter.common.quoting import shown
+    from os_prefilter.common.quoting import quote
     from os_prefilter.fleet.model import Fleet, Provider
     from os_prefilter.vocabulary.model import is_trait_name
 except ModuleNotFoundError as error:
@@ -142,7 +142,7 @@ class EmbeddedPlacement:
             missing_traits = set(traits) - self.client.traits()
             wrong = sorted(name for name in missing_traits if not is_trait_name(name))
             if wrong:
-                raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(shown, wrong))}")
+                raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
             standard_traits = {name for name in missing_traits if not name.startswith("CUSTOM_")}
             if standard_traits:
                 raise UnknownTraits(standard_traits)

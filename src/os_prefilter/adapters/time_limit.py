@@ -21,8 +21,8 @@ from requests.adapters import BaseAdapter
 from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
-from os_prefilter.common.quoting import shown
-from os_prefilter.common.threads import start
+from os_prefilter.common.quoting import quote
+from os_prefilter.common.threads import start_thread
 
 WHOLE = 2.0
 """How many times the timeout the whole answer may take: one to begin, one to arrive."""
@@ -107,7 +107,7 @@ class WholeAnswers(BaseAdapter):
         late = requests.ReadTimeout(f"the answer has not ended in {seconds:g} seconds", request=request)
         begun: list[requests.Response] = []
         read = partial(self._read, begun, (time.monotonic() + seconds, late), request, *args, **options)
-        answer = start(read, f"answer of {request.url}")
+        answer = start_thread(read, f"answer of {request.url}")
         try:
             return answer.result(seconds)
         except NotYetError as error:
@@ -155,7 +155,7 @@ def _check_redirect(request: requests.PreparedRequest, response: requests.Respon
         is_same = False
     if not is_same:
         raise requests.RequestException(
-            f"the answer is a redirect to {shown(location)}: to another host, or without TLS. It is not followed, as "
+            f"the answer is a redirect to {quote(location)}: to another host, or without TLS. It is not followed, as "
             "the token or the password would go there. If that is the right URL, configure it",
             request=request,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud, note
 from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.named import flavor_in, image_in, server_in
-from os_prefilter.common.quoting import listed
+from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.filters.loading import installed_filters
@@ -125,7 +125,7 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
     if arguments.example:
         examples = example_requests()
         if arguments.example not in examples:
-            raise DocumentError("--example", f"there is no {arguments.example!r}. Names: {listed(examples)}.")
+            raise DocumentError("--example", f"there is no {arguments.example!r}. Names: {join_names(examples)}.")
         return examples[arguments.example].request_spec()
     if not (arguments.image or arguments.flavor or arguments.property or arguments.extra_spec):
         raise DocumentError(

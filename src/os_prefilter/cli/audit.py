@@ -16,7 +16,7 @@ from os_prefilter.cli.audit_told import told_loss
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.output import check_output, write_output
 from os_prefilter.cli.snapshot import summary
-from os_prefilter.common.quoting import counted, first_of
+from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
@@ -105,7 +105,7 @@ class _Names(FormattableColumn[Any]):
 
     def human_readable(self) -> str:
         names = [_cut(name) for name in self._value.names[:_MOST_NAMES]]
-        return "\n".join(first_of(names, _MOST_NAMES, self._value.images))
+        return "\n".join(shorten(names, _MOST_NAMES, self._value.images))
 
     def machine_readable(self) -> list[str]:
         return list(self._value.names)
@@ -146,9 +146,9 @@ def _of_fleet(fleet: Fleet) -> Iterator[str]:
 
 def _summary(result: Audit) -> Iterator[str]:
     """Yield the lines that go beside the table."""
-    flavors = f" with {counted(result.flavors, 'flavor')} each" * bool(result.flavors)
-    groups = counted(len(result.lines), "group")
-    yield f"{counted(result.images, 'image')}{flavors}, in {groups}, on {counted(result.hosts, 'host')}."
+    flavors = f" with {pluralize(result.flavors, 'flavor')} each" * bool(result.flavors)
+    groups = pluralize(len(result.lines), "group")
+    yield f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on {pluralize(result.hosts, 'host')}."
     if result.lines:
         yield (
             f"Become unschedulable: {result.count(*BECOMES_UNSCHEDULABLE)}. "
@@ -158,7 +158,7 @@ def _summary(result: Audit) -> Iterator[str]:
         yield from _first("No host meets", [_told_unserved(*each) for each in result.unserved])
         yield from _first("Hosts that serve no image", result.unused)
         yield from _first("Hosts of these that served one before", result.newly_unused)
-    yield from _first("Not asked for yet", [f"{text} ({counted(number, 'image')})" for text, number in result.waits])
+    yield from _first("Not asked for yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
     if result.is_waiting:
         yield (
             "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
@@ -167,18 +167,18 @@ def _summary(result: Audit) -> Iterator[str]:
     told = (
         "Not asked for" if len(result.unknown) < MOST_UNKNOWN else f"Not asked for, of which {MOST_UNKNOWN} are counted"
     )
-    yield from _first(told, [f"{text} ({counted(number, 'image')})" for text, number in result.unknown])
+    yield from _first(told, [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown])
 
 
 def _told_unserved(cause: Cause, images: int) -> str:
-    return f"{cause.rule} {cause.trait} ({cause.because}; {counted(images, 'image')})"
+    return f"{cause.rule} {cause.trait} ({cause.because}; {pluralize(images, 'image')})"
 
 
 def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
     """Yield a line with the first items, if there are any, and how many there are."""
     if items:
         count = len(items) if count is None else count
-        told = first_of([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
+        told = shorten([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
         yield f"{what}: {count}: {'; '.join(told)}."
 
 

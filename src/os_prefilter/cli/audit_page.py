@@ -11,7 +11,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from os_prefilter.cli.audit_told import told_cause, told_loss
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.operators.audit.audit import Audit, Line
 from os_prefilter.operators.audit.image_groups import Change
 from os_prefilter.operators.audit.image_list import LeftOut
@@ -38,7 +38,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
         before=enabled,
         added=[each.name for each in change.after.filters if each.name not in enabled],
         left_out=left_out,
-        taken_at=one_line(taken_at),
+        taken_at=escape_line(taken_at),
         unserved=[(told_cause(cause), cause.because, images) for cause, images in audit.unserved[:_MOST_ITEMS]],
         unknown=audit.unknown[:_MOST_ITEMS],
         waits=audit.waits[:_MOST_ITEMS],
@@ -59,7 +59,7 @@ def _data(audit: Audit) -> dict[str, Any]:
         others |= group.hosts
     numbers = [group.hosts.bit_length() - 1 for group in columns]
     return {
-        "groups": [{"name": one_line(group.names[0]), "hosts": len(group.names)} for group in columns],
+        "groups": [{"name": escape_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
         "lines": [_line(line, numbers, others, waiting=audit.is_waiting) for line in audit.lines],
     }
@@ -99,7 +99,7 @@ def _host_groups(audit: Audit) -> list[dict[str, Any]]:
 
     return [
         {
-            "names": [one_line(name) for name in group.names[:_MOST_NAMES]],
+            "names": [escape_line(name) for name in group.names[:_MOST_NAMES]],
             "hosts": len(group.names),
             "before": images(before, group.hosts),
             "after": images(after, group.hosts),

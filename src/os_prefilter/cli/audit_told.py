@@ -1,6 +1,6 @@
 """Requirements and losses as text for people, in the table and on the page."""
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.operators.audit.audit import Cause, Loss
 
 
@@ -12,5 +12,5 @@ def told_loss(loss: Loss) -> str:
 def told_cause(cause: Cause) -> str:
     """Return a requirement, with who asked for it."""
     sign = "!" if cause.rule == "forbidden" else ""
-    on = f" on {one_line(cause.on)}" if cause.on else ""
+    on = f" on {escape_line(cause.on)}" if cause.on else ""
     return f"{sign}{cause.trait}{on} by {cause.by}"

@@ -13,7 +13,7 @@ from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.named import flavor_in
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import RequestRejected
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
@@ -134,11 +134,11 @@ def _service(node: "IronicNode", plan: Plan, arguments: argparse.Namespace) -> N
 
 
 def _lines(plan: Plan, facts: IronicFacts) -> Iterable[Line]:
-    yield from (Line("configuration", *map(one_line, each)) for each in plan.configurations)
+    yield from (Line("configuration", *map(escape_line, each)) for each in plan.configurations)
     for step in plan.steps:
         changes = bios_changes([step])
         for name, value in changes.items():
-            yield Line("BIOS setting", one_line(name), one_line(str(facts.bios[name].value)), value)
+            yield Line("BIOS setting", escape_line(name), escape_line(str(facts.bios[name].value)), value)
         if not changes:
             yield Line("step", f"{step['interface']}.{step['step']}", "", _plain(step["args"]))
 

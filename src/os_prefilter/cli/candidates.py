@@ -14,7 +14,7 @@ from os_prefilter.cli.arguments import (
 )
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.operators.candidates import Found, ask_live_placement, find_candidates
 from os_prefilter.request.spec import RequestSpec
 
@@ -34,7 +34,7 @@ class Candidates(RequestListing):
         self._found = found.candidates.hosts
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
-            self.tell(one_line(note), warning=True)
+            self.tell(escape_line(note), warning=True)
         if found.created:
             self.tell(f"No host of the fleet has {', '.join(found.created)}; created, to be asked for.", warning=True)
         if found.unknown:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
-from os_prefilter.common.quoting import told
+from os_prefilter.common.quoting import describe_error
 from os_prefilter.errors import ConfigurationError, PrefilterError
 
 if TYPE_CHECKING:
@@ -213,7 +213,8 @@ def _client_connection(command: CloudCommand) -> Any:
         connection = manager.sdk_connection
     except Exception as error:
         raise ConfigurationError(
-            f"The cloud cannot be used: {told(error)}. Check --os-cloud, or the --os-... options and OS_... variables."
+            f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
+            "and OS_... variables."
         ) from error
     return connection
 

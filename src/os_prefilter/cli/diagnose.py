@@ -19,7 +19,7 @@ from os_prefilter.cli.arguments import (
 from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
-from os_prefilter.common.quoting import first_names, one_line
+from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.errors import PlacementUnavailable
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.diagnose.diagnose import diagnose
@@ -94,9 +94,9 @@ class Diagnose(RequestListing):
         elif condition.kind == POLICY:
             told = f"group_policy={condition}"
         if condition.scope in _PLAIN:
-            return one_line(told)
+            return escape_line(told)
         suffixes = condition.scope.split(",")
-        return one_line(f"{told} on {'each of ' * (len(suffixes) > 1)}{first_names(suffixes, _MOST_NAMES)}")
+        return escape_line(f"{told} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
 
     def _head(self) -> str:
         found = self._diagnosis
@@ -104,7 +104,7 @@ class Diagnose(RequestListing):
         lines = [f"Stage: {stage}. {found.message}"]
         if found.query:
             lines.append(f"GET /allocation_candidates?{unquote(found.query)}")
-        return "\n".join(map(one_line, lines))
+        return "\n".join(map(escape_line, lines))
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         found = self._diagnosis
@@ -133,7 +133,7 @@ class Diagnose(RequestListing):
         if lines and not found.candidates:
             yield "What would help, what brings most first", lines
         if found.notes:
-            yield "To note", [one_line(note) for note in found.notes]
+            yield "To note", [escape_line(note) for note in found.notes]
 
 
 @contextmanager
@@ -172,7 +172,7 @@ def _others(finding: Finding) -> str:
 
 
 def _names(hosts: Sequence[str]) -> str:
-    return first_names(hosts, _MOST_NAMES)
+    return join_first_names(hosts, _MOST_NAMES)
 
 
 def _first(lines: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
-from os_prefilter.common.quoting import listed, shown
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
@@ -117,7 +117,9 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     if facts.guests and not is_recorded(facts):
         tried = {f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()}
         builders = {f"Nova {each.nova}" if each.nova else "the settings of os-prefilter" for each in records()}
-        found.append(f"Whether such guests start was not tried, but with {listed(tried)}, built by {listed(builders)}.")
+        found.append(
+            f"Whether such guests start was not tried, but with {join_names(tried)}, built by {join_names(builders)}."
+        )
     return tuple(found)
 
 
@@ -185,7 +187,7 @@ def _release(text: str) -> int:
     release = nova_release(text)
     if release is None:
         raise argparse.ArgumentTypeError(
-            f"{shown(text)} is no release of Nova. Give its major version, such as 34 for 2026.2."
+            f"{quote(text)} is no release of Nova. Give its major version, such as 34 for 2026.2."
         )
     return release
 

@@ -7,7 +7,7 @@ from os_prefilter.cli.cloud import CloudCommand
 from os_prefilter.cli.listing import NO_HOST
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.cli.snapshot import summary
-from os_prefilter.common.quoting import listed
+from os_prefilter.common.quoting import join_names
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter.operators.offer.offer import DEFAULT_ZONE, offer
@@ -52,8 +52,8 @@ class Offer(CloudCommand):
             self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
         if found.waiting:
             told = (
-                f"Filters that wait for compute nodes to report: {listed(found.waiting)}. The values that they would "
-                "ask for are not checked; 'os-prefilter readiness' shows the compute nodes."
+                f"Filters that wait for compute nodes to report: {join_names(found.waiting)}. The values that they "
+                "would ask for are not checked; 'os-prefilter readiness' shows the compute nodes."
             )
             self.tell(told, warning=True)
         if not found.hosts:

@@ -6,7 +6,7 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from stevedore.named import NamedExtensionManager
 
-from os_prefilter.common.quoting import one_line, without_passwords
+from os_prefilter.common.quoting import escape_line, mask_passwords
 
 _ERROR = 1
 
@@ -30,7 +30,7 @@ class _WithoutPasswords(logging.Formatter):
         self._formatter = formatter
 
     def format(self, record: logging.LogRecord) -> str:
-        return without_passwords(self._formatter.format(record))
+        return mask_passwords(self._formatter.format(record))
 
 
 class Program(App):
@@ -86,6 +86,6 @@ class Program(App):
             super().run_subcommand(argv)
             return _ERROR
         except ImportError as error:
-            self.stderr.write(f"The command needs what is not installed: {one_line(str(error))}.\n")
+            self.stderr.write(f"The command needs what is not installed: {escape_line(str(error))}.\n")
             return _ERROR
         return int(super().run_subcommand(argv) or 0)

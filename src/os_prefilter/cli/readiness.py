@@ -8,7 +8,7 @@ from cliff.columns import FormattableColumn
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, pipeline_from, traits_from
 from os_prefilter.cli.listing import Listing
-from os_prefilter.common.quoting import first_names, one_line
+from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.operators.readiness import CLOSED, readiness
 
 COLUMNS = ("Filter", "Row", "Traits", "State", "Without an answer", "Compute nodes")
@@ -46,9 +46,9 @@ class Readiness(Listing):
         if self._closed and not any(line.silent for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
         if others:
-            self.tell(f"Hosts are not asked for what these filters need: {one_line(', '.join(others))}.")
+            self.tell(f"Hosts are not asked for what these filters need: {escape_line(', '.join(others))}.")
         if parsed_args.formatter in ("csv", "value"):
-            return COLUMNS, [(*line[:4], len(line.silent), " ".join(map(one_line, line.silent))) for line in lines]
+            return COLUMNS, [(*line[:4], len(line.silent), " ".join(map(escape_line, line.silent))) for line in lines]
         return COLUMNS, [(*line[:4], len(line.silent), _Names(line.silent)) for line in lines]
 
 
@@ -56,7 +56,7 @@ class _Names(FormattableColumn[Any]):
     """Names of hosts: all of them for machines, the first for people."""
 
     def human_readable(self) -> str:
-        return first_names(self._value, _MOST_NAMES)
+        return join_first_names(self._value, _MOST_NAMES)
 
     def machine_readable(self) -> list[str]:
         return list(self._value)

@@ -12,7 +12,7 @@ from typing import Any
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
-from os_prefilter.common.quoting import counted
+from os_prefilter.common.quoting import pluralize
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
@@ -90,7 +90,7 @@ class CapabilitiesReport(Listing):
     def _told(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
         made = [each for each in changes if each.change != "keep"]
         told = "to make" if arguments.dry_run else "made"
-        self.tell(f"{counted(len(made), 'change')} {told}.")
+        self.tell(f"{pluralize(len(made), 'change')} {told}.")
         if len(made) < len(changes):
             self.tell("What is kept should not be there, but os-prefilter did not set it.", warning=True)
         return changes

@@ -5,7 +5,7 @@ import argparse
 from os_prefilter.cli.arguments import fleet_from
 from os_prefilter.cli.cloud import CloudCommand, add_cloud_argument
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
-from os_prefilter.common.quoting import counted
+from os_prefilter.common.quoting import pluralize
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 
@@ -42,7 +42,7 @@ class Snapshot(CloudCommand):
 def summary(fleet: Fleet) -> str:
     """Return what is in a fleet, and whether it changed while it was read."""
     providers = sum(1 for _ in fleet.walk())
-    told = f"{counted(len(fleet.instance_hosts), 'host')}, {counted(providers, 'resource provider')}"
+    told = f"{pluralize(len(fleet.instance_hosts), 'host')}, {pluralize(providers, 'resource provider')}"
     if fleet.taken_at:
         told += f", read at {fleet.taken_at}"
     if fleet.changed_while_read:

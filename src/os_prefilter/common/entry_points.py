@@ -22,14 +22,14 @@ class Errors(NamedTuple):
     """Gets the target and the cause."""
 
 
-def offered(namespace: str) -> dict[str, str]:
+def installed_entry_points(namespace: str) -> dict[str, str]:
     """Return the names under an entry point group and where each comes from, sorted, without importing any."""
     # A manager of no names loads nothing.
     entry_points = _manager(namespace, []).list_entry_points()
     return {point.name: point.value for point in sorted(entry_points, key=lambda point: point.name)}
 
 
-def imported(namespace: str, name: str, errors: Errors) -> object:
+def load_entry_point(namespace: str, name: str, errors: Errors) -> object:
     """Return what is offered under a name."""
 
     def fail(_manager: object, point: EntryPoint, error: Exception) -> NoReturn:

@@ -14,11 +14,11 @@ _LOGIN_IN_URL = re.compile(
 )
 
 
-def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
+def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
     """Return a value for a message: quoted, on one line, ASCII, cut after ``length``, without passwords in URLs."""
     if isinstance(value, str):
         # Cut first: the value may be megabytes long.
-        text = ascii(without_passwords(value[: length + _LONGEST_LOGIN])[: length + 1])
+        text = ascii(mask_passwords(value[: length + _LONGEST_LOGIN])[: length + 1])
     elif isinstance(value, (bool, int, float, type(None))):
         text = ascii(value) if not isinstance(value, int) or value.bit_length() < 256 else "a huge number"  # noqa: PLR2004
     else:
@@ -26,33 +26,33 @@ def shown(value: object, length: int = _SHOWN_LENGTH) -> str:
     return text if len(text) <= length else text[:length] + "..."
 
 
-def one_line(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return text of somebody else's as one printable line: as it is, or escaped where that is not one."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return an error of a client library for a message: its kind and its text, on one line, cut, without passwords."""
-    text = one_line(without_passwords(str(error)[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
+    text = escape_line(mask_passwords(str(error)[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
     return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
 
 
-def without_passwords(text: str) -> str:
+def mask_passwords(text: str) -> str:
     """Return text with ``***`` in place of the user and the password in each URL."""
     return _LOGIN_IN_URL.sub("***@", text)
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Return names for a message: sorted, comma-separated, or "none"."""
     return ", ".join(sorted(names)) or "none"
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """Return "1 host", or "2 hosts"."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
-def first_of(items: Sequence[str], most: int, count: int | None = None) -> list[str]:
+def shorten(items: Sequence[str], most: int, count: int | None = None) -> list[str]:
     """Return the first items, and after them how many more there are.
 
     :param count: of all, where ``items`` are but some of them.
@@ -61,7 +61,7 @@ def first_of(items: Sequence[str], most: int, count: int | None = None) -> list[
     return [*items[:most], *[f"and {more} more"] * (more > 0)]
 
 
-def first_names(names: Sequence[str], most: int) -> str:
+def join_first_names(names: Sequence[str], most: int) -> str:
     """Return the first of somebody else's names, such as "a, b and 3 more"."""
     more = f" and {len(names) - most} more" * (len(names) > most)
-    return ", ".join(map(one_line, names[:most])) + more
+    return ", ".join(map(escape_line, names[:most])) + more

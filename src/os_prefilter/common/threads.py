@@ -8,7 +8,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def start(call: Callable[[], T], name: str) -> "Future[T]":
+def start_thread(call: Callable[[], T], name: str) -> "Future[T]":
     """Begin a call, and return where its outcome will be.
 
     The thread does not keep the process from ending.

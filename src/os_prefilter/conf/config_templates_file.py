@@ -11,7 +11,7 @@ from typing import Any
 
 import os_traits
 
-from os_prefilter.common.quoting import listed, shown
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.strict_yaml import parse_yaml, read_yaml
 from os_prefilter.errors import DocumentError
 from os_prefilter.vocabulary.config_templates import (
@@ -68,7 +68,7 @@ class _Place:
         return DocumentError(self._path, f"{self._where} {problem}.")
 
     def unexpected(self, expected: str) -> DocumentError:
-        return self.error(f"is {shown(self.value)}; expected {expected}")
+        return self.error(f"is {quote(self.value)}; expected {expected}")
 
     def fields(self, required: str, optional: str = "") -> "dict[str, _Place]":
         """Return the fields of a mapping; those that it does not have are left out."""
@@ -77,7 +77,7 @@ class _Place:
             raise self.unexpected(f"a mapping of {', '.join(known)}")
         for key in self.value:
             if key not in known:
-                raise self.error(f"has {shown(key)}, which nobody knows; there are {listed(known)}")
+                raise self.error(f"has {quote(key)}, which nobody knows; there are {join_names(known)}")
         for key in required.split():
             if key not in self.value:
                 raise self.error(f"has no {key}")
@@ -92,7 +92,7 @@ class _Place:
         if not isinstance(self.value, dict) or not self.value or not all(isinstance(key, str) for key in self.value):
             raise self.unexpected("names with values")
         return [
-            (key, self._inner(value, f".{key}" if key.isidentifier() else f"[{shown(key)}]"))
+            (key, self._inner(value, f".{key}" if key.isidentifier() else f"[{quote(key)}]"))
             for key, value in self.value.items()
         ]
 
@@ -162,7 +162,7 @@ def _variant(place: _Place) -> Variant:
 
 def _bios(name: str, place: _Place) -> BiosChange:
     if not name.strip("*") or not name.isprintable():
-        raise place.error(f"is for {shown(name)}; expected the name of a BIOS setting")
+        raise place.error(f"is for {quote(name)}; expected the name of a BIOS setting")
     values = place.items() if isinstance(place.value, list) else [place]
     if not values:
         raise place.unexpected("a value, or a list of its spellings")
@@ -177,7 +177,7 @@ def _step(place: _Place) -> Step:
     fields = place.fields("interface step args priority")
     interface, args, priority = fields["interface"], fields["args"], fields["priority"]
     if interface.value not in INTERFACES:
-        raise interface.unexpected(f"one of Ironic's interfaces: {listed(INTERFACES)}")
+        raise interface.unexpected(f"one of Ironic's interfaces: {join_names(INTERFACES)}")
     if not isinstance(args.value, dict) or not all(isinstance(key, str) for key in args.value):
         raise args.unexpected("names with values; {} for none")
     # Ironic leaves out a step of priority 0.
@@ -191,7 +191,7 @@ def _plain(args: _Place) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in dict(args.value).items():  # type: ignore[call-overload]
         if not _is_json(value):
-            raise args.error(f"has {shown(key)} with something that JSON cannot hold; put it into quotes")
+            raise args.error(f"has {quote(key)} with something that JSON cannot hold; put it into quotes")
         found[key] = value
     return found
 

@@ -53,7 +53,7 @@ def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def effective(templates: Templates | None) -> Templates:
+def effective_templates(templates: Templates | None) -> Templates:
     """Return the templates of a deployment: the bundled ones where it has no others."""
     if templates is not None:
         return templates

@@ -7,7 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from os_prefilter.common.quoting import listed, shown
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, matches_any
 from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
@@ -94,9 +94,9 @@ def _check(options: Options) -> None:
             close = get_close_matches(pattern, known, cutoff=0.5)
             raise InvalidOption(
                 "reported_traits",
-                f"{shown(pattern)} matches no trait that is asked for only if hosts report it. Close to it: "
-                f"{listed(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary list' "
-                "has all.",
+                f"{quote(pattern)} matches no trait that is asked for only if hosts report it. Close to it: "
+                f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
+                "list' has all.",
             )
     for option, traits in (
         ("owner_trait", (options.owner_trait,)),

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.errors import DocumentError
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ def status_to_replace(path: str | Path) -> os.stat_result | None:
         raise _unwritable(path, error) from error
     if stat.S_ISLNK(status.st_mode):
         # Followed, it could lead a process of root anywhere; replaced, it could be /dev/stdout.
-        target = one_line(os.path.realpath(path))
+        target = escape_line(os.path.realpath(path))
         raise DocumentError(path, f"this is a symbolic link to {target}, and links are not followed. Give that path.")
     if not stat.S_ISREG(status.st_mode):
         raise DocumentError(path, "this is not a file; give the path of one, which may be new.")

@@ -7,7 +7,7 @@ import json
 from math import isfinite
 from typing import Any
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 
 
@@ -46,7 +46,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"the key {shown(key)} is given twice; keep one")
+                raise ValueError(f"the key {quote(key)} is given twice; keep one")
             seen.add(key)
     return found
 
@@ -58,7 +58,7 @@ def _no_number(text: str) -> float:
 def _finite(text: str) -> float:
     number = float(text)
     if not isfinite(number):
-        raise ValueError(f"the number {shown(text)} is too large")
+        raise ValueError(f"the number {quote(text)} is too large")
     return number
 
 

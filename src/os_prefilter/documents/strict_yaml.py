@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import DocumentError
 
@@ -194,7 +194,7 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         """Return a number that every reader of YAML takes for the same."""
         if not _DECIMAL.fullmatch(node.value):
             # To YAML 1.1 010 is 8, 1:30 is 90 and 1_000 is 1000; to YAML 1.2 one is 10, and two are texts.
-            problem = f"{shown(node.value)} is not a plain decimal number; write it as one, or put it into quotes"
+            problem = f"{quote(node.value)} is not a plain decimal number; write it as one, or put it into quotes"
             raise _refusal(problem, node.start_mark)
         return int(node.value) if node.tag == _INTEGER else float(node.value)
 
@@ -203,7 +203,7 @@ class _StrictLoader(_Base):  # type: ignore[misc]
         value = node.value.lower()
         if value not in ("true", "false"):
             # yes, no, on and off: booleans to YAML 1.1, texts to YAML 1.2.
-            problem = f"{shown(node.value)} is a boolean or a text; write true or false, or put it into quotes"
+            problem = f"{quote(node.value)} is a boolean or a text; write true or false, or put it into quotes"
             raise _refusal(problem, node.start_mark)
         return bool(value == "true")
 
@@ -222,7 +222,7 @@ def _check_keys(node: yaml.MappingNode) -> bool:
         if not isinstance(key, yaml.ScalarNode):
             continue
         if (key.tag, key.value) in seen:
-            raise _refusal(f"the key {shown(key.value)} is given twice; keep one", key.start_mark)
+            raise _refusal(f"the key {quote(key.value)} is given twice; keep one", key.start_mark)
         seen.add((key.tag, key.value))
     return any(tag == _MERGE for tag, _ in seen)
 

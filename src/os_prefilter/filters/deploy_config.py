@@ -4,15 +4,15 @@ Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requir
 switched; it says nothing about whether it is on now. Which traits a configuration needs is in its template.
 """
 
-from os_prefilter.common.quoting import shown
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.common.quoting import quote
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import UnknownValue
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
 
 # Read when the filter is loaded, not at the first request.
-effective(None)
+effective_templates(None)
 
 
 def deploy_config(request: Request, *, options: Options) -> Requirements:
@@ -21,12 +21,12 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image ask for different configurations.
     """
-    templates = effective(options.templates)
+    templates = effective_templates(options.templates)
     unknown = templates.unknown(request.extra_specs)
     if unknown and options.reject_unknown_values:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [
-        Note("flavor extra specs", f"unknown configuration {shown(key)}: not asked for", warn=True) for key in unknown
+        Note("flavor extra specs", f"unknown configuration {quote(key)}: not asked for", warn=True) for key in unknown
     ]
     asked = []
     for row in templates.rows:

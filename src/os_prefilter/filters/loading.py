@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from os_prefilter.common.entry_points import Errors, imported, offered
+from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.errors import (
     DuplicateFilter,
     FilterLoadError,
@@ -52,7 +52,7 @@ class LoadedFilter:
 
 def installed_filters() -> dict[str, str]:
     """Return the names of all installed filters and where each comes from, without importing any."""
-    return offered(NAMESPACE)
+    return installed_entry_points(NAMESPACE)
 
 
 def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) -> tuple[LoadedFilter, ...]:
@@ -76,7 +76,7 @@ def _import_filter(name: str) -> object:
         lambda targets: DuplicateFilter(name, targets),
         lambda target, cause: FilterLoadError(name, target, cause),
     )
-    return imported(NAMESPACE, name, errors)
+    return load_entry_point(NAMESPACE, name, errors)
 
 
 def as_filter(name: str, function: object, provided: Collection[str] | None = ()) -> LoadedFilter:

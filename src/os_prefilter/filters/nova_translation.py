@@ -5,7 +5,7 @@ A value that Nova does not know is an error there, and here: the query must not 
 
 from dataclasses import replace
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.filters.vocabulary_filter import Questions, ask
@@ -54,4 +54,4 @@ def _check_encrypted_machine(request: Request) -> None:
         return
     model = chosen(request, _ENCRYPTION_MODEL, _AS_NOVA, [])
     if model:
-        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={shown(machine)}")
+        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={quote(machine)}")

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import os_traits
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.request.extra_specs import Group, trait_key
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
@@ -149,7 +149,7 @@ def _obstacle(
         return "several groups in a flavor without group_policy=none"
     for suffix in (_OWN_SUFFIX + name for name in owned):
         if suffix in request.flavor_groups or suffix in request.requested_groups or len(suffix) > _LONGEST_SUFFIX:
-            return f"{shown(suffix)} is taken, or too long"
+            return f"{quote(suffix)} is taken, or too long"
     stated = {*request.flavor_groups[""].required, *request.image_traits} - on_root
     # What the pipeline asks for twice is on the root as well.
     twice = {item.trait for item in asked_before if item.scope == ROOT and item.required}

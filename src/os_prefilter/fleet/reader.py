@@ -27,7 +27,7 @@ from typing import Any
 import os_resource_classes
 import os_traits
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.documents.strict_yaml import parse_yaml
@@ -98,7 +98,7 @@ class _Reader(Values):
         for key in top:
             if key not in _TOP_KEYS and not key.startswith("x-"):
                 raise self.problem(
-                    "the file", f"the key {shown(key)}", f"{', '.join(_TOP_KEYS)}, or keys that start with 'x-'"
+                    "the file", f"the key {quote(key)}", f"{', '.join(_TOP_KEYS)}, or keys that start with 'x-'"
                 )
         taken_at = self._time("taken_at", top.get("taken_at", ""))
         self._is_snapshot = bool(taken_at)
@@ -123,7 +123,7 @@ class _Reader(Values):
                 return str(value)
         except ValueError:
             pass
-        raise self.problem(where, shown(value), "a time in UTC as text, such as '2026-11-21T18:00:00Z'")
+        raise self.problem(where, quote(value), "a time in UTC as text, such as '2026-11-21T18:00:00Z'")
 
     def _known_aggregate(self, name: str, value: object) -> None:
         where = f"aggregates.{self.label('aggregates', name)}"
@@ -134,7 +134,7 @@ class _Reader(Values):
         )
         for other in self._aggregates.values():
             if other.uuid == uuid:
-                raise self.problem(where, f"the UUID of {shown(other.name)}", "another for each aggregate")
+                raise self.problem(where, f"the UUID of {quote(other.name)}", "another for each aggregate")
         self._aggregates[name] = Aggregate(uuid, name, zone)
 
     def _aggregate(self, where: str, value: object) -> str:
@@ -219,5 +219,5 @@ class _Reader(Values):
     def _ratio(self, where: str, value: Any) -> float:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not 0 <= value <= MAX_INT or not (value or self._is_snapshot):
-            raise self.problem(where, shown(value), "a number above 0")
+            raise self.problem(where, quote(value), "a number above 0")
         return float(value)

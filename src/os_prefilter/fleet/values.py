@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import MAX_INT, uuid_in
 
@@ -30,12 +30,12 @@ class Values:
     def mapping(self, where: str, value: object, known: tuple[str, ...] | None = None) -> dict[str, Any]:
         """Return a mapping with keys that are strings, and among ``known`` if that is given."""
         if not isinstance(value, dict):
-            raise self.problem(where, shown(value), "a mapping")
+            raise self.problem(where, quote(value), "a mapping")
         for key in value:
             if not isinstance(key, str):
-                raise self.problem(where, f"the key {shown(key)}", "keys that are strings; quote it")
+                raise self.problem(where, f"the key {quote(key)}", "keys that are strings; quote it")
             if known is not None and key not in known:
-                raise self.problem(where, f"the unknown key {shown(key)}", f"keys out of {', '.join(known)}")
+                raise self.problem(where, f"the unknown key {quote(key)}", f"keys out of {', '.join(known)}")
         return dict(value)
 
     def strings(
@@ -66,7 +66,7 @@ class Values:
 
     def _list(self, where: str, value: object, most: int) -> list[Any]:
         if not isinstance(value, list):
-            raise self.problem(where, shown(value), "a list of strings")
+            raise self.problem(where, quote(value), "a list of strings")
         if len(value) > most:
             raise self.problem(where, f"{len(value)} entries", f"at most {most}")
         return value
@@ -79,28 +79,28 @@ class Values:
         if isinstance(value, str) and value in known:
             return known[value]
         if not isinstance(value, str) or not _SYMBOL.fullmatch(value):
-            raise self.problem(where, shown(value), f"the name of a {kind}: 1 to 255 of A-Z, 0-9 and _")
+            raise self.problem(where, quote(value), f"the name of a {kind}: 1 to 255 of A-Z, 0-9 and _")
         if value == "CUSTOM_" or (package and not value.startswith("CUSTOM_")):
             expected = f"a {kind} that the installed {package} knows, or a name that starts with CUSTOM_"
-            raise self.problem(where, shown(value), expected)
+            raise self.problem(where, quote(value), expected)
         return known.setdefault(value, value)
 
     def integer(self, where: str, value: object, low: int, alternative: str = "") -> int:
         """Return an integer from ``low`` to the largest of Placement."""
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_INT:
-            raise self.problem(where, shown(value), f"an integer from {low} to {MAX_INT} {alternative}".rstrip())
+            raise self.problem(where, quote(value), f"an integer from {low} to {MAX_INT} {alternative}".rstrip())
         return value
 
     def flag(self, where: str, value: object) -> bool:
         """Return a boolean."""
         if not isinstance(value, bool):
-            raise self.problem(where, shown(value), "true or false")
+            raise self.problem(where, quote(value), "true or false")
         return value
 
     def name(self, where: str, value: object, most: int = MAX_NAME) -> str:
         """Return the name of a provider."""
         if not isinstance(value, str) or not 0 < len(value) <= most or not value.isprintable():
-            raise self.problem(where, shown(value), f"a name of 1 to {most} printable characters")
+            raise self.problem(where, quote(value), f"a name of 1 to {most} printable characters")
         return value
 
     def label(self, where: str, value: object) -> str:
@@ -111,11 +111,11 @@ class Values:
         """Return a UUID in its usual form."""
         found = uuid_in(value) if isinstance(value, str) else ""
         if not found:
-            raise self.problem(where, shown(value), "a UUID")
+            raise self.problem(where, quote(value), "a UUID")
         return found
 
     def text(self, where: str, value: object) -> str:
         """Return text that can be written again."""
         if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
-            raise self.problem(where, shown(value), "text")
+            raise self.problem(where, quote(value), "text")
         return value

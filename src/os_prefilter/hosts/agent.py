@@ -13,8 +13,8 @@ from concurrent.futures import wait
 from functools import partial
 from typing import Protocol
 
-from os_prefilter.common.quoting import one_line
-from os_prefilter.common.threads import start
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PlacementUnavailable, PrefilterError
 from os_prefilter.hosts.reporter import HostFacts
 
@@ -110,11 +110,11 @@ class Watch:
             return
         self._reporting.ends()
         if changed:
-            LOG.info("%s", one_line(changed))
+            LOG.info("%s", escape_line(changed))
 
     def _reported(self, facts: HostFacts) -> str:
         """Report; a client library that waits without end costs a thread, and not the rounds that follow."""
-        report = start(partial(self._report, facts), "report")
+        report = start_thread(partial(self._report, facts), "report")
         if not wait([report], REPORT_TIMEOUT).done:
             self._give_up()
             raise PlacementUnavailable("in time", f"the report has not ended in {REPORT_TIMEOUT:g} seconds")
@@ -147,7 +147,7 @@ class _Outage:
 
     def begins(self, error: PrefilterError) -> None:
         if not self._lasts:
-            LOG.warning("%s; everything stays as it is until that works. %s", self._begin, one_line(str(error)))
+            LOG.warning("%s; everything stays as it is until that works. %s", self._begin, escape_line(str(error)))
         self._lasts = True
 
     def ends(self) -> None:

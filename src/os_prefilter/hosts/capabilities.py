@@ -3,7 +3,7 @@
 from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
@@ -46,7 +46,7 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reporter = reporter_of(facts)
-    configured = sorted(effective(facts.templates).found_traits) if reporter.configure else ()
+    configured = sorted(effective_templates(facts.templates).found_traits) if reporter.configure else ()
     traits = dict.fromkeys((*_meanings(), *configured))
     return {trait: refusal_of(trait, facts, reporter) for trait in traits if owns(reporter, trait, facts)}
 
@@ -55,13 +55,13 @@ def owns(reporter: Reporter, trait: str, facts: HostFacts) -> bool:
     """Whether the reporter answers for a trait."""
     if any(meaning.row.name in reporter.owns for meaning in _meanings().get(Trait(trait), ())):
         return True
-    return bool(reporter.configure) and trait in effective(facts.templates).found_traits
+    return bool(reporter.configure) and trait in effective_templates(facts.templates).found_traits
 
 
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
     """Return why the host does not have a trait that its reporter owns."""
     if reporter.configure:
-        templates = effective(facts.templates)
+        templates = effective_templates(facts.templates)
         if trait in templates.found_traits:
             return templates.lack(trait, partial(reporter.configure, facts))
     row, value, architecture = next(each for each in _meanings()[trait] if each.row.name in reporter.owns)

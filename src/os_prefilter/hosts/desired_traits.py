@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
@@ -106,7 +106,7 @@ def _managed_on_node(traits: Mapping[str, bool], facts: IronicFacts) -> dict[str
     others: set[str] = set(BY_NAME["image_type"].traits)
     if not knows_all(facts):
         # What was found in the BIOS settings before stays.
-        others |= effective(facts.templates).found_traits
+        others |= effective_templates(facts.templates).found_traits
     return {trait: has for trait, has in traits.items() if trait not in others}
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import one_line, shown
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
@@ -46,7 +46,7 @@ class Unsupported(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return one_line(f"{self.property}={self.value}: {self.reason}")
+        return escape_line(f"{self.property}={self.value}: {self.reason}")
 
 
 @cache
@@ -70,10 +70,10 @@ def unsupported(request_spec: Any, facts: HostFacts) -> list[Unsupported]:
     """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
-    templates = effective(facts.templates)
+    templates = effective_templates(facts.templates)
     found = [
         Unsupported(
-            f"flavor extra spec {shown(key)}", shown(request.extra_spec(key)), "nobody knows this configuration"
+            f"flavor extra spec {quote(key)}", quote(request.extra_spec(key)), "nobody knows this configuration"
         )
         for key in templates.unknown(request.extra_specs)
     ]
@@ -113,7 +113,7 @@ def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
     """
     request = Request(request_spec)
     check = _Check(facts, reporter_of(facts), guest_of(request))
-    asked = {row.name: choice for row, choice in _choices(request, [], effective(facts.templates))}
+    asked = {row.name: choice for row, choice in _choices(request, [], effective_templates(facts.templates))}
     if _SECURE_BOOT.name in asked and asked[_SECURE_BOOT.name].value == "optional":
         has_uefi = "firmware_type" in asked and asked["firmware_type"].value == "uefi"
         used = has_uefi and not check.refusal(_SECURE_BOOT, "required", "required")
@@ -148,7 +148,7 @@ def _wrong_address_bits(request: Request, facts: HostFacts) -> Iterator[Unsuppor
     bits, has = _whole_number(raw), facts.physical_address_bits
     if bits not in _ADDRESS_BITS:
         takes = f"QEMU takes a whole number from {_ADDRESS_BITS[0]} to {_ADDRESS_BITS[-1]}"
-        yield Unsupported(place, shown(raw), takes)
+        yield Unsupported(place, quote(raw), takes)
     elif has and bits > has:
         yield Unsupported(place, str(bits), f"the host's processors have {has}")
 
@@ -181,7 +181,7 @@ def _choices(request: Request, unknown: list[Unsupported], templates: Templates)
         try:
             choice = chosen(request, row, _EXACTLY, [])
         except UnknownValue as error:
-            item = Unsupported(error.source, shown(error.value), "nobody knows this value")
+            item = Unsupported(error.source, quote(error.value), "nobody knows this value")
             # Rows that mean nothing without this one have met it as well.
             unknown += [item] * (item not in unknown)
             # Of the other place, image or flavor, if that says something.
@@ -205,7 +205,7 @@ class _Check(NamedTuple):
     def refusal(self, row: Row, value: str, exact: str) -> str:
         """Return why the host cannot do it, empty if it can."""
         if row.name.startswith(PREFIX):
-            return self._configured(effective(self.facts.templates).of(row.name, value))
+            return self._configured(effective_templates(self.facts.templates).of(row.name, value))
         trait = row.values[value].trait
         if trait is None:
             return ""

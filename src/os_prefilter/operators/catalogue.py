@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import table
@@ -52,7 +52,7 @@ def vocabulary() -> list[tuple[str, ...]]:
 
 def _configurations() -> Iterator[tuple[str, ...]]:
     """Yield one line for each trait that a bundled configuration template needs."""
-    for template in effective(None):
+    for template in effective_templates(None):
         name = template.extra_spec
         for trait in template.traits:
             kind = Term(trait).kind

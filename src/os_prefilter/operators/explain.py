@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -46,7 +46,7 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
 
 def _required(item: Requirement) -> Line:
     rule = "required" if item.required else "forbidden"
-    return Line(item.trait, rule, one_line(item.scope), item.filter, one_line(item.source))
+    return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
 
 
 def _not_asked(note: Note, by: str) -> Line:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
@@ -83,7 +83,7 @@ def once_owned(fleet: Fleet, options: Options) -> Fleet:
 
 def _gates(name: str, options: Options) -> list[Gate]:
     if name == "deploy_config":
-        templates = effective(options.templates)
+        templates = effective_templates(options.templates)
         by_trait = gates_by_trait(templates)
         return sorted({by_trait[trait] for trait in templates.traits if trait in by_trait})
     if name == "owner":

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from os_prefilter.common.quoting import shown
-from os_prefilter.conf.options import effective
+from os_prefilter.common.quoting import quote
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
@@ -30,7 +30,7 @@ class NotReconfigurable(RequestRejected):
 
     def __init__(self, host: str, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"The instance on the node {shown(host)} was not changed: {reason}.")
+        super().__init__(f"The instance on the node {quote(host)} was not changed: {reason}.")
 
 
 class Configuration(NamedTuple):
@@ -123,7 +123,7 @@ def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:
     different = [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
     names = sorted({*old.extra_specs, *new.extra_specs})
     different += [
-        shown(name)
+        quote(name)
         for name in names
         if not name.startswith(PREFIX) and old.extra_specs.get(name) != new.extra_specs.get(name)
     ]
@@ -139,7 +139,7 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
 
     :raises NotReconfigurable: if steps of one that changes may not run on a node that is in use
     """
-    templates = effective(facts.templates)
+    templates = effective_templates(facts.templates)
     chosen = []
     for setting in settings.settings:
         if not setting.name.startswith(PREFIX):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from os_prefilter.common.quoting import told
-from os_prefilter.common.threads import start
+from os_prefilter.common.quoting import describe_error
+from os_prefilter.common.threads import start_thread
 
 LOG = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class Fact:
             self._expired = False
             self._question = question = Question(self._patience, now())
             try:
-                start(partial(self._answer, question, context, now), f"fact {self.name}")
+                start_thread(partial(self._answer, question, context, now), f"fact {self.name}")
             except RuntimeError as error:
                 # No thread can be had.
                 self._ended(now)
@@ -128,7 +128,7 @@ class Fact:
                     self._becomes(value)
             problem = ""
         except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
-            problem = told(error)
+            problem = describe_error(error)
         finally:
             with self._starting:
                 if self._question is question:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.common.quoting import shown, told
+from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.conf.options import Options
 from os_prefilter.request.nova_objects import field_of
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
@@ -50,8 +50,8 @@ class KeptMachineType:
         except Exception as error:  # noqa: BLE001 - a database of the embedding service
             LOG.warning(
                 "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
-                shown(field_of(request_spec, "instance_uuid")),
-                told(error),
+                quote(field_of(request_spec, "instance_uuid")),
+                describe_error(error),
             )
             return UNKNOWN_MACHINE_TYPE
         if machine_type is None:

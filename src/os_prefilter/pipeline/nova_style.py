@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.nova_objects import clone_of, field_of
@@ -61,7 +61,7 @@ class Snapshot:
             self._state = vars(clone_of(request_spec))
         except Exception as error:
             # Its parts may have a way of their own to be copied.
-            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {shown(str(error))})"
+            problem = f"it cannot be copied before filters change it ({type(error).__name__}: {quote(str(error))})"
             raise UnsuitableRequestSpec(request_spec, problem) from error
         self._request_spec = request_spec
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from oslo_config import cfg
 
-from os_prefilter.common.quoting import first_of
+from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, options_from, refused, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
@@ -215,7 +215,7 @@ def _checked(pending: Pending, request_spec: Any, request: Request) -> Additions
 
 def _warning(decision: Decision) -> str:
     warnings = list(dict.fromkeys(str(note) for note in decision.notes if note.warn))
-    return "; ".join(first_of(warnings, _MOST_WARNINGS))
+    return "; ".join(shorten(warnings, _MOST_WARNINGS))
 
 
 def _log(outcome: Outcome) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import counted, one_line
+from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
@@ -144,6 +144,6 @@ def _not_forbidden(trait: Trait, coverage: Coverage | None) -> str:
 
 
 def _told(silent: Silent) -> str:
-    names = one_line(", ".join(silent.examples))
+    names = escape_line(", ".join(silent.examples))
     some = "among them " if silent.number > len(silent.examples) else ""
-    return f"{counted(silent.number, 'compute node')} ({some}{names})"
+    return f"{pluralize(silent.number, 'compute node')} ({some}{names})"

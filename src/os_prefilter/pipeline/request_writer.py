@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import regrouped, trait_key
 from os_prefilter.request.named_traits import written_requirements
@@ -80,7 +80,7 @@ def add(new: Additions, request_spec: Any) -> None:
             step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
-        raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {shown(str(error))}") from error
+        raise UnsuitableRequestSpec(request_spec, f"{type(error).__name__}: {quote(str(error))}") from error
     if require:
         require(new.root_required)
     if forbid:

@@ -5,8 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from os_prefilter.common.quoting import listed, shown
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.pipeline.filter_calls import Call, Given
@@ -48,7 +48,7 @@ def names_that_wait(filters: Sequence[LoadedFilter], names: Sequence[str], provi
     if disabled:
         LOG.warning(
             "[prefilter] wait_for_answers names %s, not in enabled_filters: ignored. Remove it there, or enable it.",
-            listed(disabled),
+            join_names(disabled),
         )
     every = {name for name, each in by_name.items() if name != _OWN_GATE and not each.nova_style}
     waiting = frozenset(every if EVERY in names else by_name.keys() & set(names))
@@ -65,12 +65,12 @@ def _check(name: str, by_name: dict[str, LoadedFilter]) -> None:
         if name in installed:
             return
         problem = (
-            f"{shown(name)} is not an installed filter. Enabled filters: {listed(by_name)}. Installed filters: "
-            f"{listed(installed)}. Correct the name, or remove it here."
+            f"{quote(name)} is not an installed filter. Enabled filters: {join_names(by_name)}. Installed filters: "
+            f"{join_names(installed)}. Correct the name, or remove it here."
         )
     elif by_name[name].nova_style:
         problem = (
-            f"the filter {shown(name)} is written the Nova way and changes the request itself, so that nothing can be "
+            f"the filter {quote(name)} is written the Nova way and changes the request itself, so that nothing can be "
             "held back. Remove it here."
         )
     else:
@@ -80,7 +80,7 @@ def _check(name: str, by_name: dict[str, LoadedFilter]) -> None:
 
 def waiting(call: Call, options: Options) -> Call:
     """Return a filter, as the pipeline calls it, that asks only for what excludes no host that can."""
-    return partial(_answer, call, gates_by_trait(effective(options.templates)))
+    return partial(_answer, call, gates_by_trait(effective_templates(options.templates)))
 
 
 def _answer(call: Call, gates: dict[str, Gate], request: Request, given: Given) -> object:

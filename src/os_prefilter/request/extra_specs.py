@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.vocabulary.model import is_trait_name
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
@@ -69,18 +69,18 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
 
 def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
     if not is_resource_class(name) and not name.startswith(_CUSTOM):
-        LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", shown(key))
+        LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", quote(key))
         return
     amount = resource_amount(value)
     if amount is None or amount < 0:
         LOG.warning(
             "The extra spec %s=%s is left out, as Nova does: the amount is not a whole number of at least 0.",
-            shown(key),
-            shown(value),
+            quote(key),
+            quote(value),
         )
         return
     if amount > LARGEST_AMOUNT:
-        raise MalformedRequest(f"flavor extra spec {shown(key)}", value, f"an amount of at most {LARGEST_AMOUNT}")
+        raise MalformedRequest(f"flavor extra spec {quote(key)}", value, f"an amount of at most {LARGEST_AMOUNT}")
     if not is_resource_class(name):
         # Nova sends it, and Placement refuses the query; left out, the request would fit on hosts without it.
         if amount:
@@ -93,8 +93,8 @@ def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
     if value not in ("required", "forbidden") or not name:
         LOG.warning(
             "The extra spec %s=%s is left out, as Nova does: it must name a trait, and be required or forbidden.",
-            shown(key),
-            shown(value),
+            quote(key),
+            quote(value),
         )
         return
     if not is_trait_name(name):

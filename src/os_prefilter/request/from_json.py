@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import strict
 from os_prefilter.errors import DocumentError
@@ -32,7 +32,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except (RecursionError, ValueError) as error:
         # Nested too deeply, a key that is given twice, NaN, or a number of more than 4,300 digits.
-        raise DocumentError(path, f"not JSON that can be read: {shown(str(error))}") from error
+        raise DocumentError(path, f"not JSON that can be read: {quote(str(error))}") from error
     return _mapping(document, path, "the document")
 
 
@@ -57,7 +57,7 @@ def flavor_from(document: object, path: str | Path, where: str = "flavor") -> Fl
     specs = _mapping(data.get(specs_name) or {}, path, f"{where}.{specs_name}")
     for key, value in specs.items():
         if not isinstance(value, str):
-            raise DocumentError(path, f"{where}.{specs_name}: {shown(key)} is {shown(value)}; extra specs are strings.")
+            raise DocumentError(path, f"{where}.{specs_name}: {quote(key)} is {quote(value)}; extra specs are strings.")
     return Flavor(
         vcpus=_number(data, ("vcpus",), path, where),
         memory_mb=_number(data, ("memory_mb", "ram"), path, where),
@@ -81,7 +81,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         try:
             data = _unwrapped(strict(data["spec"]), path, "spec")
         except (ValueError, RecursionError) as error:
-            raise DocumentError(path, f"spec: not JSON: {shown(str(error))}") from error
+            raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
     image = data.get("image")
@@ -104,7 +104,7 @@ def _group_from(document: object, path: str | Path, where: str) -> RequestGroup:
     resources = _mapping(data.get("resources") or {}, path, f"{where}.resources")
     requester = data.get("requester_id")
     if not isinstance(requester, str):
-        raise DocumentError(path, f"{where}.requester_id is {shown(requester)}; expected the suffix of the group.")
+        raise DocumentError(path, f"{where}.requester_id is {quote(requester)}; expected the suffix of the group.")
     return RequestGroup(
         requester_id=requester,
         resources={name: _number(resources, (name,), path, f"{where}.resources") for name in resources},
@@ -169,13 +169,13 @@ def _without_envelopes(value: object) -> Any:
 
 def _mapping(value: object, path: str | Path, where: str) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise DocumentError(path, f"{where} is {shown(value)}; expected names with values.")
+        raise DocumentError(path, f"{where} is {quote(value)}; expected names with values.")
     return value
 
 
 def _list(value: object, path: str | Path, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DocumentError(path, f"{where} is {shown(value)}; expected a list.")
+        raise DocumentError(path, f"{where} is {quote(value)}; expected a list.")
     return value
 
 
@@ -183,7 +183,7 @@ def _ordered_strings(data: Mapping[str, Any], name: str, path: str | Path, where
     values = _list(data.get(name) or [], path, f"{where}.{name}")
     for value in values:
         if not isinstance(value, str):
-            raise DocumentError(path, f"{where}.{name} has {shown(value)} in it; expected strings.")
+            raise DocumentError(path, f"{where}.{name} has {quote(value)} in it; expected strings.")
     return values
 
 
@@ -199,14 +199,14 @@ def _string_lists(data: Mapping[str, Any], name: str, path: str | Path, where: s
 def _text(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> str | None:
     value = data.get(name)
     if value is not None and not isinstance(value, str):
-        raise DocumentError(path, f"{where}.{name} is {shown(value)}; expected a string.")
+        raise DocumentError(path, f"{where}.{name} is {quote(value)}; expected a string.")
     return value
 
 
 def _flag(data: Mapping[str, Any], name: str, path: str | Path) -> bool:
     value = data.get(name)
     if value is not None and not isinstance(value, bool):
-        raise DocumentError(path, f"{name} is {shown(value)}; expected true or false.")
+        raise DocumentError(path, f"{name} is {quote(value)}; expected true or false.")
     return bool(value)
 
 
@@ -218,7 +218,7 @@ def _number(data: Mapping[str, Any], names: tuple[str, ...], path: str | Path, w
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             # The name may be that of a resource class, which is whatever the document says.
-            place = f"{where}.{one_line(name[:_LONGEST_NAME])}"
-            raise DocumentError(path, f"{place} is {shown(value)}; expected a whole number of at least 0.")
+            place = f"{where}.{escape_line(name[:_LONGEST_NAME])}"
+            raise DocumentError(path, f"{place} is {quote(value)}; expected a whole number of at least 0.")
         return value
     return 0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.vocabulary.model import Trait, trait_named
 
 ROOT: Final = "root"
@@ -28,7 +28,7 @@ class Requirement(NamedTuple):
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"
-        return one_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
+        return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
 
 
 class Note(NamedTuple):
@@ -42,7 +42,7 @@ class Note(NamedTuple):
     """Whether it will be asked for once every compute node has reported."""
 
     def __str__(self) -> str:
-        return one_line(f"{self.source}: {self.reason}")
+        return escape_line(f"{self.source}: {self.reason}")
 
 
 class OwnGroup(NamedTuple):

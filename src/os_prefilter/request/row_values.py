@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
@@ -140,10 +140,10 @@ def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note
     value = row.canonical(raw)
     if value is None and row.image_property in BOOLEANS and place.startswith(_IN_IMAGE):
         # Nova's image makes False of whatever spells no boolean.
-        notes.append(Note(place, f"{shown(raw)} is no boolean: taken for false, as in Nova", warn=True))
+        notes.append(Note(place, f"{quote(raw)} is no boolean: taken for false, as in Nova", warn=True))
         return "false"
     if value is None:
         if options.reject_unknown_values or (row.refuses_unknown and not options.skip_all_unknown_values):
             raise UnknownValue(place, raw, row.values)
-        notes.append(Note(place, f"unknown value {shown(raw)}: not asked for", warn=True))
+        notes.append(Note(place, f"unknown value {quote(raw)}: not asked for", warn=True))
     return value

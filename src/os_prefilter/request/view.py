@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import Group, flavor_groups
 from os_prefilter.request.nova_objects import field_of, set_fields_of
@@ -242,7 +242,7 @@ def _as_group(suffix: str, group: Any) -> Group:
     required, forbidden = field_of(group, "required_traits", ()), field_of(group, "forbidden_traits", ())
     for trait in (*required, *forbidden):
         if not is_trait_name(trait):
-            raise MalformedRequest(f"request group {shown(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
+            raise MalformedRequest(f"request group {quote(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
     resources = MappingProxyType(field_of(group, "resources", {}))
     return Group(resources, frozenset(required), frozenset(forbidden))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, readings, written
 from os_prefilter.vocabulary import table
@@ -67,7 +67,7 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
         return
     if name not in KEPT_BY_NOVA:
         yield (
-            f"never applies within Nova, which drops the image property {shown(name)} before a filter sees it. Use an "
+            f"never applies within Nova, which drops the image property {quote(name)} before a filter sees it. Use an "
             "extra spec, or an image property that the documentation of rules lists.",
             True,
         )
@@ -76,9 +76,9 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
         if name in BOOLEANS:
             if not isinstance(value, bool):
                 advice = f"Write {canonical_boolean(value) or 'true or false'} without quotes."
-                yield f"never applies: {name} is a boolean, and {shown(value)} is a text. {advice}", False
+                yield f"never applies: {name} is a boolean, and {quote(value)} is a text. {advice}", False
         elif isinstance(value, str) and as_nova_spells(name, value) != value:
-            yield f"never applies: Nova has {shown(value)} as {shown(as_nova_spells(name, value))}. Write that.", False
+            yield f"never applies: Nova has {quote(value)} as {quote(as_nova_spells(name, value))}. Write that.", False
 
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import DocumentError
 from os_prefilter.rules.checks import Problem, check_rules
@@ -75,7 +75,7 @@ def read_rules(paths: Iterable[str | Path]) -> RulesRead:
 
 
 def _read_file(path: str | Path) -> tuple[list[Rule], list[Problem]]:
-    file = one_line(str(path))
+    file = escape_line(str(path))
     try:
         return rules_in(read_bytes(path), file)
     except DocumentError as error:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from os_prefilter.common.quoting import counted, first_of
+from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
@@ -98,8 +98,8 @@ class RuleSet:
 
     def __repr__(self) -> str:
         names = [rule.name for rule in self.rules]
-        shown = ", ".join(first_of(names, _MOST_NAMES_SHOWN)) or "none"
-        return f"<{counted(len(names), 'rule')}, {self.checksum}: {shown}>"
+        shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
+        return f"<{pluralize(len(names), 'rule')}, {self.checksum}: {shown}>"
 
     @property
     def checksum(self) -> str:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import os_traits
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.strict_yaml import Located, parse_located
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
@@ -63,7 +63,7 @@ class _Reading:
         for key in sorted(place.value.keys() - set(known)):
             close = get_close_matches(key, known, n=1)
             advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-            self._report(place.key_lines[key], f"{what} has {shown(key)}, which nobody knows; {advice}")
+            self._report(place.key_lines[key], f"{what} has {quote(key)}, which nobody knows; {advice}")
         for key in required.split():
             if key not in place.value:
                 self._report(place.line, f"{what} has no {key}.")
@@ -181,7 +181,7 @@ def _said(place: Located) -> str:
     if isinstance(place.value, bool):
         return written(place.value)
     if isinstance(place.value, str):
-        return shown(place.value)
+        return quote(place.value)
     kind = "a mapping" if isinstance(place.value, dict) else "a list"
     return kind if place.value else "empty"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import listed, told
+from os_prefilter.common.quoting import describe_error, join_names
 from os_prefilter.errors import DocumentError
 from os_prefilter.rules.files import RulesRead, read_rules, rule_files
 from os_prefilter.rules.model import RuleSet
@@ -96,7 +96,9 @@ class RuleFolders:
                 self._ensure_traits(sorted(traits))
                 self._ensured |= traits
         except Exception as error:  # noqa: BLE001 - of somebody else's client; the scheduler goes on without it
-            self._tell("traits", f"Placement does not have the traits of new request rules yet. {told(error)}")
+            self._tell(
+                "traits", f"Placement does not have the traits of new request rules yet. {describe_error(error)}"
+            )
             return False
         self._tell("traits", "")
         return True
@@ -172,7 +174,7 @@ def _changes(before: RuleSet, after: RuleSet) -> str:
 
 def _some(names: Collection[str]) -> str:
     more = len(names) - _MOST_NAMES
-    return listed(sorted(names)[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return join_names(sorted(names)[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _seen(path: Path) -> _Seen:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.spec import RequestSpec
@@ -225,7 +225,7 @@ class _EachFilter:
     def test_it_touches_nothing_outside_the_request(self) -> None:
         """No files, no network, no processes, no clock, no dice: a scheduler waits for it, and keeps its answer."""
         # What this library loads once is none of the filter's.
-        effective(None)
+        effective_templates(None)
         self._answer(request_of())
         for spec in self.subject.requests:
             try:
@@ -267,7 +267,7 @@ class _PureFilter(_EachFilter):
                         )
                     )
                 if not item.source.isprintable():
-                    advice = "put what a tenant wrote through os_prefilter.common.quoting.shown."
+                    advice = "put what a tenant wrote through os_prefilter.common.quoting.quote."
                     broken(self._says(f"has a source that is not one printable line, {item.source!a}: {advice}", each))
 
     def test_an_answer_that_is_kept_is_right_for_the_next_request(self) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options, effective
+from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
@@ -49,7 +49,7 @@ def asking_filters() -> tuple[str, ...]:
 @cache
 def choices() -> tuple[Choice, ...]:
     """Return each value of each row that is asked for, those of the bundled configuration templates included."""
-    rows = (*(row for row in table() if row.asked_by), *effective(None).rows)
+    rows = (*(row for row in table() if row.asked_by), *effective_templates(None).rows)
     return tuple((row, value) for row in rows for value in row.values)
 
 

@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from os_prefilter.common.quoting import listed, one_line
+from os_prefilter.common.quoting import escape_line, join_names
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns
@@ -122,14 +122,17 @@ class _Laws:
         known = {row.name for row in table()}
         unknown = self.reporter.owns - known
         if unknown or not self.reporter.owns:
-            broken(f"The reporter of {facts.driver} owns {listed(unknown)}, no row of the vocabulary: {listed(known)}.")
+            broken(
+                f"The reporter of {facts.driver} owns {join_names(unknown)}, no row of the vocabulary: "
+                f"{join_names(known)}."
+            )
 
     def test_it_answers_for_every_value(self, facts: HostFacts) -> None:
         """Total: each value of each row that it owns, each architecture, exact machine types. It never raises."""
         for question in self._questions():
             reason = self._refusal(facts, question)
             # A tenant's text may be in it, and is put on one line where it is shown.
-            text = reason if question[1] in row_named(question[0]).values else one_line(str(reason))
+            text = reason if question[1] in row_named(question[0]).values else escape_line(str(reason))
             if not isinstance(reason, str) or (text and not (text.strip() and text.isprintable())):
                 broken(f"{_call(facts, question)} returns {reason!a}. Expected one line, or an empty text.")
 
@@ -160,7 +163,7 @@ class _Laws:
         expected = {trait for trait in known_traits() if owns(self.reporter, trait, facts)}
         reported = capability_traits(facts).keys()
         if reported != expected or not expected:
-            broken(f"The reporter of {facts.driver} does not report what it owns: {listed(reported ^ expected)}.")
+            broken(f"The reporter of {facts.driver} does not report what it owns: {join_names(reported ^ expected)}.")
 
     def test_rows_that_share_a_trait_agree(self, facts: HostFacts) -> None:
         """A disk's bus and a CD-ROM's are one trait; one value requires HW_CPU_HYPERTHREADING, another forbids it."""

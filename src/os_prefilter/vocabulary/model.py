@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NewType
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 
 Trait = NewType("Trait", str)
 """The name of a trait: one of the vocabulary's, or one that :func:`trait_named` has checked; never a tenant's text."""
@@ -175,5 +175,5 @@ def trait_named(name: str) -> Trait:
     :raises ValueError: if Placement could not have a trait of that name.
     """
     if not is_trait_name(name):
-        raise ValueError(f"{shown(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
+        raise ValueError(f"{quote(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
     return Trait(name)

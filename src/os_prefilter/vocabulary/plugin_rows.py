@@ -9,8 +9,8 @@ from itertools import chain
 
 import os_traits
 
-from os_prefilter.common.entry_points import Errors, imported, offered
-from os_prefilter.common.quoting import shown, told
+from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
+from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.errors import UnusableRow
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_trait_name
 from os_prefilter.vocabulary.report_markers import is_reported_marker
@@ -25,7 +25,7 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     :raises UnusableRow: for one that is offered twice, does not load, or does not fit beside the others.
     """
     found: list[Row] = []
-    for name in offered(GROUP):
+    for name in installed_entry_points(GROUP):
         row = _imported(name)
         _refuse(
             name, chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, (*bundled, *found)))
@@ -41,9 +41,9 @@ def _imported(name: str) -> Row:
     errors = Errors(
         lambda _known: UnusableRow(name, "no installed package offers it"),
         lambda targets: UnusableRow(name, f"it is offered more than once: {', '.join(targets)}"),
-        lambda target, cause: UnusableRow(name, f"{target} does not load: {told(cause)}"),
+        lambda target, cause: UnusableRow(name, f"{target} does not load: {describe_error(cause)}"),
     )
-    row = imported(GROUP, name, errors)
+    row = load_entry_point(GROUP, name, errors)
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):
@@ -59,7 +59,7 @@ def _refuse(name: str, problems: Iterable[str]) -> None:
 def _problems(name: str, row: Row) -> Iterator[str]:
     """Yield what is wrong with a row by itself."""
     if row.name != name:
-        yield f"it calls itself {shown(row.name)}; its entry point must have the same name"
+        yield f"it calls itself {quote(row.name)}; its entry point must have the same name"
     if not row.image_property and not row.extra_spec:
         yield "it names neither an image property nor a flavor extra spec"
     if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.asked_by:
@@ -67,8 +67,8 @@ def _problems(name: str, row: Row) -> Iterator[str]:
     asked_by: object = row.asked_by
     if not isinstance(asked_by, tuple):
         yield "asked_by is a tuple of names of filters"
-    for unknown in sorted(set(row.asked_by) - offered(FILTERS).keys()):
-        yield f"it is asked by the filter {shown(unknown)}, which no installed package offers"
+    for unknown in sorted(set(row.asked_by) - installed_entry_points(FILTERS).keys()):
+        yield f"it is asked by the filter {quote(unknown)}, which no installed package offers"
 
 
 def _wrong_values(row: Row) -> Iterator[str]:
@@ -80,15 +80,15 @@ def _wrong_values(row: Row) -> Iterator[str]:
         yield "a boolean has the values true and false"
     for value in (*row.legacy_values.values(), *row.prefixes.values(), *([row.default] if row.default else ())):
         if value not in row.values:
-            yield f"{shown(value)} is not among its values"
+            yield f"{quote(value)} is not among its values"
 
 
 def _wrong_traits(row: Row) -> Iterator[str]:
     for trait in sorted(map(str, row.traits)):
         if not is_trait_name(trait):
-            yield f"{shown(trait)} is no name of a trait: A-Z, 0-9 and _, 255 characters at most"
+            yield f"{quote(trait)} is no name of a trait: A-Z, 0-9 and _, 255 characters at most"
         elif not trait.startswith(CUSTOM_PREFIX) and trait not in os_traits.get_traits():
-            yield f"{shown(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
+            yield f"{quote(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
         elif is_reported_marker(trait):
             yield f"{trait} says that a host was asked; it cannot say anything else"
 
@@ -115,4 +115,4 @@ def _dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
     beside = [(row.only_with, value) for value in (row.only_with_values or {""}) if row.only_with]
     for name, value in (*beside, *row.never_with.values(), *chain.from_iterable(row.needs.values())):
         if name not in rows or (value and value not in rows[name].values):
-            yield f"it counts on the value {shown(value)} of a row {shown(name)}, which does not exist"
+            yield f"it counts on the value {quote(value)} of a row {quote(name)}, which does not exist"

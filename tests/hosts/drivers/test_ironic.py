@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
 
@@ -79,14 +79,14 @@ def test_hyperthreading_is_configured_by_a_bios_setting_and_not_by_a_trait(
     facts: IronicFacts, reason: str, trait_on_node: frozenset[str]
 ) -> None:
     facts = replace(facts, other_traits=trait_on_node)
-    for template in effective(None):
+    for template in effective_templates(None):
         found = configure(facts, template)
         assert reason.replace("Enabled", template.value.title()) in found if reason else not found
 
 
 @pytest.mark.parametrize("facts", [_threads(), IronicFacts(), IronicFacts(other_traits=frozenset((HYPERTHREADING,)))])
 def test_thread_policies_require_and_isolate_follow_the_hyperthreading_setting(facts: IronicFacts) -> None:
-    switchable = not any(configure(facts, template) for template in effective(None))
+    switchable = not any(configure(facts, template) for template in effective_templates(None))
     assert (not refusal(facts, "cpu_thread_policy", "require", "")) == switchable
     assert (not refusal(facts, "cpu_thread_policy", "isolate", "")) == (not switchable)
     assert refusal(facts, "cpu_thread_policy", "prefer", "") == ""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import ImpossibleCombination, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
@@ -16,7 +16,7 @@ _RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []
 
 
 def _facts(*templates: Template, **fields: Any) -> IronicFacts:
-    return IronicFacts(**{"bios": _DELL, "templates": effective(None).replaced_by(templates), **fields})
+    return IronicFacts(**{"bios": _DELL, "templates": effective_templates(None).replaced_by(templates), **fields})
 
 
 def _steps(facts: IronicFacts, **configuration: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import pytest
 from os_prefilter.adapters.ironic.errors import IronicUnavailable
 from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
 from os_prefilter.adapters.time_limit import limit
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.ironic.proxy import Answer, Proxy
 
@@ -49,7 +49,7 @@ def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
     connection = connect(proxy.url, timeout=0.6)
     limit(connection.session)
     with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:
-        start(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
+        start_thread(lambda: IronicNode.of(connection, node).report({HYPERTHREADING: True}), "a report").result(FOREVER)
     assert "\n" not in str(error.value)
     assert ironic.traits(node) in ({GOLD}, {GOLD, HYPERTHREADING})
     stalls[0] = False

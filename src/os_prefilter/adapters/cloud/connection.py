@@ -20,7 +20,7 @@ from os_prefilter.adapters.cloud.servers import request_of_server
 from os_prefilter.adapters.cloud.service import Service, unexpected
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
-from os_prefilter.common.quoting import one_line, shown, told
+from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.fleet.model import Aggregate
@@ -56,8 +56,8 @@ def connect(name: str) -> Any:
         connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
     except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"The cloud {shown(name)} cannot be used: {told(error).rstrip('.')}. Name one that clouds.yaml has, in "
-            "this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
+            f"The cloud {quote(name)} cannot be used: {describe_error(error).rstrip('.')}. Name one that clouds.yaml "
+            "has, in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
         ) from error
     limit(connection.session)
     return connection
@@ -85,7 +85,7 @@ def _check_syntax(path: Path) -> None:
 
     :raises ConfigurationError: it cannot; the message has the place, and none of the text, which may be a password
     """
-    place, name = "", one_line(str(path))
+    place, name = "", escape_line(str(path))
     try:
         with path.open() as file:
             # As openstacksdk reads it.
@@ -116,7 +116,7 @@ def placement_of(connection: Any) -> PlacementClient:
     try:
         return PlacementClient(connection.placement)
     except (SDKException, ClientException) as error:
-        raise PlacementUnavailable("GET /", told(error)) from error
+        raise PlacementUnavailable("GET /", describe_error(error)) from error
 
 
 def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote as quote_url
 
 from os_prefilter.adapters.cloud.names import the_one
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.from_json import flavor_from
 from os_prefilter.request.spec import Flavor
@@ -29,7 +29,7 @@ def flavor_named(connection: Any, name_or_id: str) -> Flavor:
     # requests would take dots for a way up the path.
     if _ID.fullmatch(name_or_id) and name_or_id.strip("."):
         try:
-            return flavor_of(nova.get(f"/flavors/{quote(name_or_id, safe='')}", MICROVERSION).get("flavor"))
+            return flavor_of(nova.get(f"/flavors/{quote_url(name_or_id, safe='')}", MICROVERSION).get("flavor"))
         except CloudError as error:
             if error.status != 404:  # noqa: PLR2004
                 raise
@@ -52,13 +52,13 @@ def flavor_of(row: object) -> Flavor:
     name = row.get("name", row.get("original_name"))
     if "extra_specs" not in row:
         # As if it had none: the request would ask for too little.
-        reason = f"the extra specs of the flavor {shown(name)} are not shown"
+        reason = f"the extra specs of the flavor {quote(name)} are not shown"
         raise CloudError("Nova", reason, "The policy os_compute_api:os-flavor-extra-specs:index must allow it.")
     ephemeral = row.get("OS-FLV-EXT-DATA:ephemeral", row.get("ephemeral"))
     try:
         return flavor_from({**row, "name": name, "ephemeral_gb": ephemeral}, "Nova")
     except DocumentError as error:
-        raise unexpected(f"Nova, the flavor {shown(name)}", row) from error
+        raise unexpected(f"Nova, the flavor {quote(name)}", row) from error
 
 
 def _rows(nova: Service) -> Iterator[Any]:

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote as quote_url
+from urllib.parse import urlencode
 
 from os_prefilter.adapters.cloud.names import is_uuid, the_one
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.request.spec import Image
 
 LOG = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     glance = Service(connection, "image")
     if is_uuid(name_or_id):
         try:
-            return image_of(glance.get(f"/images/{quote(name_or_id, safe='')}"))
+            return image_of(glance.get(f"/images/{quote_url(name_or_id, safe='')}"))
         except CloudError as error:
             if error.status != 404:  # noqa: PLR2004
                 raise
@@ -64,7 +65,7 @@ def image_of(row: object) -> Image:
     name, disk_format = row.get("name"), row.get("disk_format")
     for field, value in (("name", name), ("disk_format", disk_format)):
         if not isinstance(value, str | None):
-            raise unexpected(f"Glance, the {field} of the image {shown(row['id'])}", value)
+            raise unexpected(f"Glance, the {field} of the image {quote(row['id'])}", value)
     return Image(properties_of(row), disk_format, row["id"], name)
 
 

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 
 # Of a cloud with a million images, so many are looked through for close names.
@@ -34,15 +34,15 @@ def the_one(kind: str, name: str, found: Iterable[Any], every: Iterable[Any]) ->
     if len(rows) == 1:
         return next(iter(rows.values()))
     if rows:
-        ids = ", ".join(shown(each)[1:-1] for each in islice(rows, 2 * _TOLD))
+        ids = ", ".join(quote(each)[1:-1] for each in islice(rows, 2 * _TOLD))
         more = f" and {len(rows) - 2 * _TOLD} more" * (len(rows) > 2 * _TOLD)
-        raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {shown(name)}. Give an ID: {ids}{more}.")
+        raise DocumentError(f"--{kind}", f"{len(rows)} {kind}s have the name {quote(name)}. Give an ID: {ids}{more}.")
     names = {_name(row) for row in islice(every, _MOST)} - {""}
     close = get_close_matches(name, sorted(names), n=_TOLD, cutoff=0.5)
     advice = (
-        f"Close names: {', '.join(map(shown, close))}." if close else "Give a name or an ID that exists, or a file."
+        f"Close names: {', '.join(map(quote, close))}." if close else "Give a name or an ID that exists, or a file."
     )
-    raise DocumentError(f"--{kind}", f"there is no {kind} {shown(name)}, neither in this cloud nor as a file. {advice}")
+    raise DocumentError(f"--{kind}", f"there is no {kind} {quote(name)}, neither in this cloud nor as a file. {advice}")
 
 
 def _name(row: Any) -> str:

@@ -10,7 +10,7 @@ from os_prefilter.adapters.cloud.flavors import flavor_of
 from os_prefilter.adapters.cloud.images import image_of
 from os_prefilter.adapters.cloud.names import is_uuid
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.spec import Image, RequestSpec
 
@@ -41,7 +41,7 @@ def request_of_server(connection: Any, server: str) -> RequestSpec:
     :raises CloudError: a service does not answer, or refuses
     """
     if not is_uuid(server):
-        raise DocumentError("--server", f"{shown(server)} is no ID. 'openstack server list' shows the IDs.")
+        raise DocumentError("--server", f"{quote(server)} is no ID. 'openstack server list' shows the IDs.")
     nova = Service(connection, "compute")
     try:
         shown_server = nova.get(f"/servers/{server}", _microversion(connection)).get("server")

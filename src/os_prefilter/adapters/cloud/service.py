@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
-from os_prefilter.common.quoting import shown, told
+from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.errors import PrefilterError
 
 _NAMES = {"image": "Glance", "compute": "Nova", "block_storage": "Cinder"}
@@ -51,7 +51,7 @@ class Service:
             response = adapter.request(path, "GET", microversion=microversion, raise_exc=False)
         except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
             advice = "Check that the service runs and is reachable, and what clouds.yaml says of it."
-            raise CloudError(what, told(error).rstrip("."), advice) from error
+            raise CloudError(what, describe_error(error).rstrip("."), advice) from error
         if response.status_code != 200:  # noqa: PLR2004
             raise _refused(what, response)
         try:
@@ -90,7 +90,7 @@ class Service:
 
 def unexpected(what: str, found: object) -> CloudError:
     """Return the error for an answer that is not one of the service."""
-    return CloudError(what, f"the answer is not that of the service but {shown(found)}", "Check what answers there.")
+    return CloudError(what, f"the answer is not that of the service but {quote(found)}", "Check what answers there.")
 
 
 def _next(answer: Mapping[str, Any], name: str) -> str:
@@ -111,4 +111,4 @@ def _refused(what: str, response: Any) -> CloudError:
         404: "Check that it exists in this cloud, and that the user may see it.",
         406: "This needs a newer version of the service.",
     }.get(status, "Try again, or look into the log of the service.")
-    return CloudError(what, f"status {status}, {shown(text, _TEXT_LENGTH)}", advice, status)
+    return CloudError(what, f"status {status}, {quote(text, _TEXT_LENGTH)}", advice, status)

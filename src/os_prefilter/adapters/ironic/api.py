@@ -17,7 +17,7 @@ from os_prefilter.adapters.ironic.errors import (
     NodeNotReady,
     UnknownNode,
 )
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import ConfigurationError, IronicError, ProbeFailed
 
 try:
@@ -88,7 +88,7 @@ def _text(error: Exception) -> str:
 def one_short_line(text: object) -> str:
     """Return text of Ironic's, which may have a tenant's in it, quoted on one line and cut."""
     words = "".join(character if character.isprintable() else " " for character in str(text)[:2_000])
-    return shown(" ".join(words.split()).rstrip("."), 500)
+    return quote(" ".join(words.split()).rstrip("."), 500)
 
 
 def read(baremetal: Any, name: str) -> Node:
@@ -140,7 +140,7 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
         answer = response.json()
     settings = answer.get("bios") if isinstance(answer, dict) else None
     if not isinstance(settings, list):
-        raise ProbeFailed(what, f"the answer has no list bios but {shown(settings)}", "Check what answers as Ironic.")
+        raise ProbeFailed(what, f"the answer has no list bios but {quote(settings)}", "Check what answers as Ironic.")
     return settings
 
 

@@ -11,10 +11,10 @@
     |-- StepsFailed         the steps on a node ended, and not as they should
     `-- OutcomeUnknown      something was begun on a node, and it is not known how it ended
 
-Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.common.quoting.shown`.
+Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.common.quoting.quote`.
 """
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import IronicError
 
 
@@ -54,7 +54,7 @@ class UnknownNode(IronicError):
     def __init__(self, node: str) -> None:
         self.node = node
         super().__init__(
-            f"Ironic has no node {shown(node, 200)}. Name one that 'openstack baremetal node list' shows, and check "
+            f"Ironic has no node {quote(node, 200)}. Name one that 'openstack baremetal node list' shows, and check "
             "that the user may see it."
         )
 
@@ -65,7 +65,7 @@ class NodeNotReady(IronicError):
     def __init__(self, node: str, reason: str, advice: str) -> None:
         self.node = node
         self.reason = reason
-        super().__init__(f"The node {shown(node, 200)} was not changed: {reason}. {advice}")
+        super().__init__(f"The node {quote(node, 200)} was not changed: {reason}. {advice}")
 
 
 class StepsFailed(IronicError):
@@ -74,7 +74,7 @@ class StepsFailed(IronicError):
     def __init__(self, node: str, reason: str, advice: str) -> None:
         self.node = node
         self.reason = reason
-        super().__init__(f"The steps on the node {shown(node, 200)} failed: {reason}. {advice}")
+        super().__init__(f"The steps on the node {quote(node, 200)} failed: {reason}. {advice}")
 
 
 class OutcomeUnknown(IronicError):
@@ -84,6 +84,6 @@ class OutcomeUnknown(IronicError):
         self.node = node
         self.reason = reason
         super().__init__(
-            f"It is not known whether {what} on the node {shown(node, 200)} has ended: {reason}. It is safe to run it "
+            f"It is not known whether {what} on the node {quote(node, 200)} has ended: {reason}. It is safe to run it "
             "again: what is still under way is waited for, not begun a second time."
         )

@@ -28,7 +28,7 @@ from os_prefilter.adapters.ironic.errors import (
     OutcomeUnknown,
     StepsFailed,
 )
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import IronicError
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.vocabulary.config_templates import BIOS_STEP
@@ -150,7 +150,7 @@ def _wait_for_lock(baremetal: Any, node: Node, timeout: float) -> None:
     except _TimeoutError as error:
         raise NodeNotReady(
             str(node.id),
-            f"the conductor {shown(node.reservation)} has kept it locked for {timeout:.0f} seconds",
+            f"the conductor {quote(node.reservation)} has kept it locked for {timeout:.0f} seconds",
             "Try again when what it does has ended; if that conductor is dead, Ironic's administrator must free it.",
         ) from error
 
@@ -176,8 +176,8 @@ def _leave_maintenance(node: Node) -> str:
 
 def _state(node: Node) -> str:
     changed = re.sub(r"\.[0-9]+", "", str(node.updated_at or ""))
-    last = f" (Ironic last changed it at {shown(changed)})" if changed else ""
-    return f"in the provision state {shown(node.provision_state)}{last}"
+    last = f" (Ironic last changed it at {quote(changed)})" if changed else ""
+    return f"in the provision state {quote(node.provision_state)}{last}"
 
 
 def _check_startable(node: Node, kind: Kind) -> None:
@@ -193,7 +193,7 @@ def _check_startable(node: Node, kind: Kind) -> None:
 def _not_startable(node: Node, kind: Kind) -> NodeNotReady:
     return NodeNotReady(
         str(node.id),
-        f"it is {_state(node)}, and {kind.what} begins in {shown(kind.start)}",
+        f"it is {_state(node)}, and {kind.what} begins in {quote(kind.start)}",
         "Choose another node, or wait for what is under way."
         if kind is DEPLOY
         else "Run it again when the node is active.",
@@ -208,10 +208,10 @@ def check_instance(node: Node, task: Task) -> None:
     kind, instance, owner = task.kind, task.instance, node.instance_id
     if owner == instance or (instance is None and kind is SERVICE):
         return
-    belongs = f"it belongs to the instance {shown(owner)}" if owner else "it belongs to no instance"
+    belongs = f"it belongs to the instance {quote(owner)}" if owner else "it belongs to no instance"
     raise NodeNotReady(
         str(node.id),
-        belongs if instance is None else f"{belongs}, not to {shown(instance)}",
+        belongs if instance is None else f"{belongs}, not to {quote(instance)}",
         "Choose another node." if kind is DEPLOY else "Find out where the instance is now.",
     )
 
@@ -236,7 +236,7 @@ def _check_same_steps(baremetal: Any, node: Node, task: Task) -> None:
     running = ", ".join(f"{step.get('interface')}.{step.get('step')}" for step in recorded)
     raise NodeNotReady(
         str(node.id),
-        f"it is {_state(node)}, {f'running {shown(running, 200)}, ' if running else ''}and not known to be there for "
+        f"it is {_state(node)}, {f'running {quote(running, 200)}, ' if running else ''}and not known to be there for "
         "the same steps",
         "Wait until that has ended, then run it again.",
     )
@@ -275,14 +275,14 @@ def _wait(baremetal: Any, node: Node, task: Task) -> None:
         with asking("GET /v1/nodes/ID", str(node.id)):
             _fetch_until(baremetal, node, task.timeout, lambda: node.provision_state not in task.kind.under_way)
     except _TimeoutError as error:
-        reason = f"after {task.timeout:.0f} seconds it is in the provision state {shown(node.provision_state)}"
+        reason = f"after {task.timeout:.0f} seconds it is in the provision state {quote(node.provision_state)}"
         raise OutcomeUnknown(str(node.id), task.kind.what, reason) from error
     except IronicError as error:
         raise OutcomeUnknown(str(node.id), task.kind.what, getattr(error, "reason", str(error))) from error
     if node.provision_state != _END:
         raise StepsFailed(
             str(node.id),
-            f"it is in the provision state {shown(node.provision_state)}"
+            f"it is in the provision state {quote(node.provision_state)}"
             + (f" ({one_short_line(node.last_error)})" if node.last_error else ""),
             "Mend what that says, then run it again; Ironic may have put the node into maintenance.",
         )
@@ -340,13 +340,13 @@ def _check_end(baremetal: Any, node: Node, task: Task, *, begun: bool) -> None:
         reason = f"its last error is {one_short_line(node.last_error)}, and Ironic may show old BIOS settings of it"
         raise failure(str(node.id), reason, "Mend what that says, then run it again.")
     if difference:
-        name = shown(difference)
-        state = f"is {shown(found[difference])}" if difference in found else "is not shown by Ironic"
+        name = quote(difference)
+        state = f"is {quote(found[difference])}" if difference in found else "is not shown by Ironic"
         raise failure(
             str(node.id),
-            f"{ended}the BIOS setting {name} {state}, not {shown(task.wanted[difference])}",
+            f"{ended}the BIOS setting {name} {state}, not {quote(task.wanted[difference])}",
             "Run it again if the node was changed otherwise in between. Ironic skips steps that the node's "
-            f"bios_interface {shown(node.bios_interface)} does not have for this purpose: see whether it has them, and "
+            f"bios_interface {quote(node.bios_interface)} does not have for this purpose: see whether it has them, and "
             "whether it reads the settings back.",
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from os_prefilter.adapters.ironic.api import Node, asking, exceptions
 from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
 from os_prefilter.vocabulary.model import is_trait_name
@@ -84,7 +84,7 @@ def noted(node: Node) -> frozenset[str]:
     if not isinstance(value, list) or not all(map(is_trait_name, value)):
         raise NodeNotReady(
             str(node.id),
-            f"{EXTRA} in its extra is {shown(value)}, not a list of names of traits",
+            f"{EXTRA} in its extra is {quote(value)}, not a list of names of traits",
             f"Remove it: openstack baremetal node unset {node.id} --extra {EXTRA}.",
         )
     return frozenset(value)

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
@@ -171,20 +171,20 @@ def _root(where: str, data: bytes, expected: str) -> Element:
     try:
         root = _parsed(data)
     except ParseError as error:
-        raise DocumentError(where, f"this is no XML, or not all of it: {one_line(str(error))}. {again}") from error
+        raise DocumentError(where, f"this is no XML, or not all of it: {escape_line(str(error))}. {again}") from error
     except DefusedXmlException as error:
         raise DocumentError(
             where, f"it has a document type or entities, which libvirt's XML never has. {again}"
         ) from error
     except (ValueError, LookupError) as error:
         # Encodings that do not exist, and nesting.
-        raise DocumentError(where, f"the XML cannot be read: {one_line(str(error))}. {again}") from error
+        raise DocumentError(where, f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
     if root.tag in _COMMANDS and root.tag != expected:
         raise DocumentError(
             where, f"this is the output of '{_COMMANDS[root.tag]}'; that of '{_COMMANDS[expected]}' is needed here."
         )
     if root.tag != expected:
-        raise DocumentError(where, f"its root element is {shown(root.tag)}, not {expected}. {again}")
+        raise DocumentError(where, f"its root element is {quote(root.tag)}, not {expected}. {again}")
     return root
 
 
@@ -204,7 +204,7 @@ def _architecture(where: str, root: Element, path: str) -> str:
     if not is_architecture(name):
         raise DocumentError(
             where,
-            f"the architecture {shown(name)} in {path} is none that libvirt knows (such as aarch64, ppc64le, riscv64, "
+            f"the architecture {quote(name)} in {path} is none that libvirt knows (such as aarch64, ppc64le, riscv64, "
             "s390x, x86_64). Correct the file, or report it if a new libvirt says so.",
         )
     return name
@@ -214,7 +214,7 @@ def _address_bits(where: str, root: Element) -> int | None:
     element = root.find("host/cpu/maxphysaddr")
     text = "" if element is None else element.get("bits", "")
     if text and not re.fullmatch(r"[1-9]\d?", text, re.ASCII):
-        raise DocumentError(where, f"{shown(text)} is no number of address bits (maxphysaddr). Save the file again.")
+        raise DocumentError(where, f"{quote(text)} is no number of address bits (maxphysaddr). Save the file again.")
     return int(text) if text else None
 
 
@@ -227,7 +227,7 @@ def _machines(where: str, element: Element) -> Machines:
 def _several(where: str, siblings: str) -> bool:
     """Whether the processors that share a core are more than one."""
     if not _SIBLINGS.fullmatch(siblings):
-        raise DocumentError(where, f"{shown(siblings)} is no list of processors (siblings of a cpu). Save it again.")
+        raise DocumentError(where, f"{quote(siblings)} is no list of processors (siblings of a cpu). Save it again.")
     first, _, last = siblings.partition("-")
     return "," in siblings or first != (last or first)
 
@@ -245,7 +245,7 @@ def _enum(where: str, element: Element | None, name: str) -> frozenset[str]:
 def _number(where: str, element: Element, name: str) -> int:
     text = element.findtext(name, "0").strip()
     if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - far above any number of guests
-        raise DocumentError(where, f"{shown(text)} is no number of guests ({name}). Save the file again.")
+        raise DocumentError(where, f"{quote(text)} is no number of guests ({name}). Save the file again.")
     return int(text)
 
 
@@ -260,5 +260,5 @@ def _word(where: str, text: str | None) -> str:
     """Return the text of an element without spaces around it; names go into messages, so they must be printable."""
     word = (text or "").strip()
     if not word.isprintable() or len(word) > _MAX_NAME:
-        raise DocumentError(where, f"{shown(word)} is no name that libvirt gives. Save the file again.")
+        raise DocumentError(where, f"{quote(word)} is no name that libvirt gives. Save the file again.")
     return word

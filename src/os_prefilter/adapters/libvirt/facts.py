@@ -17,7 +17,7 @@ from os_prefilter.adapters.libvirt.documents import (
     nova_architecture,
 )
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
-from os_prefilter.common.quoting import listed, shown
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINE_PREFIXES
@@ -122,8 +122,8 @@ def virt_type_of(offered: Capabilities, settings: LibvirtSettings, answers: Iter
     if wanted not in types:
         raise DocumentError(
             offered.where,
-            f"libvirt offers no guests of [libvirt] virt_type {wanted} here, only of: {listed(types)}. Set virt_type "
-            "in nova.conf to what the host has; for kvm, load its kernel module and let QEMU use /dev/kvm.",
+            f"libvirt offers no guests of [libvirt] virt_type {wanted} here, only of: {join_names(types)}. Set "
+            "virt_type in nova.conf to what the host has; for kvm, load its kernel module and let QEMU use /dev/kvm.",
         )
     return wanted
 
@@ -135,7 +135,7 @@ def parse_version(where: str, text: str) -> Version:
     """
     match = _VERSION.fullmatch(text)
     if not match:
-        raise DocumentError(where, f"{shown(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
+        raise DocumentError(where, f"{quote(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
     return _version(match)
 
 
@@ -187,7 +187,7 @@ def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -
     configured = settings.hw_machine_type.get(name)
     if configured and machines and configured not in machines:
         raise ConfigurationError(
-            f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {shown(configured)}, "
+            f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {quote(configured)}, "
             "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
         )
     return configured or _DEFAULT_MACHINES.get(name, "")
@@ -198,7 +198,7 @@ def _check_domain_type(offered: Capabilities, answer: DomainCapabilities, virt_t
     if answer.domain_type != wanted:
         raise DocumentError(
             answer.where,
-            f"these are domain capabilities of type {shown(answer.domain_type)}; on this {offered.architecture} host "
+            f"these are domain capabilities of type {quote(answer.domain_type)}; on this {offered.architecture} host "
             f"with virt_type {virt_type}, those of type {wanted} are needed. Save the output of 'virsh domcapabilities "
             f"--arch {answer.architecture} --virttype {wanted}'.",
         )

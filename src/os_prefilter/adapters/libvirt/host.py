@@ -28,7 +28,7 @@ from os_prefilter.adapters.libvirt.documents import (
 )
 from os_prefilter.adapters.libvirt.facts import facts_of, virt_type_of
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
-from os_prefilter.common.threads import start
+from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES
@@ -147,7 +147,7 @@ class _Calls:
         """
         if self._last and not wait([self._last], self._timeout).done:
             raise TimeoutError(f"a call made before has not ended, nor in another {self._timeout:g} seconds")
-        self._last = last = start(call, "libvirt")
+        self._last = last = start_thread(call, "libvirt")
         if not wait([last], self._timeout).done:
             raise TimeoutError(f"no answer in {self._timeout:g} seconds")
         return last.result()

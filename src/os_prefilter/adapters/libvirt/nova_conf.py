@@ -13,7 +13,7 @@ from typing import Any
 
 from oslo_config import cfg
 
-from os_prefilter.common.quoting import listed, one_line, shown
+from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError
 
@@ -82,7 +82,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     :raises DocumentError: if it is a named pipe or a device, which could keep its reader waiting.
     :raises ConfigurationError: if the file cannot be read, or has a value that Nova would not take.
     """
-    where = one_line(str(path))
+    where = escape_line(str(path))
     conf = cfg.ConfigOpts()
     conf.register_opts(_LIBVIRT, group="libvirt")
     conf.register_opts(_DEFAULT)
@@ -130,7 +130,7 @@ class _Options:
         for entry in self._value("hw_machine_type") or ():
             architecture, _, machine = entry.partition("=")
             if not architecture or not machine or not entry.isprintable():
-                raise self._wrong("hw_machine_type", f"{shown(entry)} is not ARCHITECTURE=MACHINE, as in x86_64=q35.")
+                raise self._wrong("hw_machine_type", f"{quote(entry)} is not ARCHITECTURE=MACHINE, as in x86_64=q35.")
             # Nova takes the first one, too.
             found.setdefault(architecture, machine)
         return MappingProxyType(found)
@@ -143,7 +143,7 @@ class _Options:
 
     def _check(self, option: str, value: str, known: Iterable[str]) -> None:
         if value not in known:
-            raise self._wrong(option, f"{shown(value)} is no value that Nova has: {listed(known)}. Correct it.")
+            raise self._wrong(option, f"{quote(value)} is no value that Nova has: {join_names(known)}. Correct it.")
 
     def _value(self, option: str, group: str = "libvirt") -> Any:
         try:
@@ -167,4 +167,4 @@ def reason_of(error: Exception) -> str:
     if isinstance(error, cfg.ConfigFileParseError):
         # The line itself follows in quotes, and may have a password in it.
         text = _QUOTED_LINE.split(text, maxsplit=1)[0]
-    return one_line(text[:_LONGEST_REASON]).rstrip(".") + "."
+    return escape_line(text[:_LONGEST_REASON]).rstrip(".") + "."

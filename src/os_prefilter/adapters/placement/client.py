@@ -13,7 +13,7 @@ from typing import Any
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
-from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.vocabulary.model import is_trait_name
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
@@ -155,11 +155,11 @@ class PlacementClient:
             )
         except (exceptions.ClientException, OSError) as error:
             # OSError: the file of the certificate authority cannot be read, for one.
-            reason = one_line(" ".join(str(error).split()).rstrip("."))
+            reason = escape_line(" ".join(str(error).split()).rstrip("."))
             raise PlacementUnavailable(what, reason or type(error).__name__) from error
         status = response.status_code
         if status >= 500:  # noqa: PLR2004
-            raise PlacementUnavailable(what, f"status {status}, {shown(_detail(response))}")
+            raise PlacementUnavailable(what, f"status {status}, {quote(_detail(response))}")
         if status >= 300:  # noqa: PLR2004
             raise _refusal(what, status, _detail(response))
         return _object(what, response) if response.content else None
@@ -222,9 +222,9 @@ def _object(what: str, response: Any) -> Any:
     try:
         answer = response.json()
     except (ValueError, RecursionError) as error:
-        raise PlacementUnavailable(what, f"the answer is not JSON but {shown(response.text)}") from error
+        raise PlacementUnavailable(what, f"the answer is not JSON but {quote(response.text)}") from error
     if not isinstance(answer, dict):
-        raise PlacementUnavailable(what, f"the answer is not a JSON object but {shown(answer)}")
+        raise PlacementUnavailable(what, f"the answer is not a JSON object but {quote(answer)}")
     return answer
 
 
@@ -234,7 +234,7 @@ def expected(what: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        found = one_line(f"{type(error).__name__} {str(error)[:200]}")
+        found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
         raise PlacementUnavailable(what, f"the answer is not that of a Placement ({found})") from error
 
 

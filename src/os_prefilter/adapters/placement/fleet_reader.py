@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from os_prefilter.adapters.placement.client import PlacementClient, expected
 from os_prefilter.adapters.placement.providers import ResourceProvider, ResourceProviders
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider
 
@@ -97,7 +97,7 @@ def read_fleet(
 
 def _printable(aggregate: Aggregate) -> Aggregate:
     """Return an aggregate whose names can be shown, and read back out of a file."""
-    name, zone = (one_line(each)[:_MAX_LABEL] for each in (aggregate.name, aggregate.availability_zone))
+    name, zone = (escape_line(each)[:_MAX_LABEL] for each in (aggregate.name, aggregate.availability_zone))
     return Aggregate(aggregate.uuid, name, zone)
 
 
@@ -176,7 +176,7 @@ def _trees(
     children: dict[str, list[tuple[str, ResourceProvider]]] = {}
     taken: set[str] = set()
     for each in providers:
-        name = one_line(each.name)
+        name = escape_line(each.name)
         # A name that cannot be printed, and its escaped form is another one's: very unlikely, and must not be lost.
         if name in taken or len(name) > _MAX_NAME:
             name = each.uuid

@@ -16,7 +16,7 @@ from oslo_config import cfg
 from os_prefilter.adapters.libvirt.nova_conf import reason_of
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
-from os_prefilter.common.quoting import one_line, shown
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
@@ -51,7 +51,7 @@ def load_conf(path: str | Path) -> cfg.ConfigOpts:
     except (cfg.Error, OSError, ValueError) as error:
         # Without its cause, which has the line, in which a password may be.
         raise ConfigurationError(
-            f"{one_line(str(path))}: it cannot be read as a nova.conf: {reason_of(error)}"
+            f"{escape_line(str(path))}: it cannot be read as a nova.conf: {reason_of(error)}"
         ) from None
     return conf
 
@@ -62,7 +62,7 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
     :param path: the file that ``conf`` was read from, for messages
     :raises ConfigurationError: if it lacks something, or has a value that makes no sense.
     """
-    return _Section(conf, one_line(str(path))).client()
+    return _Section(conf, escape_line(str(path))).client()
 
 
 def prefilter_options(conf: cfg.ConfigOpts) -> Options:
@@ -117,7 +117,7 @@ class _Section:
         try:
             options = loading.get_auth_plugin_conf_options(auth_type)
         except ClientException as error:
-            problem = f"there is no type {shown(auth_type)} installed. The usual one is password."
+            problem = f"there is no type {quote(auth_type)} installed. The usual one is password."
             raise self._wrong("auth_type", problem, self._auth) from error
         self._conf.register_opts(options, group=self._auth)
         for option in options:
@@ -147,7 +147,7 @@ class _Section:
         for name in _FILES:
             path = self._value(name)
             if path and not Path(path).is_file():
-                raise self._wrong(name, f"there is no file {one_line(path)}.")
+                raise self._wrong(name, f"there is no file {escape_line(path)}.")
         interfaces = self._value("valid_interfaces") or ()
         if not set(interfaces) <= {"internal", "public", "admin"}:
             raise self._wrong("valid_interfaces", "its values are internal, public and admin.")
@@ -166,7 +166,7 @@ class _Section:
             raise self._wrong(option, problem, group) from None
 
     def _wrong(self, option: str, problem: str, group: str = SECTION) -> ConfigurationError:
-        return ConfigurationError(f"{self._where}: [{one_line(group)}] {option}: {problem}")
+        return ConfigurationError(f"{self._where}: [{escape_line(group)}] {option}: {problem}")
 
 
 def _adapter_options() -> list[cfg.Opt]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote as quote_url
 from uuid import UUID
 
 from os_prefilter.adapters.placement.client import PlacementClient, expected
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import GenerationConflict, PlacementRefused, UnknownProvider
 from os_prefilter.vocabulary.model import is_trait_name
 
@@ -36,7 +36,7 @@ class ResourceProviders:
 
         :raises UnknownProvider: there is none
         """
-        for provider in self._providers(f"name={quote(name, safe='')}"):
+        for provider in self._providers(f"name={quote_url(name, safe='')}"):
             if provider.name == name:
                 return provider
         raise UnknownProvider(name)
@@ -110,12 +110,12 @@ def _generation(answer: Any) -> int:
 
 def _integer(value: Any) -> int:
     if type(value) is not int:
-        raise TypeError(f"{shown(value)} is not a generation")
+        raise TypeError(f"{quote(value)} is not a generation")
     return value
 
 
 def _traits(names: Any) -> frozenset[str]:
     """Read a list of traits strictly: what is not read here is gone after the next write."""
     if not isinstance(names, list) or not all(map(is_trait_name, names)):
-        raise TypeError(f"{shown(names)} is not a list of traits")
+        raise TypeError(f"{quote(names)} is not a list of traits")
     return frozenset(names)

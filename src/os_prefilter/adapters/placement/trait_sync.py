@@ -12,7 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.providers import ResourceProvider, ResourceProviders
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
 from os_prefilter.hosts.desired_traits import (
@@ -142,7 +142,7 @@ class HostTraits:
             raise UnknownProvider(self._name)
         if found[0].parent:
             raise ConfigurationError(
-                f"The resource provider {shown(self._name, 200)} is not that of a host: it is below another one. Name "
+                f"The resource provider {quote(self._name, 200)} is not that of a host: it is below another one. Name "
                 "the root provider of the host."
             )
         for parent in found:

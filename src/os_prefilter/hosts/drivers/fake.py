@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import ClassVar
 
-from os_prefilter.common.quoting import listed, shown
+from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Trait
@@ -50,8 +50,8 @@ class FakeFacts(HostFacts):
             unknown = values - rows[row].values.keys() if row in rows else values
             if row not in rows or unknown:
                 raise ValueError(
-                    f"FakeFacts.can has {shown(row)} with {listed(map(shown, unknown))}, which the vocabulary does not "
-                    "have; 'os-prefilter vocabulary list' shows what it has."
+                    f"FakeFacts.can has {quote(row)} with {join_names(map(quote, unknown))}, which the vocabulary "
+                    "does not have; 'os-prefilter vocabulary list' shows what it has."
                 )
 
     @cached_property

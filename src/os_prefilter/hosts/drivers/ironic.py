@@ -10,8 +10,8 @@ Source: Nova 34 (``nova/virt/ironic/driver.py``, ``patcher.py``).
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from os_prefilter.common.quoting import shown
-from os_prefilter.conf.options import effective
+from os_prefilter.common.quoting import quote
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.hosts.reporter import Reporter
@@ -27,12 +27,12 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     """Return why the node cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
     known = BY_NAME[row].canonical(value)
     if known is None:
-        return f"nobody knows {shown(value)}"
+        return f"nobody knows {quote(value)}"
     term = BY_NAME[row].values[known]
     if term.trait is None:
         return ""
     guest = guest_architecture(architecture)
-    templates = effective(facts.templates)
+    templates = effective_templates(facts.templates)
     if term.trait in templates.found_traits:
         reason = templates.lack(term.trait, partial(configure, facts))
     else:
@@ -73,14 +73,14 @@ def _firmware_type(facts: IronicFacts, value: str) -> str:
     # wrong guess is an image that does not boot.
     if not facts.boot_mode:
         return "the node does not say how it boots: set boot_mode in the capabilities of its properties"
-    return "" if value == facts.boot_mode else f"the node boots in mode {shown(facts.boot_mode)}"
+    return "" if value == facts.boot_mode else f"the node boots in mode {quote(facts.boot_mode)}"
 
 
 def _secure_boot(facts: IronicFacts, _value: str) -> str:
     if not facts.secure_boot:
         return "the node does not say that it has it: set secure_boot:true in the capabilities of its properties"
     if facts.boot_mode not in ("", "uefi"):
-        return f"it needs UEFI, and the node boots in mode {shown(facts.boot_mode)}"
+        return f"it needs UEFI, and the node boots in mode {quote(facts.boot_mode)}"
     return ""
 
 

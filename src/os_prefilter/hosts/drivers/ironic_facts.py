@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
@@ -166,4 +166,4 @@ def _text(data: Mapping[str, Any], name: str, path: str | Path, within: str = ""
 
 
 def _unexpected(path: str | Path, where: str, value: object, expected: str) -> DocumentError:
-    return DocumentError(path, f"{where} is {shown(value)}; expected {expected}.")
+    return DocumentError(path, f"{where} is {quote(value)}; expected {expected}.")

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import listed, shown
-from os_prefilter.conf.options import effective
+from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.reporter import GuestSettings
@@ -47,7 +47,7 @@ def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, 
 
     :raises ImpossibleCombination: if two configurations change one thing differently.
     """
-    templates = effective(facts.templates)
+    templates = effective_templates(facts.templates)
     asked = [
         (setting.source, step)
         for setting in settings.settings
@@ -88,7 +88,7 @@ def _fit(facts: IronicFacts, variant: Variant) -> Fit:
         name = next((each for each in names if facts.bios[each].changeable), names[0])
         value, reason = _value(facts, name, change)
         if any(name == each["name"] for each in settings):
-            reason = f"the template means its BIOS setting {shown(name)} twice"
+            reason = f"the template means its BIOS setting {quote(name)} twice"
         if reason:
             return Fit(reason=reason)
         settings.append({"name": name, "value": value})
@@ -110,7 +110,7 @@ def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]
     """Return the value to set, or why there is none."""
     setting = facts.bios[name]
     if not setting.changeable:
-        return "", f"its BIOS setting {shown(name)} cannot be changed"
+        return "", f"its BIOS setting {quote(name)} cannot be changed"
     # What it has already stays, if that is one of the spellings.
     now = str(setting.value)
     if now.lower() in {each.lower() for each in change.values} and (not setting.allowed or now in setting.allowed):
@@ -118,7 +118,7 @@ def _value(facts: IronicFacts, name: str, change: BiosChange) -> tuple[str, str]
     value = next((each for each in change.values if not setting.allowed or each in setting.allowed), "")
     if value:
         return value, ""
-    return "", f"its BIOS setting {shown(name)} takes {listed(map(shown, setting.allowed))}, not {change.values[0]}"
+    return "", f"its BIOS setting {quote(name)} takes {join_names(map(quote, setting.allowed))}, not {change.values[0]}"
 
 
 def _not_there(facts: IronicFacts) -> str:

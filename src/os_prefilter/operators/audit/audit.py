@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.host_sets import HostSets, union
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.image_groups import Asked, Change, ImageGroup, grouped
@@ -243,7 +243,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
         if condition in among:
             key = item.trait, item.required, condition.suffix
             conditions.setdefault(key, []).append(condition)
-            by.setdefault(key, {}).setdefault(item.filter, one_line(item.source))
+            by.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
     return {
         Cause(
             trait=key[0],

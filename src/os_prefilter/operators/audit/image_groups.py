@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.fleet.host_sets import capability_of
@@ -106,9 +106,9 @@ def grouped(
     count = kept = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
-        name = one_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+        name = escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
         for flavor in flavors or (_ANY_FLAVOR,):
-            label = one_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
             before = _asked(image, flavor, change.before, queries, notes)
             deferred: set[Note] = set()
             waiting = after = _asked(image, flavor, change.after, queries, deferred)

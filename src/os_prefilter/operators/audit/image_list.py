@@ -11,7 +11,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from os_prefilter.common.quoting import shown
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import MAX_BYTES, opened
 from os_prefilter.documents.strict_json import DECODER, strict
 from os_prefilter.errors import DocumentError
@@ -98,7 +98,7 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
             try:
                 entry = strict(line.decode())
             except (ValueError, RecursionError) as error:
-                broken(f"{where}: not JSON: {shown(getattr(error, 'msg', str(error)))}")
+                broken(f"{where}: not JSON: {quote(getattr(error, 'msg', str(error)))}")
             else:
                 yield from _image(entry, path, where, broken)
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)
@@ -133,11 +133,11 @@ def _entries_of_object(text: str, path: str | Path, broken: Broken) -> list[obje
     except (ValueError, RecursionError) as error:
         raise _not_json(path, error) from error
     if not isinstance(document, dict):
-        raise DocumentError(path, f"it holds {shown(document)}; expected a list of images.")
+        raise DocumentError(path, f"it holds {quote(document)}; expected a list of images.")
     if "images" not in document:
         return [document]
     if not isinstance(document["images"], list):
-        raise DocumentError(path, f"images is {shown(document['images'])}; expected a list.")
+        raise DocumentError(path, f"images is {quote(document['images'])}; expected a list.")
     if document.get("next"):
         broken("next: this is one page of a longer list; the other pages are missing")
     return document["images"]
@@ -153,7 +153,7 @@ def _image(entry: object, path: str | Path, where: str, broken: Broken) -> Itera
 def _document(entry: object) -> Any:
     """Return an entry in the form that has the properties apart."""
     if not isinstance(entry, dict):
-        raise DocumentError("", f"found {shown(entry)}; expected an image, an object with disk_format and properties.")
+        raise DocumentError("", f"found {quote(entry)}; expected an image, an object with disk_format and properties.")
     if not ("disk_format" in entry or "properties" in entry) or "ram" in entry or "vcpus" in entry:
         raise DocumentError("", "found an object that is no image: without disk_format and properties.")
     if "properties" in entry:
@@ -190,4 +190,4 @@ def _not_json(path: str | Path, error: Exception, where: str = "") -> DocumentEr
     """
     if isinstance(error, JSONDecodeError):
         return DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}")
-    return DocumentError(path, f"{where}not JSON that can be read: {shown(str(error))}")
+    return DocumentError(path, f"{where}not JSON that can be read: {quote(str(error))}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import BY_REQUEST
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, condition_of
@@ -40,7 +40,7 @@ class Attributions:
         self._traits: dict[Condition, Attribution] = {}
         # What the request states comes first: it stays when the filter is switched off.
         for item in (*stated, *decision.requirements):
-            self._traits.setdefault(condition_of(item), Attribution(item.filter, one_line(item.source)))
+            self._traits.setdefault(condition_of(item), Attribution(item.filter, escape_line(item.source)))
 
     def of(self, condition: Condition) -> Attribution:
         """Return who asked for a condition; of groups that are alike, for the first."""
@@ -51,8 +51,8 @@ class Attributions:
     def _of_one_group(self, condition: Condition) -> Attribution:
         if condition.kind == TRAIT:
             known = self._traits.get(condition)
-            return known or Attribution(BY_REQUEST, f"the request group {one_line(condition.scope)}")
-        return Attribution(BY_REQUEST, one_line(self._because(condition)))
+            return known or Attribution(BY_REQUEST, f"the request group {escape_line(condition.scope)}")
+        return Attribution(BY_REQUEST, escape_line(self._because(condition)))
 
     def _because(self, condition: Condition) -> str:
         if condition.kind == POLICY:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import os_traits
 
-from os_prefilter.common.quoting import counted
+from os_prefilter.common.quoting import pluralize
 from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.filters.nova_translation import BY_REQUEST, stated_requirements
 from os_prefilter.fleet.matching import Host, hosts_in
@@ -184,7 +184,7 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if now.is_limited:
         yield (
             "There may be more sets, or more ways for some host, than these: the search ended after "
-            f"{counted(now.sets, 'set')} of requirements on {counted(now.kinds, 'kind')} of hosts."
+            f"{pluralize(now.sets, 'set')} of requirements on {pluralize(now.kinds, 'kind')} of hosts."
         )
     if given_up := now.given_up + empty.given_up:
         yield (
@@ -249,11 +249,11 @@ def _offered(hosts: Sequence[Host]) -> frozenset[str]:
 
 def _kept_out(now: Shortfalls, item: Condition, owned: set[Condition]) -> dict[str, int]:
     """Return what keeps those hosts out that meet a requirement; a host that lacks several things counts once."""
-    counted: Counter[str] = Counter()
+    pluralize: Counter[str] = Counter()
     for host, ways in now.ways.items():
         if item not in now.lacks[host] and ways[0]:
-            counted[" + ".join(sorted({_reason(each, owned) for each in min(ways, key=len)}))] += 1
-    return dict(sorted(counted.items()))
+            pluralize[" + ".join(sorted({_reason(each, owned) for each in min(ways, key=len)}))] += 1
+    return dict(sorted(pluralize.items()))
 
 
 def _reason(item: Condition, owned: set[Condition]) -> str:

@@ -5,7 +5,7 @@ from functools import cache
 
 import os_traits
 
-from os_prefilter.common.quoting import listed, one_line
+from os_prefilter.common.quoting import escape_line, join_names
 from os_prefilter.fleet.matching import Host
 from os_prefilter.fleet.model import Inventory
 from os_prefilter.operators.diagnose.result import FULL, NOWHERE, TOO_LARGE, UNKNOWN
@@ -33,8 +33,8 @@ def has_instead(host: Host, item: Condition) -> str:
         if having == [host.name] == [each.name for each in providers]:
             return "has it"
         if not item.wanted:
-            return f"has it on {listed(having)}" if having else "no provider without it is left for the group"
-        return f"has it on {listed(having)} alone" if having else "does not have it"
+            return f"has it on {join_names(having)}" if having else "no provider without it is left for the group"
+        return f"has it on {join_names(having)} alone" if having else "does not have it"
     if item.kind == AGGREGATE:
         return "is in one of them" if not item.wanted else "is in none of them"
     return "its providers are not placed so" if item.scope == ROOT else "is another host"
@@ -84,8 +84,8 @@ def _for_place(item: Condition) -> str:
     if item.scope != ROOT:
         return "The host is named by the request: name another one, or none."
     return (
-        f"One of the providers of the groups {one_line(listed(item.names))} has to be above the others: take or add a "
-        "host whose providers are placed so, or leave out same_subtree."
+        f"One of the providers of the groups {escape_line(join_names(item.names))} has to be above the others: take "
+        "or add a host whose providers are placed so, or leave out same_subtree."
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import resources
 from typing import Any, NamedTuple
 
-from os_prefilter.common.quoting import one_line
+from os_prefilter.common.quoting import escape_line
 from os_prefilter.operators.offer.offer import Offer, Property, Status, Value
 
 _TITLE = "What this cloud offers"
@@ -102,7 +102,11 @@ def _sentences(offer: Offer) -> Iterator[str]:
 
 def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
     """Yield the tables that both people's formats have."""
-    columns = ("Image property", "Flavor extra spec", *(map(one_line, offer.places) if offer.places else ("Values",)))
+    columns = (
+        "Image property",
+        "Flavor extra spec",
+        *(map(escape_line, offer.places) if offer.places else ("Values",)),
+    )
     rows = []
     for each in offer.properties:
         if any(value.status is Status.OFFERED for value in each.values):
@@ -137,7 +141,7 @@ def _values(each: Property, place: int | None, *, count: bool) -> list[_Part]:
 
 
 def _part(name: str, note: str = "") -> _Part:
-    return _Part(one_line(name), note)
+    return _Part(escape_line(name), note)
 
 
 def _markdown(part: _Part) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from os_prefilter.conf.options import effective
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -48,7 +48,7 @@ class SmallestRequests:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._templates = effective(pipeline.options.templates)
+        self._templates = effective_templates(pipeline.options.templates)
         self.rows = (*(row for row in table() if row.asked_by), *self._templates.rows)
         """What can be asked for: the vocabulary, and the configuration templates."""
         self._rows = {row.name: row for row in self.rows}

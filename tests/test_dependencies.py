@@ -20,7 +20,7 @@ def _needed() -> list[str]:
 
 
 def test_every_dependency_has_a_lower_bound_and_no_upper_bound() -> None:
-    """An upper one would keep an operator from the versions of his OpenStack release."""
+    """An upper one would keep an operator from the versions of their OpenStack release."""
     assert [each for each in _needed() if not _BOUND.fullmatch(each)] == []
 
 

@@ -48,8 +48,8 @@ def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
     if extra_spec:
         yield f":Flavor extra spec: ``{extra_spec}``"
     who = (f"filter :ref:`{each} <filter-{each}>`" for each in asked_by.split(", ") if each not in ("", "query"))
-    nobody = "the query itself, as in Nova" if asked_by else "nobody: filters forbid those that cannot be"
-    yield f":Asked for by: {', '.join(who) or nobody}"
+    no_filter = "the query itself, as in Nova" if asked_by else "no filter; others forbid machine types"
+    yield f":Required by: {', '.join(who) or no_filter}"
     yield ""
 
 

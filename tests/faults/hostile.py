@@ -34,7 +34,7 @@ class Place(NamedTuple):
     takes_any: bool = False
     """Whether the value may be of any type, not a text alone."""
     names: str = "(?!)"
-    """Texts of this form are names that whoever writes there may choose."""
+    """Texts of this form are names that the writer of the input chooses."""
 
     def __str__(self) -> str:
         return self.name

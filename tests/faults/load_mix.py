@@ -82,7 +82,7 @@ def _shared(make: Callable[..., Any], _number: int, **parts: Any) -> Any:
 
 
 def _with_own_image(properties: dict[str, str], flavor: Flavor, number: int) -> RequestSpec:
-    # A model that nobody knows becomes a note, with what the tenant wrote in it.
+    # An unknown model becomes a note, with what the tenant wrote in it.
     own = f"os-{number:07}"
     return RequestSpec(flavor, Image({**properties, "os_version": own, "hw_usb_model": own}, disk_format="qcow2"))
 
@@ -114,7 +114,7 @@ def answer_of(pipeline: Pipeline, request_spec: Any) -> str:
 
 
 class Answers:
-    """What each kind of request must be answered, from pipelines that serve nobody else, in one thread."""
+    """What each kind of request must be answered, from pipelines of their own, in one thread."""
 
     def __init__(self, kinds: Sequence[Kind], folder: Path) -> None:
         self.kinds = kinds

@@ -31,7 +31,7 @@ class Operator:
         self.broken = 0
 
     def publish(self, newest: Callable[[int], None] = lambda _version: None) -> int:
-        """Replace the rules by the next version; return its number, which ``newest`` gets before anybody may see it."""
+        """Replace the rules by the next version; return its number. ``newest`` gets it first."""
         self.newest += 1
         newest(self.newest)
         self._replace(version_text(self.newest).encode(), old=self.newest % 2 == 0)

@@ -56,7 +56,7 @@ class Others:
         self.look()
 
     def look(self) -> None:
-        """Note what there is, and what they want to be there."""
+        """Record the traits, and those that the agents report."""
         with self._writing:
             self.seen.append((traits_of(self.placement), self.wanted()))
 
@@ -95,7 +95,7 @@ class Others:
 
 
 def until_written(write: Callable[[], None]) -> None:
-    """Write, again as long as somebody else is faster."""
+    """Write, and retry while another writer is faster."""
     for _ in range(100):
         try:
             return write()

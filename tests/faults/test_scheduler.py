@@ -88,7 +88,7 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
         if known:
             assert asked(pipeline) == ASKED
         caplog.clear()
-        # The question is never even begun, and nobody waits in tests' time.
+        # The question never begins, and the test does not wait in real time.
         monkeypatch.setattr(
             "os_prefilter.pipeline.deployment_facts.start_thread", lambda call, _name: hanging.append(call)
         )

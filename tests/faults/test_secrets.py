@@ -1,6 +1,6 @@
 """No password, token or URL with one is in anything that is printed or logged, with every logger at DEBUG.
 
-The programs run with the real client libraries, against a stand-in for Keystone that lets in or refuses, or nobody.
+The programs run with the real client libraries, against a stand-in for Keystone that accepts or refuses the login, or
 """
 
 import json
@@ -39,7 +39,7 @@ from os_prefilter.cli.main import main
 logging.getLogger("keystoneauth").debug("the loggers are at DEBUG")
 sys.exit(main(sys.argv[1:]))
 """
-LOGINS = ("accepted", "refused", "broken", "nobody")
+LOGINS = ("accepted", "refused", "broken", "unreachable")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def urls() -> Iterator[dict[str, str]]:
     ):
         others.url = accepting
         others.catalog = {"placement": server.url, "image": accepting, "compute": accepting}
-        yield {"accepted": accepting, "refused": refusing, "broken": failing, "nobody": "http://127.0.0.1:1"}
+        yield {"accepted": accepting, "refused": refusing, "broken": failing, "unreachable": "http://127.0.0.1:1"}
 
 
 def _run(folder: Path, *argv: str, **environment: str) -> tuple[int, str]:

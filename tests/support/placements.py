@@ -84,7 +84,7 @@ def everything(placement: EmbeddedPlacement) -> Mapping[str, Any]:
 
 
 def put_traits(placement: EmbeddedPlacement, change: Callable[[set[str]], None], name: str = HOST) -> None:
-    """Write a provider's traits as somebody else does: read, change, write."""
+    """Write a provider's traits as another client does: read, change, write."""
     url = f"/resource_providers/{provider_uuid(name)}/traits"
     body = placement.client.request("GET", url)
     traits = set(body["traits"])
@@ -112,7 +112,7 @@ class Served:
             assert self._came.wait_for(lambda: len(self.sent) >= number, timeout=60)
 
     def hang(self, _number: int) -> None:
-        """Be slower than anybody waits."""
+        """Answer later than any client waits."""
         self._closing.wait()
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Program:
         self.name = argv[0]
         self.log_file = folder / f"{log}.log"
         program = str(Path(sys.executable).with_name(argv[0]))
-        # Should this process be killed, nobody else ends it.
+        # Ends it when this process is killed.
         command = ["setpriv", "--pdeathsig", "TERM", program, *argv[1:]]
         with self.log_file.open("wb") as output:
             self._process = subprocess.Popen(

@@ -28,13 +28,13 @@ def by_provider_config(facts: HostFacts) -> set[str]:
     return by_nova_alone(facts) | {trait for trait, has in ours.items() if has and trait.startswith("CUSTOM_")}
 
 
-def by_nobody(facts: HostFacts) -> set[str]:
+def by_no_report(facts: HostFacts) -> set[str]:
     """Return the traits of a host whose nova-compute has not reported yet what it can."""
     return set(facts.other_traits)
 
 
 Report = Callable[[HostFacts], set[str]]
-REPORTS: tuple[Report, ...] = (by_the_agent, by_nova_alone, by_provider_config, by_nobody)
+REPORTS: tuple[Report, ...] = (by_the_agent, by_nova_alone, by_provider_config, by_no_report)
 
 
 def fleet_of(traits: Sequence[AbstractSet[str]]) -> Fleet:

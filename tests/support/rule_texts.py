@@ -34,7 +34,7 @@ def write_rules(path: Path, *rules: str, age: float = 60.0) -> Path:
 
 
 def settle(path: Path, age: float = 60.0) -> Path:
-    """Let a file and its directory look as if nobody had touched them for so many seconds."""
+    """Let a file and its directory look untouched for so many seconds."""
     for each in (path, path.parent):
         if each.exists():
             os.utime(each, (time.time() - age,) * 2)

@@ -1,6 +1,6 @@
 """A small scheduler: asked over HTTP for an image and a flavor, it answers with the hosts that can, or with the reason.
 
-It listens on loopback alone, and asks nobody who they are.
+It listens on loopback only and has no authentication.
 """
 
 import json

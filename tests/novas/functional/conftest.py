@@ -18,7 +18,7 @@ def cloud() -> Iterator[Any]:
     """Return a cloud whose scheduler runs with the library."""
     from tests.novas.functional import cloud as clouds  # noqa: PLC0415 - after the import above
 
-    # Nova logs at this level whatever its configuration says, and nobody reads it.
+    # Nova logs at this level whatever its configuration says; the tests do not read it.
     logging.disable(logging.DEBUG)
     with clouds.cloud() as running:
         yield running

@@ -26,7 +26,7 @@ def browser(folder: Path) -> Iterator[Any]:
     """Run a browser whose profile is ``folder``, which logs each request that a page makes."""
     assert BROWSER, "in CI, chromium must be installed"
     assert DRIVER, "in CI, chromium-driver must be installed"
-    from selenium import webdriver  # noqa: PLC0415 - Without a browser nobody needs it.
+    from selenium import webdriver  # noqa: PLC0415 - Needed with a browser only.
     from selenium.webdriver.chrome.service import Service  # noqa: PLC0415
 
     options = webdriver.ChromeOptions()

@@ -14,7 +14,7 @@ _OTHERS_NEED = 900
 
 
 class Databases:
-    """Databases whose names nobody else has."""
+    """Databases with unique names."""
 
     def __init__(self, url: str, connection: pymysql.Connection) -> None:
         self._url = url

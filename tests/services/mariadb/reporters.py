@@ -104,7 +104,7 @@ class Reporter:
 
 
 class Operator:
-    """Somebody who adds traits, and puts hosts into aggregates, one after the other."""
+    """An operator who adds traits and puts hosts into aggregates, one after the other."""
 
     def __init__(self, url: str, number: int, hosts: int) -> None:
         self.trait = f"CUSTOM_OPERATOR_{number}"

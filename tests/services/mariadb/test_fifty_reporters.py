@@ -1,4 +1,4 @@
-"""50 reporters of one Placement at the same time: all converge, and nobody loses anything."""
+"""50 reporters of one Placement at the same time: all converge, and no trait is lost."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """No password, token or URL with one is in anything that is printed or logged, with every logger at DEBUG.
 
 The programs run with the real client libraries, against a stand-in for Keystone that accepts or refuses the login, or
+a port where nothing listens.
 """
 
 import json

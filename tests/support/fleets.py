@@ -49,7 +49,10 @@ def inventories(draw: Any) -> Inventory:
 
 @st.composite
 def fleets(draw: Any, *, written: bool = False) -> Fleet:
-    """Return a fleet as Placement has it, siblings by name and nothing described; or as a fleet file ``written`` by hand has it."""
+    """Return a fleet as Placement has it, siblings by name, nothing described.
+
+    :param written: as a fleet file written by hand has it
+    """
     names = draw(st.lists(NAMES, min_size=1, max_size=8, unique=True))
     labels = draw(st.lists(NAMES, max_size=3, unique=True))
     zones = st.sampled_from(["", "north", "süd", "<b>"])

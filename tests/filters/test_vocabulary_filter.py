@@ -13,7 +13,7 @@ from os_prefilter.filters.vocabulary_filter import Questions, ask, questions_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.model import Row
+from os_prefilter.vocabulary.model import Row, UnknownValues
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [(str(row.image_property), value) for row in ROWS if row.image_property for value in (*row.values, *_ODD)]
@@ -47,11 +47,11 @@ def _specs(number: int) -> Iterator[RequestSpec]:
         yield RequestSpec(Flavor(1, 1, extra_specs=extra_specs), image, is_bfv=chance.random() < 0.3)
 
 
-@pytest.mark.parametrize("reject", [False, True])
+@pytest.mark.parametrize("unknown", [UnknownValues.SKIP, UnknownValues.REJECT])
 @pytest.mark.parametrize("name", _NAMES)
-def test_rows_skipped_for_a_request_would_not_change_the_filters_result(name: str, reject: bool) -> None:
+def test_rows_skipped_for_a_request_would_not_change_the_filters_result(name: str, unknown: UnknownValues) -> None:
     questions = questions_of(name)
-    every, options = _All(questions.rows), Options(reject_unknown_values=reject, reported_traits=("*",))
+    every, options = _All(questions.rows), Options(unknown_values=unknown, reported_traits=("*",))
     for spec in _specs(_NAMES.index(name)):
         assert _answer(spec, questions, options) == _answer(spec, every, options), spec
 

@@ -14,10 +14,11 @@ from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.vocabulary import rows_asked_by
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
+from os_prefilter.vocabulary.model import UnknownValues
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.nova_objects import nova_spec
 
-_ALL = Options(reported_traits=("*",), reject_unknown_values=True)
+_ALL = Options(reported_traits=("*",), unknown_values=UnknownValues.REJECT)
 _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 _DATABASE_ERROR = RuntimeError("mysql://nova:hunter2@db is down\nERROR forged")
 _PC, _Q35 = "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"

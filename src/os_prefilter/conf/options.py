@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 import os_traits
 
 from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
@@ -14,9 +15,7 @@ class Options:
     """How filters turn what was asked into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
 
     mirror_to_unsuffixed: bool = False
-    reject_unknown_values: bool = False
-    skip_all_unknown_values: bool = False
-    """For those who have told of them already: those of ``Row.refuses_unknown`` as well."""
+    unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
     templates: Templates | None = None
     """Configuration templates; None for the bundled ones (``config_templates.effective``)."""

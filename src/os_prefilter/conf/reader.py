@@ -13,7 +13,7 @@ from os_prefilter.conf.options import Options, matches_any
 from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
-from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.vocabulary.model import UnknownValues, is_trait_name
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 
 # How oslo.config says where a value comes from.
@@ -42,7 +42,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
     options = Options(
         mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
-        reject_unknown_values=group.unknown_values == "reject",
+        unknown_values=UnknownValues(group.unknown_values),
         reported_traits=tuple(group.reported_traits),
         templates=_templates(group.config_templates),
         owner_trait=group.owner_trait,

@@ -10,6 +10,7 @@ from os_prefilter.errors import UnknownValue
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.model import UnknownValues
 
 # Read when the filter is loaded, not at the first request.
 effective_templates(None)
@@ -23,14 +24,14 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     """
     templates = effective_templates(options.templates)
     unknown = templates.unknown(request.extra_specs)
-    if unknown and options.reject_unknown_values:
+    if unknown and options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [
         Note("flavor extra specs", f"unknown configuration {quote(key)}: not asked for", warn=True) for key in unknown
     ]
     asked = []
     for row in templates.rows:
-        found = chosen(request, row, options, notes)
+        found = chosen(request, row, options.unknown_values, notes)
         if found:
             traits = templates.of(row.name, found.value).traits
             asked += [Requirement(trait, True, ROOT, found.source) for trait in traits]

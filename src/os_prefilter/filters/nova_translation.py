@@ -14,12 +14,13 @@ from os_prefilter.request.requirements import UNSUFFIXED, Requirement
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary.model import UnknownValues
 
 BY_REQUEST = "request"
 """The ``filter`` of a requirement that the request states itself."""
 
 
-_AS_NOVA = Options(reject_unknown_values=True)
+_AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 
 
 # Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
@@ -52,6 +53,6 @@ def _check_encrypted_machine(request: Request) -> None:
     machine = request.image_property(_MACHINE)
     if machine is None or _ENCRYPTED_MACHINE in str(machine):
         return
-    model = chosen(request, _ENCRYPTION_MODEL, _AS_NOVA, [])
+    model = chosen(request, _ENCRYPTION_MODEL, UnknownValues.REJECT, [])
     if model:
         raise ImpossibleCombination(model.source, f"image property {_MACHINE}={quote(machine)}")

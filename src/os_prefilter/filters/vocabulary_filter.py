@@ -74,7 +74,7 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
     notes: list[Note] = []
     guest: Guest | None = None
     for row in questions.about(request):
-        found = chosen(request, row, options, notes)
+        found = chosen(request, row, options.unknown_values, notes)
         if not found or is_implied(request, row, found.value):
             continue
         trait = row.values[found.value].trait
@@ -106,7 +106,7 @@ def keep_off(request: Request, questions: Questions, options: Options) -> Requir
     """
     asked: list[Requirement] = []
     for row in questions.about(request):
-        found = chosen(request, row, options, [])
+        found = chosen(request, row, options.unknown_values, [])
         if found:
             asked += _kept_off(guest_of(request), row, found, options, asked)
     return Requirements(tuple(asked)) if asked else NOTHING

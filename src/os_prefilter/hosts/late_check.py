@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
@@ -21,10 +21,8 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 from os_prefilter.vocabulary.config_templates import PREFIX, Template, Templates
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
-from os_prefilter.vocabulary.model import Row, Trait
+from os_prefilter.vocabulary.model import Row, Trait, UnknownValues
 
-_EXACTLY = Options(reject_unknown_values=True)
-_LENIENT = Options(skip_all_unknown_values=True)
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
@@ -179,13 +177,13 @@ def _choices(request: Request, unknown: list[Unsupported], templates: Templates)
     """Yield what the request asks for; values that nobody knows are added to ``unknown``."""
     for row in (*_asked(), *templates.rows):
         try:
-            choice = chosen(request, row, _EXACTLY, [])
+            choice = chosen(request, row, UnknownValues.REJECT, [])
         except UnknownValue as error:
             item = Unsupported(error.source, quote(error.value), "nobody knows this value")
             # Rows that mean nothing without this one have met it as well.
             unknown += [item] * (item not in unknown)
             # Of the other place, image or flavor, if that says something.
-            choice = chosen(request, row, _LENIENT, [])
+            choice = chosen(request, row, UnknownValues.SKIP_ALL, [])
         if choice:
             yield row, choice
 

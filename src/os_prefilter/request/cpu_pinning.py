@@ -5,14 +5,12 @@ The rules are Nova's (``nova/virt/hardware.py``), which refuses at its API what 
 
 import os_resource_classes as orc
 
-from os_prefilter.conf.options import Options
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import is_true
+from os_prefilter.vocabulary.model import UnknownValues, is_true
 
-_AS_NOVA = Options(reject_unknown_values=True)
 _CPU_POLICY = BY_NAME["cpu_policy"]
 _EMULATOR_THREADS = BY_NAME["emulator_threads_policy"]
 _DEDICATED_MASK = "hw:cpu_dedicated_mask"
@@ -30,8 +28,8 @@ def cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     :raises RequestRejected: for an unknown policy, one that image and flavor contradict each other in, or a mask that
         names no CPU, all CPUs of a mixed instance, or one that the flavor does not have.
     """
-    policy = chosen(request, _CPU_POLICY, _AS_NOVA, [])
-    emulator = chosen(request, _EMULATOR_THREADS, _AS_NOVA, [])
+    policy = chosen(request, _CPU_POLICY, UnknownValues.REJECT, [])
+    emulator = chosen(request, _EMULATOR_THREADS, UnknownValues.REJECT, [])
     if not policy or policy.value == "shared":
         return {}
     isolated = emulator is not None and emulator.value == "isolate"

@@ -5,17 +5,16 @@ from typing import Any
 
 import os_resource_classes as orc
 
-from os_prefilter.conf.options import Options
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.request.cpu_pinning import cpu_resources
 from os_prefilter.request.nova_objects import field_of
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
-_AS_NOVA = Options(reject_unknown_values=True)
 _PMEM = "hw:pmem"
 # Nova's database keeps 255 characters of an extra spec; each label costs time.
 _LONGEST_PMEM = 4096
@@ -40,7 +39,7 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
         resources[orc.MEMORY_MB] = _amount(flavor, "memory_mb")
     if orc.DISK_GB not in named:
         resources[orc.DISK_GB] = _disk_gb(flavor, request)
-    encryption = chosen(request, _MEMORY_ENCRYPTION, _AS_NOVA, [])
+    encryption = chosen(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT, [])
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)

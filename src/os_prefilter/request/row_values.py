@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.conf.options import Options
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.guest_platform import guest_of
@@ -11,9 +10,8 @@ from os_prefilter.request.requirements import UNSUFFIXED, Note
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Row, Trait
+from os_prefilter.vocabulary.model import Row, Trait, UnknownValues
 
-_LENIENT = Options(skip_all_unknown_values=True)
 _IN_IMAGE = "image property"
 _PLACES = ("image field {}".format, "flavor extra spec {}".format)
 
@@ -26,7 +24,7 @@ class Chosen(NamedTuple):
     source: str
 
 
-def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> Chosen | None:
+def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]) -> Chosen | None:
     """Return the value that image and flavor give to ``row``; None if they give none.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
@@ -41,13 +39,13 @@ def chosen(request: Request, row: Row, options: Options, notes: list[Note]) -> C
     # Nearly every row of nearly every request: nothing there.
     if in_image is None and in_flavor is None and of_image is None and not device and not row.default:
         return None
-    with_what = _gate(request, row, options) if row.only_with else None
+    with_what = _gate(request, row, unknown) if row.only_with else None
     if row.only_with and not with_what:
         return None
     # Nothing is read of the image of an instance that boots from a volume.
     if of_image is not None and request.boots_from_volume:
         return None
-    found = _said(row, (in_image, of_image, in_flavor), options, notes, request)
+    found = _said(row, (in_image, of_image, in_flavor), unknown, notes, request)
     if found:
         _check_beside(request, row, found)
     if device:
@@ -63,21 +61,21 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     if value not in row.implied_by or guest_of(request).architecture:
         return False
     name, more = row.implied_by[value]
-    other = chosen(request, row_named(name), _LENIENT, [])
+    other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
     return other is not None and other.value == more
 
 
-def _gate(request: Request, row: Row, options: Options) -> Chosen | None:
+def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:
     """Return what is asked of the row without which ``row`` means nothing; None if that is not asked for."""
     gate = row_named(row.only_with)
-    found = chosen(request, gate, options, [])
+    found = chosen(request, gate, unknown, [])
     if found and row.only_with_values:
         return found if found.value in row.only_with_values else None
     return found if found and gate.values[found.value].trait else None
 
 
 def _said(
-    row: Row, raws: tuple[object, object, object], options: Options, notes: list[Note], request: Request
+    row: Row, raws: tuple[object, object, object], unknown: UnknownValues, notes: list[Note], request: Request
 ) -> Chosen | None:
     """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
     found: Chosen | None = None
@@ -86,7 +84,7 @@ def _said(
         if raw is None:
             continue
         place = place_of(str(name))
-        value = _known(raw, place, row, options, notes)
+        value = _known(raw, place, row, unknown, notes)
         if value is None or (found and found.value == value):
             continue
         if found and row.image_overrides:
@@ -101,12 +99,12 @@ def _check_beside(request: Request, row: Row, found: Chosen) -> None:
     """Raise ImpossibleCombination if what is asked of other rows makes no sense beside ``found``."""
     if found.value in row.never_with:
         name, value = row.never_with[found.value]
-        other = chosen(request, row_named(name), _LENIENT, [])
+        other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
         if other and other.value == value:
             raise ImpossibleCombination(found.source, other.source)
     for name, value in row.needs.get(found.value, ()):
         needed = row_named(name)
-        other = chosen(request, needed, _LENIENT, [])
+        other = chosen(request, needed, UnknownValues.SKIP_ALL, [])
         if other is None or other.value != value:
             without = other.source if other else f"an image without {needed.image_property}={value}"
             raise ImpossibleCombination(found.source, without)
@@ -136,14 +134,14 @@ def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
     return wanted, unwanted
 
 
-def _known(raw: object, place: str, row: Row, options: Options, notes: list[Note]) -> str | None:
+def _known(raw: object, place: str, row: Row, unknown: UnknownValues, notes: list[Note]) -> str | None:
     value = row.canonical(raw)
     if value is None and row.image_property in BOOLEANS and place.startswith(_IN_IMAGE):
         # Nova's image makes False of whatever spells no boolean.
         notes.append(Note(place, f"{quote(raw)} is no boolean: taken for false, as in Nova", warn=True))
         return "false"
     if value is None:
-        if options.reject_unknown_values or (row.refuses_unknown and not options.skip_all_unknown_values):
+        if unknown is UnknownValues.REJECT or (row.refuses_unknown and unknown is UnknownValues.SKIP):
             raise UnknownValue(place, raw, row.values)
         notes.append(Note(place, f"unknown value {quote(raw)}: not asked for", warn=True))
     return value

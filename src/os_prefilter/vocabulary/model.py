@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import lru_cache
 from typing import NewType
 
@@ -15,6 +16,16 @@ CUSTOM_PREFIX = "CUSTOM_"
 # Spellings that oslo.utils' bool_from_string, and so Nova, takes for a boolean.
 _TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
 _FALSE = frozenset(("0", "f", "false", "off", "n", "no"))
+
+
+class UnknownValues(Enum):
+    """What to do with a value that is not in the vocabulary."""
+
+    SKIP = "skip"
+    """Leave it out with a note; reject it only in a row that refuses unknown values (``Row.refuses_unknown``)."""
+    REJECT = "reject"
+    SKIP_ALL = "skip all"
+    """Leave it out in such a row as well: it was reported before."""
 
 
 @dataclass(frozen=True, slots=True)

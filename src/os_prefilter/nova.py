@@ -5,7 +5,6 @@ it once when it starts. :func:`activate` returns none, and on the way puts the p
 request filters. It is the one place that touches Nova's code; everything else only reads Nova's objects.
 """
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,7 @@ from nova.objects.instance_mapping import InstanceMapping
 from nova.scheduler import request_filter
 from nova.scheduler.client import report
 from nova.utils import SM_IMAGE_PROP_PREFIX
+from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage

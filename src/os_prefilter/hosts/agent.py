@@ -4,7 +4,6 @@ Each round asks the host who it is, probes it again if that changed or an hour h
 or Placement does not answer, everything stays as it is: what is not known is not taken for a change.
 """
 
-import logging
 import signal
 import threading
 import time
@@ -12,6 +11,8 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from functools import partial
 from typing import Protocol
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.common.threads import start_thread

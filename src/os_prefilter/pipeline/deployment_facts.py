@@ -3,13 +3,14 @@
 Asking can mean a query to every cell's database, so it never happens per request; a filter sees the value only.
 """
 
-import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread

@@ -1,11 +1,11 @@
 """The facts about a deployment that filters may declare as needs, from the configuration and what is provided."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError, InvalidOption

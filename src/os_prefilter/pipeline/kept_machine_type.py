@@ -4,9 +4,10 @@ Nova writes the machine type of a server's first start into the server's system 
 and never into the request spec. See the ADR "A server's whole life".
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.conf.options import Options

@@ -1,6 +1,5 @@
 """The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
@@ -8,6 +7,7 @@ from time import perf_counter
 from typing import Any, Self
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, options_from, refused, register_opts

@@ -1,9 +1,10 @@
 """Filters that wait: what they ask for is enforced once every compute node says whether it can (ADR 0014)."""
 
-import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.conf.options import Options, effective_templates

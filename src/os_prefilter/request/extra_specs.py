@@ -6,11 +6,12 @@ instead. A malformed trait name could smuggle other parameters into the query; a
 must not become a request for nothing.
 """
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import MalformedRequest

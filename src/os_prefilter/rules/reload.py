@@ -4,12 +4,13 @@ What is new is used as a whole or not at all. Rules that cannot be read, and tra
 the rules of before in use; one log line says so.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from oslo_log import log as logging
 
 from os_prefilter.common.quoting import describe_error, join_names
 from os_prefilter.errors import DocumentError

@@ -1,11 +1,12 @@
 """Images of a live cloud, exactly as Glance has them."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
+
+from oslo_log import log as logging
 
 from os_prefilter.adapters.cloud.names import is_uuid, the_one
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected

@@ -1,10 +1,10 @@
 """The request that a server of a live cloud was scheduled by, as far as its APIs tell."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from openstack import utils
+from oslo_log import log as logging
 
 from os_prefilter.adapters.cloud.flavors import flavor_of
 from os_prefilter.adapters.cloud.images import image_of

@@ -243,10 +243,10 @@ sys.exit(main(sys.argv[2:]))
 class Service:
     """``capabilities report --watch 1`` in a process of its own."""
 
-    def __init__(self, conf: str, directory: Path) -> None:
+    def __init__(self, conf: str, directory: Path, *arguments: str) -> None:
         self.libvirt = directory / "libvirt"
         self.libvirt.write_text("old")
-        argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf]
+        argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf, *arguments]
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", SERVICE, str(self.libvirt), *argv],
             stdout=subprocess.PIPE,
@@ -256,9 +256,9 @@ class Service:
         )
 
     def line(self) -> str:
-        """Return the next line that it logs."""
+        """Return the message of the next line that it logs, in oslo.log's format."""
         assert self.process.stderr
-        return self.process.stderr.readline().rstrip("\n")
+        return self.process.stderr.readline().rstrip("\n").partition(" [-] ")[2]
 
     def end(self, number: signal.Signals) -> tuple[str, str, int]:
         """End it; return what it said after the lines that were read, and its exit code."""
@@ -308,6 +308,47 @@ def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Ser
     until(aware, 1)
     assert service.end(signal.SIGTERM) == ("", "", 0)
     assert everything(aware.placement) == before
+
+
+def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: str, tmp_path: Path) -> None:
+    log = tmp_path / "agent.log"
+    configuration = tmp_path / "agent.conf"
+    configuration.write_text(f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n")
+    service = Service(conf, tmp_path, "--config-file", str(configuration))
+    try:
+        until(aware, 2)
+        assert service.end(signal.SIGTERM) == ("", "", 0)
+    finally:
+        service.process.kill()
+        service.process.communicate()
+    (line,) = log.read_text().splitlines()
+    assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("debug = maybe", "--debug: Invalid Boolean value: maybe"),
+        ("log_file = /nowhere/agent.log", "/nowhere/agent.log"),
+        ("log_config_append = /nowhere/logging.conf", "/nowhere/logging.conf"),
+    ],
+)
+def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
+    line: str, problem: str, conf: str, tmp_path: Path
+) -> None:
+    configuration = tmp_path / "agent.conf"
+    configuration.write_text(f"[DEFAULT]\n{line}\n")
+    service = Service(conf, tmp_path, "--config-file", str(configuration))
+    out, err = service.process.communicate(timeout=60)
+    assert (service.process.returncode, out) == (1, "")
+    assert "Traceback" not in err
+    assert problem in err
+    assert str(configuration) in err
+
+
+def test_a_configuration_file_without_watch_is_an_error(conf: str, capsys: Capture) -> None:
+    assert main([*FAKE, "--nova-conf", conf, "--config-file", "x"]) == 1
+    assert "--config-file: it configures the log of --watch. Leave it out." in capsys.readouterr().err
 
 
 def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(

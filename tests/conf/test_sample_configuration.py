@@ -52,6 +52,14 @@ def test_ini_sample_has_every_option_with_its_full_help(sample: Sample) -> None:
     assert max(len(line) for line in written.splitlines() if line.startswith("# ")) <= 70
 
 
+def test_sample_with_the_namespace_of_oslo_log_has_the_options_of_the_log(tmp_path: Path) -> None:
+    path = tmp_path / "sample.conf"
+    generator.main(["--namespace", "os_prefilter", "--namespace", "oslo.log", "--output-file", str(path)])
+    default, _, ours = path.read_text(encoding="utf-8").partition("[prefilter]")
+    assert {"debug", "log_file", "use_journal"} <= set(re.findall(r"^#(\w+) =", default, re.MULTILINE))
+    assert "#enabled_filters =" in ours
+
+
 def test_uncommented_ini_sample_equals_the_defaults(sample: Sample, tmp_path: Path) -> None:
     """Every option without its ``#``: the values are the defaults."""
     path = tmp_path / "nova.conf"

@@ -4,7 +4,6 @@ It listens on loopback only and has no authentication.
 """
 
 import json
-import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 from wsgiref.simple_server import make_server
 
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -80,14 +80,13 @@ def application(
 
 def main() -> None:
     """Serve until it is ended; a wrong configuration ends it at once, in one line."""
-    logging.basicConfig()
-    for name in ("os_prefilter", "scheduler"):
-        logging.getLogger(name).setLevel(logging.INFO)
     conf = cfg.ConfigOpts()
+    logging.register_options(conf)
     conf.register_opts(OPTIONS, group="scheduler")
     with EmbeddedPlacement(example_fleet()) as embedded, suppress(KeyboardInterrupt):
         try:
             conf(project="scheduler")
+            logging.setup(conf, "scheduler")
             pipeline = load_pipeline(conf, embedded.client)
             port = conf.scheduler.port
         except (cfg.Error, ConfigurationError) as error:

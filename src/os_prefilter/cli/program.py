@@ -22,14 +22,15 @@ class _Commands(CommandManager):
             self.commands[point.name.replace("_", " ")] = point
 
 
-class _WithoutPasswords(logging.Formatter):
-    """Formats as another formatter does, and hides the passwords in URLs: of client libraries, and in tracebacks."""
+class PasswordMaskingFormatter(logging.Formatter):
+    """Format as another formatter does, and mask the passwords in URLs, which client libraries and tracebacks have."""
 
     def __init__(self, formatter: logging.Formatter) -> None:
         super().__init__()
         self._formatter = formatter
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
         return mask_passwords(self._formatter.format(record))
 
 
@@ -59,7 +60,7 @@ class Program(App):
         for handler in root.handlers:
             if handler not in others:
                 handler.addFilter(self._is_news)
-                handler.setFormatter(_WithoutPasswords(handler.formatter or logging.Formatter()))
+                handler.setFormatter(PasswordMaskingFormatter(handler.formatter or logging.Formatter()))
 
     def _is_news(self, record: logging.LogRecord) -> bool:
         return (

@@ -1,18 +1,23 @@
 """``os-prefilter capabilities report``: makes Placement, or a provider.yaml, say what a host can do."""
 
 import argparse
-import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
+from logging import Formatter
 from math import isfinite
 from typing import Any
 
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from os_prefilter.cli.configuration import read_configuration
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
-from os_prefilter.common.quoting import pluralize
+from os_prefilter.cli.program import PasswordMaskingFormatter
+from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
@@ -32,6 +37,8 @@ from os_prefilter.vocabulary import REPORTED
 COLUMNS = ("Provider", "Trait", "Change")
 
 _LONGEST_NAME = 200
+# The verbose level of -v; -vv is more.
+_VERBOSE = 2
 _NOT_WATCHED = (
     "capabilities",
     "domain_capabilities",
@@ -66,6 +73,11 @@ class CapabilitiesReport(Listing):
         ways.add_argument(
             "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports again after these seconds"
         )
+        group.add_argument(
+            "--config-file",
+            metavar="FILE",
+            help="with --watch: a configuration file with oslo.log's options in [DEFAULT]; default: log to stderr",
+        )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -77,6 +89,8 @@ class CapabilitiesReport(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
+        if parsed_args.config_file:
+            raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
         if asks_ironic(parsed_args):
             return COLUMNS, self._told(_report_on_node(parsed_args), parsed_args)
         _check_provider(parsed_args)
@@ -110,8 +124,8 @@ class CapabilitiesReport(Listing):
 
         watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget)
         placement.sleep = watch.wait
-        with nullcontext() if self.is_quiet else _news_on(self.app.stderr):
-            agent.run_until_signal(watch)
+        _set_up_logging(arguments.config_file, self.app.options)
+        agent.run_until_signal(watch)
 
 
 class _Placement:
@@ -245,19 +259,29 @@ def _told(changes: Sequence[Change]) -> str:
     return "; ".join(told)
 
 
-@contextmanager
-def _news_on(stream: Any) -> Iterator[None]:
-    """Print what the watch has to say; cliff prints its warnings, and not the rest."""
-    handler = logging.StreamHandler(stream)
-    handler.addFilter(lambda record: record.levelno < logging.WARNING)
-    level = agent.LOG.level
-    agent.LOG.addHandler(handler)
-    agent.LOG.setLevel(logging.INFO)
+def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> None:
+    """Log as oslo.log's options in ``config_file`` say, by default to the standard error.
+
+    :param options: the program's: ``-q``, ``-vv`` and ``--log-file`` win over the file
+    :raises ConfigurationError: if the log cannot be written as configured
+    """
+    conf = read_configuration(config_file, with_logging=True)
+    conf.set_default("use_stderr", True)
+    if options.log_file:
+        conf.set_override("log_file", options.log_file)
+    if options.verbose_level > _VERBOSE:
+        conf.set_override("debug", True)
     try:
-        yield
-    finally:
-        agent.LOG.removeHandler(handler)
-        agent.LOG.setLevel(level)
+        logging.setup(conf, "os-prefilter")
+    except (cfg.Error, logging.LogConfigError, OSError, RuntimeError, ValueError) as error:
+        raise ConfigurationError(
+            f"The log cannot be set up: {describe_error(error)}. Correct oslo.log's options in {config_file}."
+        ) from error
+    root = logging.getLogger(None).logger
+    for handler in root.handlers:
+        handler.setFormatter(PasswordMaskingFormatter(handler.formatter or Formatter()))
+    if not options.verbose_level:
+        root.setLevel(logging.WARNING)
 
 
 def _seconds(text: str) -> float:

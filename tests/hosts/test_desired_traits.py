@@ -1,6 +1,7 @@
 """What the traits of a provider become: only what the reporter answers for, and in which mode."""
 
 import inspect
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
 from os_prefilter.errors import ConfigurationError
+from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
     Mode,
@@ -27,7 +29,7 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.hosts.reporter import HostFacts, Reporter, standard_traits
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
 
@@ -75,10 +77,25 @@ def test_nova_vmware_and_fake_drivers_name_no_trait_managed_beside_them(module: 
         assert trait not in source
 
 
-def test_standard_device_traits_are_not_managed_beside_a_third_party_driver() -> None:
-    assert set(
-        managed({"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}, Mode.BESIDE, HostFacts())
-    ) == {"CUSTOM_VM_MODE_HVM"}
+class _OtherFacts(HostFacts):
+    driver = "another package's"
+
+
+@pytest.mark.parametrize(
+    ("reported_by_nova", "managed_trait"),
+    [
+        (standard_traits, "CUSTOM_VM_MODE_HVM"),
+        (lambda _: frozenset(("CUSTOM_VM_MODE_HVM",)), "COMPUTE_NET_VIF_MODEL_E1000"),
+    ],
+)
+def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
+    monkeypatch: pytest.MonkeyPatch, reported_by_nova: Callable[[HostFacts], frozenset[str]], managed_trait: str
+) -> None:
+    """By default, all standard traits: then they are not managed beside a nova-compute."""
+    reporter = Reporter(_OtherFacts, lambda *_: "", reported_by_nova=reported_by_nova)
+    monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)
+    traits = {"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}
+    assert managed(traits, Mode.BESIDE, _OtherFacts()) == {managed_trait: True}
 
 
 def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None:

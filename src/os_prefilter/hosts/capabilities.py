@@ -1,20 +1,19 @@
 """What a host can do, as traits: one answer for each trait that its reporter owns."""
 
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from typing import NamedTuple
 
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import QUALIFIED, table
-from os_prefilter.vocabulary.model import Row, Trait
+from os_prefilter.vocabulary.model import Trait
 
 
 class _Meaning(NamedTuple):
     """What a trait says of a host."""
 
-    row: Row
+    row: str
     value: str
     architecture: str
 
@@ -26,7 +25,7 @@ def _meanings() -> dict[Trait, list[_Meaning]]:
     for row in table():
         for value, term in row.values.items():
             if term.trait and term.required:
-                found.setdefault(term.trait, []).append(_Meaning(row, value, ""))
+                found.setdefault(term.trait, []).append(_Meaning(row.name, value, ""))
     for (trait, architecture), qualified in QUALIFIED.items():
         found[qualified] = [meaning._replace(architecture=architecture) for meaning in found[trait]]
     return found
@@ -46,35 +45,36 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reporter = reporter_of(facts)
-    configured = sorted(effective_templates(facts.templates).found_traits) if reporter.configure else ()
-    traits = dict.fromkeys((*_meanings(), *configured))
-    return {trait: refusal_of(trait, facts, reporter) for trait in traits if owns(reporter, trait, facts)}
+    owned = {trait: meaning for trait in _meanings() if (meaning := _owned_meaning(reporter, trait))}
+    configured = reporter.configured(facts) if reporter.configured else {}
+    return {trait: reporter.refusal(facts, *meaning) for trait, meaning in owned.items()} | dict(configured)
 
 
 def owns(reporter: Reporter, trait: str, facts: HostFacts) -> bool:
-    """Whether the reporter answers for a trait."""
-    if any(meaning.row.name in reporter.owns for meaning in _meanings().get(Trait(trait), ())):
-        return True
-    return bool(reporter.configure) and trait in effective_templates(facts.templates).found_traits
+    """Whether the reporter decides a trait."""
+    return _owned_meaning(reporter, trait) is not None or bool(
+        reporter.configured and trait in reporter.configured(facts)
+    )
 
 
-def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str:
-    """Return why the host does not have a trait that its reporter owns."""
-    if reporter.configure:
-        templates = effective_templates(facts.templates)
-        if trait in templates.found_traits:
-            return templates.lack(trait, partial(reporter.configure, facts))
-    row, value, architecture = next(each for each in _meanings()[trait] if each.row.name in reporter.owns)
-    return reporter.refusal(facts, row.name, value, architecture)
+def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
+    """Return why the host does not have a trait, empty if it has it; None if its reporter does not decide it."""
+    configured = reporter.configured(facts) if reporter.configured else {}
+    if trait in configured:
+        return configured[trait]
+    meaning = _owned_meaning(reporter, trait)
+    return reporter.refusal(facts, *meaning) if meaning else None
+
+
+def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:
+    return next((each for each in _meanings().get(Trait(trait), ()) if each.row in reporter.owns), None)
 
 
 def evidence_of(trait: Trait, facts: HostFacts) -> str:
     """Return what became of real guests that asked for what a trait says: ``Evidence``."""
     reporter = reporter_of(facts)
-    meaning = next((each for each in _meanings().get(trait, ()) if each.row.name in reporter.owns), None)
-    if reporter.evidence is None or meaning is None:
-        return ""
-    return reporter.evidence(facts, meaning.row.name, meaning.value, meaning.architecture)
+    meaning = _owned_meaning(reporter, trait)
+    return reporter.evidence(facts, *meaning) if reporter.evidence and meaning else ""
 
 
 def known_traits() -> tuple[Trait, ...]:

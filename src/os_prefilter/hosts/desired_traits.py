@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError
-from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, trait_named
 from os_prefilter.vocabulary.report_markers import is_reported_marker
 
@@ -22,14 +21,6 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | 
 _OWNER_PREFIX = "OWNER_"
 # On what Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
-
-# In Nova, the libvirt driver alone answers for these rows, and these drivers write no trait of them.
-_DEVICES = (
-    "vif_model video_model disk_bus cdrom_bus viommu_model sound_model packed_virtqueue "
-    "emulation_architecture tpm_version tpm_model tpm_secret_security mem_encryption_model"
-)
-_SAYS_NO_DEVICES = frozenset(("fake", "vmware"))
-_EMULATION = BY_NAME["emulation_architecture"]
 
 
 class Mode(Enum):
@@ -89,30 +80,14 @@ def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[st
     """
     if mode is Mode.ALONE:
         return dict(traits)
-    if isinstance(facts, IronicFacts):
-        return _managed_on_node(traits, facts)
-    ours: set[str] = set(opt_in_traits())
-    if facts.driver in _SAYS_NO_DEVICES:
-        ours.update(trait for row in _DEVICES.split() for trait in BY_NAME[row].traits)
-    if isinstance(facts, LibvirtFacts) and facts.virt_type == "kvm":
-        # Nova asks libvirt for KVM guests of each architecture, and so finds its own alone.
-        own = _EMULATION.values.get(facts.architecture)
-        ours.update(_EMULATION.traits - {own.trait if own else None})
-    return {trait: has for trait, has in traits.items() if trait in ours}
-
-
-def _managed_on_node(traits: Mapping[str, bool], facts: IronicFacts) -> dict[str, bool]:
-    # Nova takes the traits of the node, and adds to them what its driver says of images.
-    others: set[str] = set(BY_NAME["image_type"].traits)
-    if not knows_all(facts):
-        # What was found in the BIOS settings before stays.
-        others |= effective_templates(facts.templates).found_traits
-    return {trait: has for trait, has in traits.items() if trait not in others}
+    reporter = reporter_of(facts)
+    left = reporter.reported_by_nova(facts) | reporter.unknown(facts)
+    return {trait: has for trait, has in traits.items() if trait not in left}
 
 
 def knows_all(facts: HostFacts) -> bool:
-    """Whether the host's reporter could answer for all: Ironic may not have read a node's BIOS settings, or not now."""
-    return not isinstance(facts, IronicFacts) or bool(facts.bios) or facts.bios_interface == "no-bios"
+    """Whether the facts decide every trait of the reporter: Ironic may not have read a node's BIOS settings yet."""
+    return not reporter_of(facts).unknown(facts)
 
 
 def with_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:

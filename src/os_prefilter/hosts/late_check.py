@@ -215,16 +215,16 @@ class _Check(NamedTuple):
         return reason or self._never(row, value)
 
     def _configured(self, template: Template) -> str:
-        """Return why the host cannot be configured so: as the driver knows it, and by the traits that it needs."""
-        configure = self.reporter.configure
-        reason = configure(self.facts, template) if configure else ""
+        """Return why the host cannot be configured so: by its reporter, and by the traits that the template needs."""
+        reporter = self.reporter
+        reason = reporter.refusal(self.facts, template.extra_spec, template.value, "") if reporter.configured else ""
         return reason or next(filter(None, (self.of_trait(trait, required=True) for trait in template.traits)), "")
 
     def of_trait(self, trait: Trait, *, required: bool) -> str:
         """Return why the host does not have a trait, or has one that it must not have."""
-        if not owns(self.reporter, trait, self.facts):
-            return self.of_others(trait, required=required)
         reason = refusal_of(trait, self.facts, self.reporter)
+        if reason is None:
+            return self.of_others(trait, required=required)
         return reason if required else "" if reason else f"the host has {trait}"
 
     def of_others(self, trait: str, *, required: bool) -> str:

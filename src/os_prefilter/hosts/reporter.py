@@ -14,12 +14,13 @@ To add one: derive a class from :class:`HostFacts` with the name of the driver, 
 worked example.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from os_prefilter.vocabulary import table
-from os_prefilter.vocabulary.config_templates import Template, Templates
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
+from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.model import Trait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,34 +45,72 @@ class HostFacts:
 Refusal = Callable[[Any, str, str, str], str]
 """``(facts, row name, value, guest architecture) -> reason``, empty if the host can do it.
 
-The architecture is empty where a guest of the host's own is meant, and for rows that are not ``per_architecture``.
+The architecture is empty for guests of the host's own, and for rows that are not ``per_architecture``. A reporter with
+``Reporter.configured`` is also asked about configuration templates: row ``deploy-config:TYPE``.
 """
 
-Configure = Callable[[Any, Template], str]
-"""``(facts, configuration template) -> reason``, empty if the host can be configured so."""
+Configured = Callable[[Any], Mapping[Trait, str]]
+"""``facts -> {trait: reason}``, empty if the host has the trait: traits beyond the vocabulary that the facts decide."""
 
+TraitsOf = Callable[[Any], frozenset[str]]
+"""``facts -> traits``."""
 
 Evidence = Callable[[Any, str, str, str], str]
-"""``(facts, row name, value, guest architecture) -> what became of real guests``: ``starts``, ``refused`` or
-``not known``; empty for what no guest can show."""
+"""``(facts, row name, value, guest architecture) -> outcome of real guests``: ``starts``, ``refused`` or ``not known``;
+empty for what no guest can show."""
 
 
 def _every_row() -> frozenset[str]:
     return frozenset(row.name for row in table())
 
 
+def standard_traits(_facts: object = None) -> frozenset[str]:
+    """Return the traits of the vocabulary that Nova's own virt drivers report."""
+    return frozenset(trait for row in table() for trait in row.traits) - opt_in_traits()
+
+
+# In Nova, only the libvirt driver writes traits of these rows.
+_DEVICES = (
+    "vif_model",
+    "video_model",
+    "disk_bus",
+    "cdrom_bus",
+    "viommu_model",
+    "sound_model",
+    "packed_virtqueue",
+    "emulation_architecture",
+    "tpm_version",
+    "tpm_model",
+    "tpm_secret_security",
+    "mem_encryption_model",
+)
+
+
+def traits_without_devices(_facts: object) -> frozenset[str]:
+    """Return the traits that Nova's virt drivers other than libvirt report: no traits of devices."""
+    return standard_traits().difference(*(BY_NAME[row].traits for row in _DEVICES))
+
+
+def _none(_facts: object) -> frozenset[str]:
+    return frozenset()
+
+
 @dataclass(frozen=True)
 class Reporter:
-    """What a virt driver's hosts can do."""
+    """What the hosts of a virt driver can do."""
 
     facts: type[HostFacts]
     refusal: Refusal
     owns: frozenset[str] = field(default_factory=_every_row)
-    """The rows that it answers for, by default all; it never touches the traits of the others."""
-    configure: Configure | None = None
-    """Answers for the traits of configuration templates; None where nothing is configured by request."""
+    """The rows that it reports, by default all; it never touches the traits of the others."""
+    configured: Configured | None = None
+    """The traits of configuration templates that the facts decide; None where hosts are not configured by request."""
+    reported_by_nova: TraitsOf = standard_traits
+    """The traits that a nova-compute with this virt driver writes itself: beside it they are not ours to write."""
+    unknown: TraitsOf = _none
+    """The traits that the facts say nothing about now: beside a nova-compute they stay as they are."""
     evidence: Evidence | None = None
-    """What real guests showed; None where none was started."""
+    """The outcome of real guests; None where none was started."""
 
 
 class Setting(NamedTuple):

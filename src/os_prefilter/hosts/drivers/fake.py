@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from os_prefilter.common.quoting import join_names, quote
-from os_prefilter.hosts.reporter import HostFacts, Reporter
+from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Trait
 
@@ -72,5 +72,5 @@ def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     return f"the fake host was not told that it can do {row}"
 
 
-REPORTER = Reporter(FakeFacts, refusal)
+REPORTER = Reporter(FakeFacts, refusal, reported_by_nova=traits_without_devices)
 """The reporter ``fake``; it answers for every row. Name in ``owns`` fewer if operators set the traits of others."""

@@ -16,7 +16,7 @@ from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, fa
 from os_prefilter.hosts.drivers.ironic_steps import fit
 from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
-from os_prefilter.vocabulary.config_templates import Template
+from os_prefilter.vocabulary.config_templates import PREFIX, Template
 from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Trait
 
@@ -25,6 +25,8 @@ __all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node"]
 
 def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
     """Return why the node cannot do ``value`` of ``row``, for guests of ``architecture``; empty if it can."""
+    if row.startswith(PREFIX):
+        return fit(facts, effective_templates(facts.templates).of(row, value)).reason
     known = BY_NAME[row].canonical(value)
     if known is None:
         return f"nobody knows {quote(value)}"
@@ -56,9 +58,27 @@ def _threads(_facts: IronicFacts, _value: str) -> str:
     return f"no configuration template is about {HYPERTHREADING}, and nobody has set it on the node"
 
 
+def configured(facts: IronicFacts) -> dict[Trait, str]:
+    """Return why the node lacks each trait of configuration templates that it decides itself."""
+    templates = effective_templates(facts.templates)
+    return {trait: templates.lack(trait, partial(configure, facts)) for trait in sorted(templates.found_traits)}
+
+
 def configure(facts: IronicFacts, template: Template) -> str:
     """Return why Ironic cannot configure the node as a template says; empty if it can."""
     return fit(facts, template).reason
+
+
+def reported_by_nova(_facts: IronicFacts) -> frozenset[str]:
+    """Return what Nova's driver says of images; all else Nova takes from the traits on the node."""
+    return frozenset(BY_NAME["image_type"].traits)
+
+
+def unknown(facts: IronicFacts) -> frozenset[str]:
+    """Return the traits of templates until Ironic has read the node's BIOS settings: what was found before stays."""
+    if facts.bios or facts.bios_interface == "no-bios":
+        return frozenset()
+    return frozenset(effective_templates(facts.templates).found_traits)
 
 
 def _architecture(facts: IronicFacts, value: str) -> str:
@@ -133,5 +153,12 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
 }
 
 # What else a machine has (encryption of memory, PCI devices near a socket) its operator says, by traits on the node.
-REPORTER = Reporter(IronicFacts, refusal, frozenset(_ROWS), configure)
+REPORTER = Reporter(
+    IronicFacts,
+    refusal,
+    frozenset(_ROWS),
+    configured=configured,
+    reported_by_nova=reported_by_nova,
+    unknown=unknown,
+)
 """The reporter ``ironic``."""

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from os_prefilter.hosts.drivers import nova_guests
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version, version_text
 from os_prefilter.hosts.guest_starts import evidence
-from os_prefilter.hosts.reporter import Reporter
+from os_prefilter.hosts.reporter import Reporter, standard_traits
+from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES, NONE, families_of, family_of, guest_architecture
 
 _ANY: Version = (0, 0, 0)
@@ -303,6 +304,19 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     "mem_encryption_model": _mem_encryption_model,
 }
 
+
+def reported_by_nova(facts: LibvirtFacts) -> frozenset[str]:
+    """Return the traits that Nova's libvirt driver writes itself.
+
+    It asks libvirt for KVM guests of each architecture, and so finds the host's own as the only emulated one.
+    """
+    if facts.virt_type != "kvm":
+        return standard_traits()
+    emulated = BY_NAME["emulation_architecture"]
+    own = emulated.values.get(facts.architecture)
+    return standard_traits() - (emulated.traits - {own.trait if own else None})
+
+
 # Not the rows of other packages, of which it knows nothing.
-REPORTER = Reporter(LibvirtFacts, refusal, owns=frozenset(_ROWS), evidence=evidence)
+REPORTER = Reporter(LibvirtFacts, refusal, owns=frozenset(_ROWS), reported_by_nova=reported_by_nova, evidence=evidence)
 """The reporter ``libvirt``."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from os_prefilter.hosts.reporter import HostFacts, Reporter
+from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import guest_architecture
 
@@ -87,5 +87,10 @@ def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
 
 
 # An operator may say what the processors of a cluster have (threads, encryption of memory): nobody asks vSphere for it.
-REPORTER = Reporter(VmwareFacts, refusal, owns=frozenset(("architecture", *_CAN, *_IGNORED, *_NEVER)))
+REPORTER = Reporter(
+    VmwareFacts,
+    refusal,
+    owns=frozenset(("architecture", *_CAN, *_IGNORED, *_NEVER)),
+    reported_by_nova=traits_without_devices,
+)
 """The reporter ``vmware``."""

@@ -14,7 +14,7 @@ from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
-from os_prefilter.fleet.model import example_fleet
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.pipeline import default_pipeline
 from os_prefilter.testing import request_of
 from tests.support import interruption

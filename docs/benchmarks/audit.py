@@ -17,7 +17,8 @@ from pathlib import Path
 from os_prefilter import Flavor, Pipeline
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.cli.audit_page import page
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import audit
 from os_prefilter.operators.audit.image_groups import Change
 from os_prefilter.operators.audit.image_list import read_images

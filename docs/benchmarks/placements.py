@@ -11,7 +11,8 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import Engine
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.reader import example_fleet
 
 FLAT, ONE_NESTED, ALL_NESTED = "flat", "nested, one host", "nested, each host"
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"

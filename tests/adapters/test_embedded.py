@@ -14,7 +14,8 @@ from oslo_config import cfg
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, example_fleet, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.reader import example_fleet
 
 ROOT = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
 VGPU = {"VGPU": Inventory(4)}

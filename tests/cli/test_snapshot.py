@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.cli.main import main
-from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 from tests.support.fleets import TIME
 from tests.support.placements import provider

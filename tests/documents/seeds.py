@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 
-from os_prefilter.fleet.model import example_fleet
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.fleet.snapshot import snapshot
 from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities

@@ -14,8 +14,8 @@ from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_set
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_located
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
-from os_prefilter.fleet.model import Fleet, load_fleet
-from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.reader import load_fleet, parse_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node

@@ -8,15 +8,8 @@ import os_traits
 import pytest
 
 from os_prefilter.errors import DocumentError
-from os_prefilter.fleet.model import (
-    Aggregate,
-    Fleet,
-    Inventory,
-    aggregate_uuid,
-    example_fleet,
-    load_fleet,
-    provider_uuid,
-)
+from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.reader import example_fleet, load_fleet
 
 HOST = "hosts:\n  kvm-1:\n    "
 

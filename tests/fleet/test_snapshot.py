@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet import snapshot as module
-from os_prefilter.fleet.model import Aggregate, Fleet, Provider, example_fleet, provider_uuid
-from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.fleet.model import Aggregate, Fleet, Provider, provider_uuid
+from os_prefilter.fleet.reader import example_fleet, parse_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 from tests.conftest import times
 from tests.support.fleets import TIME, fleets

@@ -27,7 +27,7 @@ from os_prefilter.errors import (
     PrefilterError,
     RequestRejected,
 )
-from os_prefilter.fleet.model import example_fleet
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.request.from_json import request_spec_from
 
 LOG = logging.getLogger("scheduler")

@@ -12,7 +12,8 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.pipeline import Pipeline

@@ -1,14 +1,13 @@
 """A fleet: hosts with their inventories, traits, usage, aggregates and nested providers, as plain values.
 
-They come from a file (:func:`load_fleet`; its format: :mod:`os_prefilter.fleet.reader`) or out of a live
-Placement (:mod:`os_prefilter.adapters.placement.fleet_reader`). Meaning and limits of each field are those of Placement
-(its API reference, "Update resource provider inventories").
+They come from a file (:mod:`os_prefilter.fleet.reader`) or from a live Placement
+(:mod:`os_prefilter.adapters.placement.fleet_reader`). Meaning and limits of each field are those of Placement (its API
+reference, "Update resource provider inventories").
 """
 
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import os_traits
 
@@ -113,24 +112,6 @@ def _only_shares(root: Provider) -> bool:
     if os_traits.MISC_SHARES_VIA_AGGREGATE not in root.traits or os_traits.COMPUTE_NODE in root.traits:
         return False
     return all(provider.resources.keys().isdisjoint(HOST_CLASSES) for provider in root.walk())
-
-
-def load_fleet(path: str | Path) -> Fleet:
-    """Read a fleet file: the YAML that people write, or the JSON of a snapshot.
-
-    :raises DocumentError: with the place in the file, what was found there and what is expected
-    """
-    # Late: these values need no YAML, and the reader needs these values.
-    from os_prefilter.fleet.reader import read_fleet_file  # noqa: PLC0415
-
-    return read_fleet_file(path)
-
-
-def example_fleet() -> Fleet:
-    """Return the fleet that comes with the library, for demonstrations and tests."""
-    from os_prefilter.fleet.reader import bundled_fleet  # noqa: PLC0415
-
-    return bundled_fleet()
 
 
 def provider_uuid(name: str) -> str:

@@ -53,16 +53,16 @@ _TOP_KEYS = ("hosts", "aggregates", "taken_at", "has_inventories", "changed_whil
 _LOWEST = {"reserved": 0, "used": 0}
 
 
-def read_fleet_file(path: str | Path) -> Fleet:
-    """Return the fleet in a file.
+def load_fleet(path: str | Path) -> Fleet:
+    """Read a fleet file: YAML written by hand, or the JSON of a snapshot.
 
     :raises DocumentError: with the place in the file, what was found there and what is expected
     """
     return parse_fleet(read_bytes(path), path)
 
 
-def bundled_fleet() -> Fleet:
-    """Return the fleet that comes with the library."""
+def example_fleet() -> Fleet:
+    """Return the fleet that comes with the library, for demonstrations and tests."""
     return parse_fleet((resources.files("os_prefilter") / "data" / "fleet.yaml").read_bytes(), "data/fleet.yaml")
 
 

@@ -13,7 +13,7 @@ _AMOUNTS = [each.name for each in fields(Inventory)]
 
 
 def snapshot(fleet: Fleet) -> str:
-    """Return the JSON of a fleet, one line a host: what :func:`os_prefilter.fleet.model.load_fleet` reads.
+    """Return the JSON of a fleet, one line a host: what :func:`os_prefilter.fleet.reader.load_fleet` reads.
 
     :raises DocumentError: the file would be larger than what is read, or two aggregates share a name
     """

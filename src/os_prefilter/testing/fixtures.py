@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidFilter
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
-from os_prefilter.fleet.model import Fleet, example_fleet, load_fleet
-from os_prefilter.fleet.reader import parse_fleet
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.reader import example_fleet, load_fleet, parse_fleet
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline.deployment_facts import Fact

@@ -10,7 +10,8 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.host_sets import HostSets, capability_of
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, example_fleet, provider_uuid
+from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss, Verdict, audit
 from os_prefilter.operators.audit.image_groups import Change
 from os_prefilter.operators.readiness import coverage_of

@@ -16,15 +16,8 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.errors import RequestRejected
-from os_prefilter.fleet.model import (
-    Aggregate,
-    Fleet,
-    Inventory,
-    Provider,
-    aggregate_uuid,
-    example_fleet,
-    provider_uuid,
-)
+from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.candidates import find_candidates
 from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer

@@ -13,7 +13,7 @@ import yaml
 
 from os_prefilter.adapters.cloud.connection import connect
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import example_fleet
+from os_prefilter.fleet.reader import example_fleet
 from tests.services.cloud.others import Others, others
 from tests.services.cloud.recorder import Recorder, recorded
 from tests.services.cloud.services import glance, nova, send

@@ -9,7 +9,7 @@ import pytest
 from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.cli.main import main
-from os_prefilter.fleet.model import example_fleet, load_fleet
+from os_prefilter.fleet.reader import example_fleet, load_fleet
 from tests.services.cloud.cloud import Cloud
 
 _SERVERS: list[str] = []

@@ -30,7 +30,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
-from os_prefilter.fleet.model import load_fleet
+from os_prefilter.fleet.reader import load_fleet
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts

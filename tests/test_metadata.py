@@ -19,11 +19,19 @@ def test_options_are_exposed_to_oslo_config_generator() -> None:
     assert point.load()() == list_opts()
 
 
-def test_core_dependencies_are_exactly_the_six_allowed_packages() -> None:
-    """ADR 0012 says why PyYAML, ADR 0029 why oslo.log."""
+def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:
+    """ADR 0012 says why PyYAML and jsonschema, ADR 0029 why oslo.log."""
     core = {
         requirement.partition(">")[0].replace(".", "-").lower()
         for requirement in distribution("os-prefilter").requires or []
         if "extra ==" not in requirement
     }
-    assert core == {"os-resource-classes", "os-traits", "oslo-config", "oslo-log", "pyyaml", "stevedore"}
+    assert core == {
+        "jsonschema",
+        "os-resource-classes",
+        "os-traits",
+        "oslo-config",
+        "oslo-log",
+        "pyyaml",
+        "stevedore",
+    }

@@ -233,11 +233,13 @@ class UnsuitableRequestSpec(PrefilterError):
 class DocumentError(PrefilterError):
     """A file cannot be read, or does not say what it should."""
 
-    def __init__(self, path: object, problem: str) -> None:
+    def __init__(self, path: object, problem: str, line: int = 0) -> None:
         # It may contain what breaks a line, too.
         self.path = str(path) if str(path).isprintable() else ascii(str(path))
         self.problem = problem
-        super().__init__(f"{self.path}: {problem}")
+        self.line = line
+        """The line in the file; 0 for the file as a whole."""
+        super().__init__(f"{self.path}:{line}: {problem}" if line else f"{self.path}: {problem}")
 
 
 class ProbeFailed(PrefilterError):

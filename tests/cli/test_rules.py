@@ -78,7 +78,7 @@ def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
     assert main([command, "--config-file", str(conf), "--property", "os_distro=windows"]) == 1
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
-    assert f"[prefilter] rules_dirs: {path}:2: a trait of the rule r" in err
+    assert f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'" in err
     assert f"There are 2 mistakes more. 'os-prefilter rules check {tmp_path}' shows all." in err
 
 

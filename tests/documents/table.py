@@ -12,7 +12,7 @@ from os_prefilter.adapters.libvirt.documents import DomainCapabilities, capabili
 from os_prefilter.adapters.libvirt.facts import facts_of
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
-from os_prefilter.documents.strict_yaml import parse_located
+from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import load_fleet, parse_fleet
@@ -69,7 +69,7 @@ def _rules(path: Path) -> list[Rule]:
     rules, problems = rules_in(path.read_bytes(), str(path))
     for problem in (*problems, *check_rules(rules)):
         check_message(str(problem), str(path))
-    assert problems or isinstance(parse_located(path.read_bytes(), path).value, dict)
+    assert problems or isinstance(parse_document(path.read_bytes(), path, as_written=True).value, dict)
     return rules
 
 

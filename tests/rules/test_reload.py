@@ -93,10 +93,10 @@ def _unreadable(folder: Path) -> None:
 
 
 _BROKEN: list[tuple[str, Callable[[Path], object]]] = [
-    ("a.yaml:2: a trait of the rule a", lambda folder: write_rules(folder / "a.yaml", _a("lower"))),
+    ("a.yaml:2: the rule a: require[0] is", lambda folder: write_rules(folder / "a.yaml", _a("lower"))),
     ("broken YAML", lambda folder: settle_text(folder / "a.yaml", rules_text(_a("CUSTOM_2"))[:40])),
     ("a.yaml:1: the document is empty", lambda folder: settle_text(folder / "a.yaml", "")),
-    ("the rule a is there already", lambda folder: write_rules(folder / "b.yaml", _a("CUSTOM_2"))),
+    ("the rule name a is taken by", lambda folder: write_rules(folder / "b.yaml", _a("CUSTOM_2"))),
     ("b.yaml: it cannot be looked at: No such file", lambda folder: (folder / "b.yaml").symlink_to("nowhere")),
     ("the directory of rules cannot be read: No such file", shutil.rmtree),
     ("the directory of rules cannot be read: Not a directory", _unreadable),
@@ -348,7 +348,7 @@ def test_every_concurrent_request_sees_one_complete_rule_set_during_reloads(fold
 
 
 _AT_START: list[tuple[str, str]] = [
-    ("a.yaml:2: a trait of the rule a: require is 'lower'; expected the name of a trait", rules_text(_a("lower"))),
+    ("a.yaml:2: the rule a: require[0] is 'lower'; expected the name of a trait", rules_text(_a("lower"))),
     ("a.yaml:2: broken YAML", "rules: [\n"),
 ]
 

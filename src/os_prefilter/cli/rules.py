@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter.cli.listing import Listing
-from os_prefilter.rules.files import read_rules
 from os_prefilter.rules.model import Rule
+from os_prefilter.rules.reader import read_rules
 
 _ERROR = 1
 

@@ -7,9 +7,9 @@ PyYAML reads, and YAML 1.2 take for different values: ``010``, ``0x10``, ``1_000
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,16 @@ MAX_BYTES = 4 * 1024 * 1024
 """The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
 MAX_DEPTH = 40
 MAX_MERGED_KEYS = 200
+MAX_VALUES = 1_000_000
+"""The most values of a document that is checked against a schema: aliases make a few lines to as many as they like."""
 
 _MERGE = "tag:yaml.org,2002:merge"
 _BOOLEAN = "tag:yaml.org,2002:bool"
 _FLOAT = "tag:yaml.org,2002:float"
 _INTEGER = "tag:yaml.org,2002:int"
-_NULL = "tag:yaml.org,2002:null"
+_TEXT = "tag:yaml.org,2002:str"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+_VALUE = "tag:yaml.org,2002:value"
 _DECIMAL = re.compile(r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _QUOTED_TEXT = re.compile(r"(?<=alias|nchor|andle) .*")
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -47,78 +51,85 @@ def parse_yaml(data: bytes, path: object) -> object:
 
     :raises DocumentError: the text is not UTF-8 or not acceptable YAML; the message has the line
     """
-    with _document_errors(path, _said_in_words):
+    with _document_errors(path, _with_column):
         text = _text_of(data, path)
         _check_shape(text)
         return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - it is a subclass of the safe loader
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A value of a YAML document, and where it is."""
+class Document:
+    """The value of a YAML document, and where its parts are."""
 
     value: Any
-    """A dict or a list of such values, True, False, None, or text: whatever else YAML would make of it."""
-    line: int
-    """The first is 1."""
-    key_lines: Mapping[str, int] = field(default_factory=dict)
-    """The line of each key of a dict."""
+    _root: yaml.Node | None
+
+    def line(self, path: Iterable[str | int]) -> int:
+        """Return the line of what these keys and indexes lead to: of a key, where the last one is the key of a mapping.
+
+        The first line is 1. A path that leads nowhere has the line of the last place on the way.
+        """
+        line, node = 1, self._root
+        if node:
+            line = int(node.start_mark.line) + 1
+        for step in path:
+            if isinstance(node, yaml.MappingNode):
+                # From the end: what a mapping merges stands before its own keys.
+                pairs = [pair for pair in reversed(node.value) if pair[0].value == step]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+                pairs = [(each, each) for each in node.value[step : step + 1]]
+            else:
+                pairs = []
+            if not pairs:
+                return line
+            line, node = int(pairs[0][0].start_mark.line) + 1, pairs[0][1]
+        return line
 
 
-def parse_located(data: bytes, path: object) -> Located:
-    """Return what YAML text holds, each value with its line; keys must be text.
+def parse_document(data: bytes, path: object, *, as_written: bool = False) -> Document:
+    """Return what YAML text holds, with lines. Keys must be text, and aliases must not make it huge.
 
-    :raises DocumentError: as :func:`parse_yaml`; its path is ``FILE:LINE``
+    :param as_written: read numbers and dates as the text that is written, and yes, no, on and off as booleans
+    :raises DocumentError: as :func:`parse_yaml`, with the line
     """
-    with _document_errors(path, _said_in_path):
+    with _document_errors(path, _with_line):
         text = _text_of(data, path)
         _check_shape(text)
-        loader = _StrictLoader(text)
+        loader = (_TextLoader if as_written else _StrictLoader)(text)
         try:
             node = loader.get_single_node()
-            return _located(loader, node, {}) if node else Located(None, 1)
+            if node is None:
+                return Document(None, None)
+            _count_values(node, {})
+            return Document(loader.construct_document(node), node)
         finally:
             loader.dispose()
 
 
-def _located(loader: Any, node: yaml.Node, known: dict[int, Located | None]) -> Located:
-    """Return a node as a value.
+def _count_values(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Return how many values a node holds with all that its aliases name.
 
-    :param known: what nodes became already, since aliases may name one many times; None while one is looked at
+    :param counts: those of the nodes that were counted already; 0 for one that is being counted
     """
-    line = node.start_mark.line + 1
-    if id(node) in known:
-        found = known[id(node)]
-        if found is None:
+    if id(node) in counts:
+        if not counts[id(node)]:
             raise _refusal("a value contains itself", node.start_mark)
-        return found
-    known[id(node)] = None
+        return counts[id(node)]
+    counts[id(node)] = 0
+    count, children = 1, []
     if isinstance(node, yaml.MappingNode):
-        loader.flatten_mapping(node)
-        keys = {_key(loader, key): key.start_mark.line + 1 for key, _ in node.value}
-        values = {_key(loader, key): _located(loader, value, known) for key, value in node.value}
-        made = Located(values, line, key_lines=keys)
+        for key, _ in node.value:
+            if key.tag not in (_TEXT, _MERGE):
+                raise _refusal("a key must be text; put it into quotes", key.start_mark)
+        children = [value for _, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
-        made = Located([_located(loader, each, known) for each in node.value], line)
-    else:
-        made = Located(_scalar(loader, node), line)
-    known[id(node)] = made
-    return made
-
-
-def _scalar(loader: Any, node: yaml.Node) -> bool | str | None:
-    # As written: 010, 1.10 and 2026-01-01 are no numbers and dates to who compares text.
-    if node.tag not in (_BOOLEAN, _NULL):
-        return str(node.value)
-    # Rules compare a boolean with each of its spellings, so that here yes and off do no harm.
-    return None if node.tag == _NULL else bool(loader.construct_yaml_bool(node))
-
-
-def _key(loader: Any, node: yaml.Node) -> str:
-    key = _scalar(loader, node) if isinstance(node, yaml.ScalarNode) else None
-    if not isinstance(key, str):
-        raise _refusal("a key must be text; put it into quotes", node.start_mark)
-    return key
+        children = node.value
+    for child in children:
+        count += _count_values(child, counts)
+        if count > MAX_VALUES:
+            raise _refusal(f"more than {MAX_VALUES} values, with those that aliases repeat", child.start_mark)
+    counts[id(node)] = count
+    return count
 
 
 def _text_of(data: bytes, path: object) -> str:
@@ -131,17 +142,17 @@ def _text_of(data: bytes, path: object) -> str:
         raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
 
 
-def _said_in_words(path: object, mark: Any, problem: str) -> DocumentError:
+def _with_column(path: object, mark: Any, problem: str) -> DocumentError:
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return DocumentError(path, where + problem)
 
 
-def _said_in_path(path: object, mark: Any, problem: str) -> DocumentError:
-    return DocumentError(f"{path}:{mark.line + 1}" if mark else path, problem)
+def _with_line(path: object, mark: Any, problem: str) -> DocumentError:
+    return DocumentError(path, problem, mark.line + 1 if mark else 0)
 
 
 @contextmanager
-def _document_errors(path: object, said: Callable[[object, Any, str], DocumentError]) -> Iterator[None]:
+def _document_errors(path: object, error_at: Callable[[object, Any, str], DocumentError]) -> Iterator[None]:
     """Raise what PyYAML raises as an error of ours, with the place in the document."""
     try:
         yield
@@ -149,7 +160,7 @@ def _document_errors(path: object, said: Callable[[object, Any, str], DocumentEr
         mark = error.problem_mark or error.context_mark
         # A name at its end is text of the file, and may be a password: * and ! at its start are YAML's own.
         problem = _QUOTED_TEXT.sub("", error.problem or error.context or "")
-        raise said(path, mark, f"broken YAML: {problem}.") from None
+        raise error_at(path, mark, f"broken YAML: {problem}.") from None
     except yaml.YAMLError as error:
         raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from None
     except (ValueError, OverflowError) as error:
@@ -211,6 +222,16 @@ class _StrictLoader(_Base):  # type: ignore[misc]
 _StrictLoader.add_constructor(_INTEGER, _StrictLoader.construct_number)
 _StrictLoader.add_constructor(_FLOAT, _StrictLoader.construct_number)
 _StrictLoader.add_constructor(_BOOLEAN, _StrictLoader.construct_boolean)
+
+
+class _TextLoader(_StrictLoader):
+    """The strict loader for documents that compare text: 010, 1.10 and 2026-01-01 stay as they are written."""
+
+
+for _tag in (_INTEGER, _FLOAT, _TIMESTAMP, _MERGE, _VALUE):
+    _TextLoader.add_constructor(_tag, _Base.construct_yaml_str)
+# Rules compare a boolean with each of its spellings, so that here yes and off do no harm.
+_TextLoader.add_constructor(_BOOLEAN, _Base.construct_yaml_bool)
 
 
 def _check_keys(node: yaml.MappingNode) -> bool:

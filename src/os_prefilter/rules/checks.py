@@ -1,5 +1,6 @@
 """What is wrong with rules although each is well-formed: with one another, with the vocabulary, and within Nova."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
@@ -43,7 +44,7 @@ def _same_names(rules: Iterable[Rule]) -> Iterator[Problem]:
     for rule in rules:
         other = first.setdefault(rule.name, rule)
         if other is not rule:
-            text = f"the rule {rule.name} is there already: {other.file}:{other.line}. Rename or remove one of them."
+            text = f"the rule name {rule.name} is taken by {other.file}:{other.line}. Rename or remove one of them."
             yield Problem(rule.file, rule.line, text)
 
 
@@ -51,6 +52,9 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
     for trait in rule.require:
         if trait in rule.forbid:
             yield f"both requires and forbids {trait}. Remove one of the two.", False
+    for (place, name), times in Counter((each.place, each.name) for each in rule.when).items():
+        if times > 1:
+            yield f"has {times} conditions about the {place} {name}. Give one condition.", False
     for condition in rule.when:
         if condition.place == IMAGE_PROPERTY:
             yield from _image_property(condition)

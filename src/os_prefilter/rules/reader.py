@@ -1,201 +1,178 @@
-"""Reading rules from YAML: strictly, and all mistakes at once, each with its line."""
+"""Read rules from YAML files and directories: strictly, and with all mistakes at once, each with its line."""
 
-import re
-from collections.abc import Collection
-from difflib import get_close_matches
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import os_traits
-
-from os_prefilter.common.quoting import quote
-from os_prefilter.documents.strict_yaml import Located, parse_located
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, find_mistakes, mapping
+from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.checks import Problem
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, Value, written
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Trait, is_trait_name
+from os_prefilter.rules.checks import Problem, check_rules
+from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, NO_RULES, Condition, Rule, RuleSet
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LONGEST_TEXT = 255
+MAX_RULES = 10_000
+"""The most rules of a deployment."""
+SUFFIXES = (".yaml", ".yml")
+"""The suffixes of the files that are read in a directory."""
+
 _KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC}
-_COMPARISONS = ("is", "in", "present")
+_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
+_VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
+_CONDITION = mapping(
+    {},
+    {
+        **dict.fromkeys(_KEYS, _TEXT),
+        "is": _VALUE,
+        "in": {
+            "type": "array",
+            "minItems": 1,
+            "items": _VALUE,
+            "uniqueItems": True,
+            "expected": "a list of at least one value",
+        },
+        "present": {"const": True, "expected": "true"},
+    },
+    exactly_one(*_KEYS),
+    exactly_one("is", "in", "present"),
+)
+_TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
+_RULE = mapping(
+    {
+        "name": NAME,
+        "when": {
+            "if": {"type": "array"},
+            "then": {
+                "minItems": 1,
+                "items": _CONDITION,
+                "expected": "a condition, or a list of them that must all hold",
+            },
+            "else": _CONDITION,
+        },
+    },
+    {
+        "require": _TRAIT_LIST,
+        "forbid": _TRAIT_LIST,
+        "scope": {
+            "type": "string",
+            "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
+            "expected": f"{ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
+        },
+        "because": _TEXT,
+    },
+    at_least_one("require", "forbid"),
+)
+_DOCUMENT = mapping({"rules": {"type": "array"}}, {})
+
+
+class RulesRead(NamedTuple):
+    """What some files hold."""
+
+    rules: RuleSet
+    """The well-formed rules."""
+    problems: tuple[Problem, ...]
+    """Errors and warnings, in the order of the files and lines."""
+
+    @property
+    def errors(self) -> list[Problem]:
+        """The problems with which the rules must not be used."""
+        return [each for each in self.problems if not each.warning]
+
+    @property
+    def warnings(self) -> list[Problem]:
+        """The problems with which the rules may be used."""
+        return [each for each in self.problems if each.warning]
+
+
+def rule_files(folder: str | Path) -> list[Path]:
+    """Return the files of a directory that hold rules, by name; hidden files and other suffixes are ignored.
+
+    :raises DocumentError: it is not a directory, or cannot be read
+    """
+    try:
+        paths = sorted(Path(folder).iterdir(), key=lambda path: path.name)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise DocumentError(folder, f"the directory of rules cannot be read: {reason}. Check the path.") from error
+    return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
+
+
+def read_rules(paths: Iterable[str | Path]) -> RulesRead:
+    """Return the rules of files, and of the files of directories, with all their problems."""
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            files = rule_files(path) if _is_folder(path) else [path]
+        except DocumentError as error:
+            problems.append(Problem(error.path, 0, error.problem))
+            continue
+        for file in files:
+            name = escape_line(str(file))
+            try:
+                found, mistakes = rules_in(read_bytes(file), name)
+            except DocumentError as error:
+                found, mistakes = [], [Problem(name, 0, error.problem)]
+            rules += found
+            problems += mistakes
+    if len(rules) > MAX_RULES:
+        over = rules[MAX_RULES]
+        text = f"there are more than {MAX_RULES} rules, the most that are read."
+        return RulesRead(NO_RULES, (*problems, Problem(over.file, over.line, text)))
+    problems += check_rules(rules)
+    problems.sort(key=lambda each: (each.file, each.line))
+    return RulesRead(RuleSet(rules), tuple(problems))
 
 
 def rules_in(data: bytes, file: str) -> tuple[list[Rule], list[Problem]]:
-    """Return the well-formed rules of a document, and what is wrong with the others.
+    """Return the well-formed rules of a document, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable
     """
-    reading = _Reading(file)
-    return reading.rules(data), reading.problems
+    try:
+        document = parse_document(data, file, as_written=True)
+    except DocumentError as error:
+        return [], [Problem(file, error.line, error.problem)]
+    mistakes = find_mistakes(_DOCUMENT, document.value)
+    problems = [Problem(file, document.line(path), text) for path, text in mistakes]
+    rules = []
+    items = document.value.get("rules") if isinstance(document.value, dict) else None
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        place = ("rules", number)
+        is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
+        mistakes = find_mistakes(_RULE, item, "it")
+        prefix = f"the rule {item['name']}: " if is_named else "a rule: "
+        problems += [Problem(file, document.line((*place, *path)), prefix + text) for path, text in mistakes]
+        if not mistakes:
+            rules.append(_rule(item, file, document.line(place)))
+    return rules, problems
 
 
-class _Reading:
-    """The reading of one file."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self.problems: list[Problem] = []
-
-    def rules(self, data: bytes) -> list[Rule]:
-        """Return the well-formed rules; what is wrong is in ``problems`` then."""
-        try:
-            document = parse_located(data, self._file)
-        except DocumentError as error:
-            line = error.path.removeprefix(f"{self._file}:")
-            self._report(int(line) if line.isdecimal() else 0, error.problem)
-            return []
-        items = self._fields(document, "rules", "").get("rules")
-        found = [self._rule(each) for each in self._list(items, "rules")] if items else []
-        return [each for each in found if each]
-
-    def _report(self, line: int, text: str) -> None:
-        self.problems.append(Problem(self._file, line, text))
-
-    def _unexpected(self, place: Located, what: str, expected: str) -> None:
-        self._report(place.line, f"{what} is {_said(place)}; expected {expected}.")
-
-    def _fields(self, place: Located, required: str, optional: str, what: str = "the document") -> dict[str, Located]:
-        known = [*required.split(), *optional.split()]
-        if not isinstance(place.value, dict):
-            self._unexpected(place, what, f"a mapping of {', '.join(known)}")
-            return {}
-        for key in sorted(place.value.keys() - set(known)):
-            close = get_close_matches(key, known, n=1)
-            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}."
-            self._report(place.key_lines[key], f"{what} has {quote(key)}, which nobody knows; {advice}")
-        for key in required.split():
-            if key not in place.value:
-                self._report(place.line, f"{what} has no {key}.")
-        return {key: value for key, value in place.value.items() if key in known}
-
-    def _list(self, place: Located, what: str) -> list[Located]:
-        if isinstance(place.value, list):
-            return place.value
-        self._unexpected(place, what, "a list")
-        return []
-
-    def _text(self, place: Located, what: str, expected: str = "a text of one line") -> str:
-        value = place.value
-        if isinstance(value, str) and value and len(value) <= _LONGEST_TEXT and value.isprintable():
-            return value
-        self._unexpected(place, what, f"{expected}, of at most {_LONGEST_TEXT} characters")
-        return ""
-
-    def _rule(self, place: Located) -> Rule | None:
-        before = len(self.problems)
-        fields = self._fields(place, "name when", "require forbid scope because", "a rule")
-        name = self._name(fields["name"]) if "name" in fields else ""
-        what = f"the rule {name}" if name else "a rule"
-        when = self._when(fields["when"], what) if "when" in fields else ()
-        require = self._traits(fields.get("require"), f"{what}: require")
-        forbid = self._traits(fields.get("forbid"), f"{what}: forbid")
-        if isinstance(place.value, dict) and not {"require", "forbid"} & place.value.keys():
-            self._report(place.line, f"{what} asks for nothing. Give require, forbid, or both.")
-        scope = self._scope(fields["scope"], what) if "scope" in fields else ROOT
-        because = self._text(fields["because"], f"{what}: because") if "because" in fields else ""
-        if len(self.problems) > before:
-            return None
-        return Rule(name, when, require, forbid, scope, because, self._file, place.line)
-
-    def _name(self, place: Located) -> str:
-        if isinstance(place.value, str) and _NAME.fullmatch(place.value):
-            return place.value
-        self._unexpected(
-            place, "the name of a rule", "1 to 64 of a-z A-Z 0-9 _ . -, in quotes if it is on, off, yes or no"
-        )
-        return ""
-
-    def _scope(self, place: Located, what: str) -> str:
-        if isinstance(place.value, str) and _SUFFIX.fullmatch(place.value):
-            return place.value
-        self._unexpected(
-            place, f"{what}: scope", f"{ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU"
-        )
-        return ROOT
-
-    def _when(self, place: Located, what: str) -> tuple[Condition, ...]:
-        places = place.value if isinstance(place.value, list) else [place]
-        if not places:
-            self._unexpected(place, f"{what}: when", "a condition, or a list of them that must all hold")
-        found = [each for each in (self._condition(each, f"{what}: when") for each in places) if each]
-        seen: set[tuple[str, str]] = set()
-        for each in found:
-            if (each.place, each.name) in seen:
-                self._report(place.line, f"{what} asks twice about the {each.place} {each.name}. Give one condition.")
-            seen.add((each.place, each.name))
-        return tuple(found)
-
-    def _condition(self, place: Located, what: str) -> Condition | None:
-        fields = self._fields(place, "", " ".join((*_KEYS, *_COMPARISONS)), what)
-        if not isinstance(place.value, dict):
-            return None
-        keys, comparisons = fields.keys() & set(_KEYS), fields.keys() & set(_COMPARISONS)
-        if len(keys) != 1:
-            self._report(place.line, f"{what} names {_number(keys)}; expected one of {' and '.join(_KEYS)}.")
-        if len(comparisons) != 1:
-            self._report(place.line, f"{what} compares by {_number(comparisons)}; expected one of is, in and present.")
-        if len(keys) != 1 or len(comparisons) != 1:
-            return None
-        (key,), (comparison,) = keys, comparisons
-        name = self._text(fields[key], f"{what}: {key}")
-        values = self._values(comparison, fields[comparison], f"{what}: {comparison}")
-        return Condition(_KEYS[key], name, values) if name and values is not None else None
-
-    def _values(self, comparison: str, place: Located, what: str) -> frozenset[Value] | None:
-        if comparison == "present":
-            if place.value is True:
-                return frozenset()
-            self._unexpected(place, what, "true")
-            return None
-        places = self._list(place, what) if comparison == "in" else [place]
-        if isinstance(place.value, list) and not places:
-            self._unexpected(place, what, "at least one value")
-        values = [each.value if isinstance(each.value, bool) else self._text(each, what, _VALUE) for each in places]
-        if len(set(values)) < len(values):
-            self._report(place.line, f"{what} has a value twice. Keep one.")
-        return frozenset(values) if values and "" not in values else None
-
-    def _traits(self, place: Located | None, what: str) -> tuple[Trait, ...]:
-        if place is None:
-            return ()
-        places = self._list(place, what)
-        if isinstance(place.value, list) and not places:
-            self._unexpected(place, what, "at least one trait")
-        names: list[Trait] = []
-        for each in places:
-            problem = _wrong_trait(each.value)
-            if problem:
-                self._unexpected(each, f"a trait of {what}", problem)
-            elif each.value in names:
-                self._report(each.line, f"{what} has {each.value} twice. Keep one.")
-            else:
-                names.append(Trait(each.value))
-        return tuple(names)
+def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
+    when = item["when"] if isinstance(item["when"], list) else [item["when"]]
+    return Rule(
+        item["name"],
+        tuple(map(_condition, when)),
+        tuple(item.get("require", ())),
+        tuple(item.get("forbid", ())),
+        item.get("scope", ROOT),
+        item.get("because", ""),
+        file,
+        line,
+    )
 
 
-_VALUE = "a text, true or false"
+def _condition(item: dict[str, Any]) -> Condition:
+    (key,) = item.keys() & _KEYS.keys()
+    values = item["in"] if "in" in item else [item["is"]] if "is" in item else ()
+    return Condition(_KEYS[key], item[key], frozenset(values))
 
 
-def _said(place: Located) -> str:
-    if isinstance(place.value, bool):
-        return written(place.value)
-    if isinstance(place.value, str):
-        return quote(place.value)
-    kind = "a mapping" if isinstance(place.value, dict) else "a list"
-    return kind if place.value else "empty"
-
-
-def _number(names: Collection[str]) -> str:
-    return " and ".join(sorted(names)) or "nothing"
-
-
-def _wrong_trait(name: object) -> str:
-    """Return what was expected in place of a name that is not that of a trait; empty if it is one."""
-    if not isinstance(name, str) or not is_trait_name(name):
-        return "the name of a trait: A-Z, 0-9 and _"
-    if name.startswith(CUSTOM_PREFIX) or name in os_traits.get_traits():
-        return ""
-    close = get_close_matches(name, os_traits.get_traits(), n=1)
-    like = f" (close to it: {close[0]})" if close else ""
-    return f"a standard trait that the installed os-traits has{like}, or one that begins with CUSTOM_"
+def _is_folder(path: str | Path) -> bool:
+    try:
+        return Path(path).is_dir()
+    except OSError:
+        # Reading it gives the reason.
+        return False

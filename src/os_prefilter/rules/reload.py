@@ -14,8 +14,8 @@ from oslo_log import log as logging
 
 from os_prefilter.common.quoting import describe_error, join_names
 from os_prefilter.errors import DocumentError
-from os_prefilter.rules.files import RulesRead, read_rules, rule_files
 from os_prefilter.rules.model import RuleSet
+from os_prefilter.rules.reader import RulesRead, read_rules, rule_files
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 LOG = logging.getLogger(__name__)

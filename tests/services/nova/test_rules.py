@@ -59,7 +59,7 @@ def test_sighup_reloads_rules_and_an_invalid_file_keeps_the_old_ones(
     _write(folder, "lower")
     _hang_up(scheduler, 2)
     assert _hosts_of_many(cloud) == {("e1000e-host",)}
-    assert f"{folder}/a.yaml:2: a trait of the rule licensed: require is 'lower'" in scheduler.log
+    assert f"{folder}/a.yaml:2: the rule licensed: require[0] is 'lower'" in scheduler.log
     # One that no host has and Placement does not know yet: it is created, and no host is left.
     _write(folder, "CUSTOM_OF_NO_HOST")
     _hang_up(scheduler, 3)

@@ -5,6 +5,7 @@ import doctest
 import inspect
 import io
 import logging
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -13,7 +14,7 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 import pytest
@@ -272,3 +273,43 @@ def test_public_name_is_documented_in_reference_rst(name: str) -> None:
     """Every public name has an entry in reference.rst."""
     text = (DOCS / "reference.rst").read_text(encoding="utf-8")
     assert re.search(rf"^\.\. auto(class|function|data):: os_prefilter\.(\w+\.)*{name}$", text, re.MULTILINE)
+
+
+_DOTTED = re.compile(r"\bos_prefilter(?:\.[A-Za-z_]\w*)+")
+_PATH = re.compile(r"(?<!formerly )(?<!`)(``?)((?:[\w.-]+/)*[\w-]+\.py)\1(?!`)")
+_FOLDERS = (ROOT, DOCS, ROOT / "src", Path(os_prefilter.__file__).parent)
+# Code of other projects.
+_ELSEWHERE = ("common/states.py", "conductor/", "db/", "ironic/", "ironicclient/", "nova/", "placement/")
+
+
+def _exists(dotted: str) -> bool:
+    """Whether a dotted name is a module, something in a module, or a group of entry points."""
+    try:
+        pkgutil.resolve_name(dotted)
+    except (AttributeError, ImportError):
+        parent, _, name = dotted.rpartition(".")
+        if entry_points(group=dotted):
+            return True
+        return _exists(parent) and name in getattr(pkgutil.resolve_name(parent), "__annotations__", {})
+    return True
+
+
+def _is_file(path: str, text: Path) -> bool:
+    """Whether a path is a file of this project, one of another project, or one that a page shows."""
+    if "/" not in path and text.suffix == ".py":
+        # A comment that names another project's file in full uses its short name afterwards.
+        return True
+    shown = {name for page in PAGES for caption in files_of(page) for name in (caption, PurePath(caption).name)}
+    return path.startswith(_ELSEWHERE) or path in shown or any((folder / path).exists() for folder in _FOLDERS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [ROOT / "README.md", *PAGES, *sorted(_FOLDERS[-1].rglob("*.py"))],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_every_module_that_a_text_names_exists(text: Path) -> None:
+    """In pages, decisions and source: text may name a removed or renamed file only after the word ``formerly``."""
+    content = text.read_text(encoding="utf-8")
+    assert [name for name in sorted(set(_DOTTED.findall(content))) if not _exists(name)] == []
+    assert [path for _, path in _PATH.findall(content) if not _is_file(path, text)] == []

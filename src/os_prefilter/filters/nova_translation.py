@@ -55,4 +55,4 @@ def _check_encrypted_machine(request: Request) -> None:
         return
     model = chosen(request, _ENCRYPTION_MODEL, UnknownValues.REJECT, [])
     if model:
-        raise ImpossibleCombination(model.source, f"image property {_MACHINE}={quote(machine)}")
+        raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")

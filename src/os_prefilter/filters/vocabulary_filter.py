@@ -85,9 +85,9 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
         if row.per_architecture:
             trait = _of_guest(row, trait, found, guest, options)
         if _is_opt_in(row, trait, found.value) and not options.reports(trait):
-            notes.append(Note(found.source, f"{trait} is not in [prefilter] reported_traits: not asked for"))
+            notes.append(Note(str(found.source), f"{trait} is not in [prefilter] reported_traits: not asked for"))
         else:
-            asked.append(Requirement(trait, row.values[found.value].required, scope, found.source))
+            asked.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
         if scope == ROOT:
             asked += _kept_off(guest, row, found, options, asked)
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
@@ -144,7 +144,7 @@ def _kept_off(
         return []
     ruled_out = guest.what_rules_out(row.name, found.value)
     if ruled_out:
-        raise ImpossibleCombination(found.source, ruled_out)
+        raise ImpossibleCombination(str(found.source), ruled_out)
     if guest.family or not guest.takes_default:
         return []
     known = {item.trait for item in asked}
@@ -152,7 +152,7 @@ def _kept_off(
     if guest.default_architecture:
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return [
-        Requirement(trait, False, ROOT, found.source)
+        Requirement(trait, False, ROOT, str(found.source))
         for trait in traits
         if trait and trait not in known and options.reports(trait)
     ]

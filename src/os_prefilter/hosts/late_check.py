@@ -15,7 +15,7 @@ from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import owns, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.request.guest_platform import Guest, guest_of
-from os_prefilter.request.named_traits import written_requirements
+from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.row_values import Chosen, chosen, is_implied
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
@@ -116,7 +116,7 @@ def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
         has_uefi = "firmware_type" in asked and asked["firmware_type"].value == "uefi"
         used = has_uefi and not check.refusal(_SECURE_BOOT, "required", "required")
         asked[_SECURE_BOOT.name] = asked[_SECURE_BOOT.name]._replace(value="required" if used else "disabled")
-    settings = [Setting(name, choice.value, choice.source) for name, choice in asked.items()]
+    settings = [Setting(name, choice.value, str(choice.source)) for name, choice in asked.items()]
     settings.sort(key=lambda setting: setting.name != "time_hpet")
     emulates = _ADDRESS_SPACE.name in asked and asked[_ADDRESS_SPACE.name].value == "emulate"
     return GuestSettings(
@@ -165,10 +165,9 @@ def _whole_number(raw: object) -> int:
 
 
 def _unsupported(row: Row, choice: Chosen, value: str, reason: str) -> Unsupported:
-    place, _, written = choice.source.partition(" and ")[0].partition("=")
-    if row.default and " with the default " in written:
-        written, _, default = written.partition(" with ")
-        return Unsupported(place, written, f"with {default}: {reason}")
+    place, written, default, _ = choice.source
+    if default:
+        return Unsupported(place, written, f"with the default {default}: {reason}")
     # A device may be asked for by its trait: "trait1:X=required".
     return Unsupported(place, written if row.boolean else value, reason)
 
@@ -267,12 +266,11 @@ def _explicit(request: Request, check: _Check) -> Iterator[Unsupported]:
 
     Whether another provider, such as a GPU or a port, has the traits of the group that it serves, Placement knows.
     """
-    for item in written_requirements(request):
+    for item in named_traits(request):
         if item.trait not in _traits() and not owns(check.reporter, item.trait, check.facts):
             continue
         if not request.is_of_host(item.scope) or (item.trait in _ENCRYPTION.traits and not item.required):
             continue
         reason = check.of_trait(item.trait, required=item.required)
         if reason:
-            place, _, value = item.source.rpartition("=")
-            yield Unsupported(place or item.source, value if place else item.trait, reason)
+            yield Unsupported(item.source.place, item.source.value or item.trait, reason)

@@ -13,6 +13,25 @@ UNSUFFIXED: Final = "unsuffixed"
 """Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
 
 
+class Source(NamedTuple):
+    """The part of a request that a requirement comes from: ``image property hw_vif_model=e1000e``."""
+
+    place: str
+    """``image property hw_vif_model``, ``flavor extra spec trait:HW_CPU_X86_AVX``, ``request group port_1``."""
+    value: str = ""
+    """Empty for a place that has no single value, such as a request group."""
+    default: str = ""
+    """The property and the default value that apply because of it: ``tpm_model tpm-crb``."""
+    beside: tuple["Source", ...] = ()
+    """Other parts of the request that say the same."""
+
+    def __str__(self) -> str:
+        text = f"{self.place}={self.value}" if self.value else self.place
+        if self.beside:
+            text = " and ".join((text, *map(str, self.beside)))
+        return f"{text} with the default {self.default}" if self.default else text
+
+
 class Requirement(NamedTuple):
     """One trait that a host must have, or must not have, and why."""
 

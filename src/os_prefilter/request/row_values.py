@@ -6,7 +6,7 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.requirements import UNSUFFIXED, Note
+from os_prefilter.request.requirements import UNSUFFIXED, Note, Source
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.image_properties import BOOLEANS
@@ -21,7 +21,7 @@ class Chosen(NamedTuple):
 
     value: str
     """The key of :attr:`os_prefilter.vocabulary.model.Row.values`."""
-    source: str
+    source: Source
 
 
 def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]) -> Chosen | None:
@@ -51,7 +51,7 @@ def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]
     if device:
         return _switched(request, device, found)
     if with_what and row.default and in_image is None and in_flavor is None:
-        return Chosen(row.default, f"{with_what.source} with the default {row.name} {row.default}")
+        return Chosen(row.default, with_what.source._replace(default=f"{row.name} {row.default}"))
     return found
 
 
@@ -90,8 +90,8 @@ def _said(
         if found and row.image_overrides:
             continue
         if found and found.value not in row.flavor_overrides.get(value, ()):
-            raise FlavorImageConflict(found.source, f"{place}={value}")
-        found = Chosen(value, f"{place}={value}")
+            raise FlavorImageConflict(str(found.source), f"{place}={value}")
+        found = Chosen(value, Source(place, value))
     return found
 
 
@@ -101,13 +101,13 @@ def _check_beside(request: Request, row: Row, found: Chosen) -> None:
         name, value = row.never_with[found.value]
         other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
         if other and other.value == value:
-            raise ImpossibleCombination(found.source, other.source)
+            raise ImpossibleCombination(str(found.source), str(other.source))
     for name, value in row.needs.get(found.value, ()):
         needed = row_named(name)
         other = chosen(request, needed, UnknownValues.SKIP_ALL, [])
         if other is None or other.value != value:
-            without = other.source if other else f"an image without {needed.image_property}={value}"
-            raise ImpossibleCombination(found.source, without)
+            without = str(other.source) if other else f"an image without {needed.image_property}={value}"
+            raise ImpossibleCombination(str(found.source), without)
 
 
 def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:
@@ -116,21 +116,21 @@ def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen |
     if found:
         (wanted if found.value == "true" else unwanted).append(found.source)
     if wanted and unwanted:
-        raise FlavorImageConflict(wanted[-1], unwanted[-1])
-    return Chosen("true", " and ".join(wanted)) if wanted else found
+        raise FlavorImageConflict(str(wanted[-1]), str(unwanted[-1]))
+    return Chosen("true", wanted[0]._replace(beside=tuple(wanted[1:]))) if wanted else found
 
 
-def explicit(request: Request, trait: str) -> tuple[list[str], list[str]]:
+def explicit(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
     """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
-    wanted = [f"image property trait:{trait}=required"] if trait in request.image_traits else []
+    wanted = [Source(f"image property trait:{trait}", "required")] if trait in request.image_traits else []
     unwanted = []
     for suffix, group in request.flavor_groups.items():
         if not request.is_of_host(suffix or UNSUFFIXED):
             continue
         if trait in group.required:
-            wanted.append(f"flavor extra spec {trait_key(trait, suffix)}=required")
+            wanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "required"))
         if trait in group.forbidden:
-            unwanted.append(f"flavor extra spec {trait_key(trait, suffix)}=forbidden")
+            unwanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "forbidden"))
     return wanted, unwanted
 
 

@@ -4,9 +4,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
+from dataclasses import replace
 from pickle import PicklingError
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import os_traits
 import pytest
@@ -15,23 +16,23 @@ from hypothesis import strategies as st
 
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
+from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
-from os_prefilter.request.spec import RequestSpec
-from os_prefilter.testing.fixtures import ALL_REPORTED, loaded, pipeline_of
-from os_prefilter.testing.fresh import answer, answers_elsewhere
+from os_prefilter.request.spec import Destination, Image, RequestSpec
+from os_prefilter.testing.builders import ALL_REPORTED, request_of
+from os_prefilter.testing.checks import Forbidden, NotLoaded, Subject, fail, guarded
 from os_prefilter.testing.generated import (
+    TENANT,
     any_request,
     odd_requests,
     stored_by_nova,
     with_fields_unset,
+    written_by_a_tenant,
 )
-from os_prefilter.testing.guard import Forbidden, guarded
-from os_prefilter.testing.requests import request_of
-from os_prefilter.testing.subject import Subject, broken, told, twin
-from os_prefilter.testing.tenant import TENANT, written_by_a_tenant
+from os_prefilter.testing.law import choices, spec_with
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 
-# The same requests at each run: what conforms today does so tomorrow. Their number is that of hypothesis' profile.
+# The same requests at each run, as many as hypothesis' profile says: a filter that conforms today does so tomorrow.
 _any = settings(
     deadline=None,
     derandomize=True,
@@ -41,6 +42,7 @@ _any = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors, HealthCheck.data_too_large],
 )
 _SEEDS = (1, 2)
+_MOST_CHARACTERS = 400
 
 
 def filter_conformance(
@@ -54,121 +56,114 @@ def filter_conformance(
     """Return a class of tests, one for each law of filters, to be assigned to a name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the filter itself, a function of a module
-    :param asks: requests for which it asks for something; needed if no value of the vocabulary makes it do so
-    :param never_asks: whether it asks for nothing, whatever the request
-    :param options: by default all traits may be asked for
-    :param facts: the values of the facts that it declares as needs
+    :param asks: requests for which it requires something; needed if no value of the vocabulary makes it do so
+    :param never_asks: whether it requires nothing, whatever the request
+    :param options: by default, hosts report all traits
+    :param facts: values of the deployment facts that it needs, by name
     """
     some = (asks,) if isinstance(asks, RequestSpec) else tuple(asks)
-    subject = Subject(plugin, options, facts or {}, some)
+    subject = Subject(plugin, options, facts or {})
     try:
-        each = loaded(plugin, subject.facts)
+        each = subject.filter
     except ConfigurationError as error:
-        return type("Conformance", (_NotLoaded,), {"problem": str(error)})
-    laws = _EachFilter if each.nova_style else _PureFilter
-    made = {"subject": subject, "name": each.name, "never_asks": never_asks, "any_request": any_request(some)}
-    return type("Conformance", (laws,), made)
-
-
-class _NotLoaded:
-    problem: ClassVar[str]
-
-    def test_it_loads_as_a_filter(self) -> None:
-        """A scheduler that enables it starts."""
-        advice = "A fact is given to filter_conformance(..., facts={name: value}). After a change of entry points the "
-        broken(f"{self.problem} {advice}package must be installed again (pip install -e .).")
+        advice = "A fact is given to filter_conformance(..., facts={name: value})."
+        return type("Conformance", (NotLoaded,), {"problem": f"{error} {advice}"})
+    members = {
+        "subject": subject,
+        "asks": some,
+        "requests": [*some, *(spec_with((choice,)) for choice in choices())],
+        "never_asks": never_asks,
+        "any_request": any_request(some),
+    }
+    return type("Conformance", (_EachFilter if each.nova_style else _PureFilter,), members)
 
 
 class _EachFilter:
-    """What holds for filters of both kinds."""
+    """The laws of filters of both kinds."""
 
     subject: ClassVar[Subject]
-    name: ClassVar[str]
+    asks: ClassVar[tuple[RequestSpec, ...]]
+    requests: ClassVar[list[RequestSpec]]
+    """The author's, then each value of the vocabulary."""
     never_asks: ClassVar[bool]
     any_request: ClassVar[st.SearchStrategy[RequestSpec]]
 
     @pytest.fixture(autouse=True, scope="class")
     @classmethod
-    def _is_quiet(cls) -> Iterator[None]:
-        """Thousands of warnings about odd values would hide what is wrong."""
+    def _silence_warnings(cls) -> Iterator[None]:
+        """Thousands of warnings about odd values would hide the failure."""
         logger = logging.getLogger("os_prefilter")
         before = logger.level
         logger.setLevel(logging.CRITICAL)
         yield
         logger.setLevel(before)
 
-    def _says(self, what: str, spec: Any) -> str:
-        return f"The request filter {self.name!r} {what} The request: {told(spec)}."
+    def _fail(self, what: str, spec: Any = None) -> NoReturn:
+        request = f" The request: {_describe(spec)}." if spec is not None else ""
+        fail(f"The request filter {self.subject.filter.name!r} {what}{request}")
 
     def _answer(self, spec: Any, guard: Any = nullcontext) -> Requirements | str:
-        """Return what it answers to a copy of the request."""
+        """Return its answer to a copy of the request."""
         try:
-            return answer(self.subject, deepcopy(spec), guard)
+            return self.subject.answer(deepcopy(spec), guard)
         except PrefilterError as error:
             problem = str(error)
-        # Out here, so that no traceback of this kit is shown with it.
-        return broken(self._says(f"must answer, or reject the request with a RequestRejected. {problem}", spec))
+        # Outside of the handler, so that no traceback of this kit is shown.
+        return self._fail(f"must answer, or reject the request with a RequestRejected. {problem}", spec)
 
     def _asked(self, spec: Any) -> tuple[Requirement, ...]:
-        found = self._answer(spec)
-        return () if isinstance(found, str) else found.asked
+        answer = self._answer(spec)
+        return () if isinstance(answer, str) else answer.asked
 
     def test_it_loads_and_says_what_it_does(self) -> None:
         """'os-prefilter filter list' shows the first line of its docstring."""
-        if not loaded(self.subject.plugin, self.subject.facts).summary:
-            broken(
-                f"The request filter {self.name!r} has no docstring: 'os-prefilter filter list' shows its first line."
-            )
+        if not self.subject.filter.summary:
+            self._fail("has no docstring: 'os-prefilter filter list' shows its first line.")
 
     def test_it_asks_for_something(self) -> None:
         """Else the other tests would prove nothing."""
-        asking = [spec for spec in self.subject.requests if self._asked(spec)]
-        if self.never_asks:
-            return broken(self._says("is said to ask for nothing, and does.", asking[0])) if asking else None
-        for spec in self.subject.asks:
-            if spec not in asking:
-                broken(self._says("asks for nothing, and is said to ask for something.", spec))
-        if not asking:
-            broken(
-                f"The request filter {self.name!r} asked for nothing in all requests that were tried, so the tests "
-                f"prove nothing. Give one for which it asks: filter_conformance(..., asks=request_of({{...}}))."
+        asking = [spec for spec in self.requests if self._asked(spec)]
+        if self.never_asks and asking:
+            self._fail("is said to ask for nothing, and does.", asking[0])
+        for spec in self.asks:
+            if spec not in asking and not self.never_asks:
+                self._fail("asks for nothing, and is said to ask for something.", spec)
+        if not asking and not self.never_asks:
+            self._fail(
+                "asked for nothing in all requests that were tried, so the tests prove nothing. Give one for which it "
+                "asks: filter_conformance(..., asks=request_of({...}))."
             )
-        return None
 
     def test_the_same_request_gets_the_same_answer(self) -> None:
         """Again, in another order, in another thread: it keeps nothing and reads nothing that changes."""
-        requests = self.subject.requests
-        first = [self._answer(spec) for spec in requests]
+        first = [self._answer(spec) for spec in self.requests]
         with ThreadPoolExecutor(1) as thread:
-            again = list(thread.map(self._answer, reversed(requests)))[::-1]
-        self._compare(requests, first, again, "another answer when it was asked again, in another order")
+            again = list(thread.map(self._answer, reversed(self.requests)))[::-1]
+        self._compare(first, again, "another answer when it was asked again, in another order")
 
     def test_another_process_gets_the_same_answer(self) -> None:
         """It keeps nothing in globals, and does not depend on the order of a set."""
-        requests = self.subject.requests
-        here = [self._answer(spec) for spec in requests]
+        here = [self._answer(spec) for spec in self.requests]
         for seed in _SEEDS:
             try:
-                there = answers_elsewhere(self.subject, requests, seed)
+                there = self.subject.answers_of_new_process(self.requests, seed)
             except (PicklingError, AttributeError, TypeError) as error:
-                broken(
-                    f"The request filter {self.name!r}, or one of its facts, cannot be taken to another process: "
-                    f"{error}. Write the filter as a function of a module, and give facts that can be pickled."
+                self._fail(
+                    f"or one of its facts cannot be taken to another process: {error}. Write the filter as a function "
+                    "of a module, and give facts that can be pickled."
                 )
             except RuntimeError as error:
-                broken(f"The request filter {self.name!r} fails in another process: {error}.")
-            self._compare(requests, here, there, "another answer in another process")
+                self._fail(f"fails in another process: {error}.")
+            self._compare(here, there, "another answer in another process")
 
-    def _compare(self, requests: list[Any], first: list[Any], again: list[Any], how: str) -> None:
-        for spec, one, other in zip(requests, first, again, strict=True):
+    def _compare(self, first: list[Any], again: list[Any], how: str) -> None:
+        for spec, one, other in zip(self.requests, first, again, strict=True):
             if one != other:
-                broken(
-                    self._says(f"gave {how}: {one} and then {other}. Keep no state, sort what comes out of sets.", spec)
-                )
+                self._fail(f"gave {how}: {one} and then {other}. Keep no state, sort what comes out of sets.", spec)
 
     def test_no_odd_value_makes_it_raise(self) -> None:
-        """Each value that it looks at is left out, or is a list, a number, 20,000 characters, half a character."""
-        for spec in odd_requests(self.subject.asks):
+        """Each value that it reads is left out, or is a list, a number, 20,000 characters, half a character."""
+        for spec in odd_requests(self.asks):
             self._answer(spec)
 
     @_any
@@ -188,7 +183,7 @@ class _EachFilter:
     def test_applied_twice_it_changes_nothing_more(self, data: st.DataObject) -> None:
         """Schedulers apply filters again when they try again."""
         spec = deepcopy(data.draw(self.any_request))
-        pipeline = pipeline_of(self.subject.plugin, options=self.subject.options, facts=self.subject.facts)
+        pipeline = self.subject.pipeline
         try:
             pipeline.apply(spec)
         except RequestRejected:
@@ -197,9 +192,9 @@ class _EachFilter:
         try:
             pipeline.apply(spec)
         except RequestRejected as error:
-            broken(self._says(f"rejects a request that it has been applied to: {error}", once))
+            self._fail(f"rejects a request that it has been applied to: {error}", once)
         if spec != once:
-            broken(self._says(f"changes a request that it has been applied to: {once} became {spec}.", once))
+            self._fail(f"changes a request that it has been applied to: {once} became {spec}.", once)
 
     @_any
     @given(st.data())
@@ -209,33 +204,31 @@ class _EachFilter:
         standard = os_traits.get_traits()
         for item in self._asked(spec):
             if not is_trait_name(item.trait) or not (item.trait.startswith(CUSTOM_PREFIX) or item.trait in standard):
-                broken(
-                    self._says(
-                        f"asks for {item.trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec
-                    )
+                self._fail(
+                    f"asks for {item.trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec
                 )
 
     def test_no_trait_holds_what_a_tenant_wrote(self) -> None:
         """Names of traits are constants of the code: what tenants write is compared, never built into a name."""
-        for spec in written_by_a_tenant(self.subject.asks):
+        for spec in written_by_a_tenant(self.asks):
             for item in self._asked(spec):
                 if TENANT in item.trait.upper().replace("_", ""):
-                    broken(self._says(f"builds the trait {item.trait} from what a tenant wrote.", spec))
+                    self._fail(f"builds the trait {item.trait} from what a tenant wrote.", spec)
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
         """No files, no network, no processes, no clock, no dice: a scheduler waits for it, and keeps its answer."""
-        # What this library loads once is none of the filter's.
+        # The library loads these once; the filter is not to blame.
         effective_templates(None)
         self._answer(request_of())
-        for spec in self.subject.requests:
+        for spec in self.requests:
             try:
                 self._answer(spec, guarded)
             except Forbidden as error:
-                broken(self._says(f"must be a function of the request and its facts, but {error}.", spec))
+                self._fail(f"must be a function of the request and its facts, but {error}.", spec)
 
 
 class _PureFilter(_EachFilter):
-    """What holds for filters that answer with Requirements; those of the Nova way change the request themselves."""
+    """The laws of filters that return Requirements; those of the Nova way change the request themselves."""
 
     def test_fields_that_are_unset_do_not_make_it_raise(self) -> None:
         """Nova's objects have fields that are not set."""
@@ -246,45 +239,57 @@ class _PureFilter(_EachFilter):
     @given(st.data())
     def test_the_request_is_left_as_it_was(self, data: st.DataObject) -> None:
         """The pipeline applies its answer, or nothing if a later filter fails."""
-        spec = deepcopy(data.draw(self.any_request))
-        for each in (spec, *map(deepcopy, self.subject.asks)):
-            before = deepcopy(each)
-            answer(self.subject, each)
+        for spec in (data.draw(self.any_request), *self.asks):
+            before, after = deepcopy(spec), deepcopy(spec)
+            self.subject.answer(after)
             # By repr: a NaN is not equal to itself.
-            if each != before and repr(each) != repr(before):
-                broken(
-                    self._says(f"changes the request: {before} became {each}. Return what it needs instead.", before)
-                )
+            if after != before and repr(after) != repr(before):
+                self._fail(f"changes the request: {before} became {after}. Return what it needs instead.", before)
 
     def test_every_requirement_names_its_source(self) -> None:
         """What in the request asked for it, on one line: 'os-prefilter explain' and errors show it."""
-        for each in (*self.subject.requests, *odd_requests(self.subject.asks)):
-            for item in self._asked(each):
+        for spec in (*self.requests, *odd_requests(self.asks)):
+            for item in self._asked(spec):
                 if not item.source.strip():
-                    broken(
-                        self._says(
-                            f"does not say what in the request asks for {item.trait}: its source is empty.", each
-                        )
-                    )
+                    self._fail(f"does not say what in the request asks for {item.trait}: its source is empty.", spec)
                 if not item.source.isprintable():
                     advice = "put what a tenant wrote through os_prefilter.common.quoting.quote."
-                    broken(self._says(f"has a source that is not one printable line, {item.source!a}: {advice}", each))
+                    self._fail(f"has a source that is not one printable line, {item.source!a}: {advice}", spec)
 
     def test_an_answer_that_is_kept_is_right_for_the_next_request(self) -> None:
         """A pipeline keeps answers by what filters can see: two requests that look the same get the same."""
-        for spec in self.subject.requests:
-            kept, fresh = (
-                pipeline_of(self.subject.plugin, options=self.subject.options, facts=self.subject.facts)
-                for _ in range(2)
-            )
-            other = twin(spec)
+        for spec in self.requests:
+            kept, other = self.subject.pipeline, _twin(spec)
             _outcome(kept, spec)
-            if _outcome(kept, other) != _outcome(fresh, other):
-                broken(self._says("reads what is not part of the view that it is given (os_prefilter.Request).", other))
+            if _outcome(kept, other) != _outcome(self.subject.pipeline, other):
+                self._fail("reads what is not part of the view that it is given (os_prefilter.Request).", other)
 
 
-def _outcome(pipeline: Any, spec: RequestSpec) -> Any:
+def _outcome(pipeline: Pipeline, spec: RequestSpec) -> Any:
     try:
         return pipeline.apply(deepcopy(spec)).requirements
     except RequestRejected as error:
         return str(error)
+
+
+def _twin(spec: RequestSpec) -> RequestSpec:
+    """Return a request that looks the same to filters, and differs in everything else."""
+    image = spec.image and replace(spec.image, id="another-id", name="another-name")
+    return replace(
+        spec,
+        flavor=replace(spec.flavor, name="another-name"),
+        image=image or Image(name="another-name"),
+        requested_destination=Destination(aggregates=["another"]),
+        request_level_params=replace(copy(spec.request_level_params), same_subtree=[["a", "b"]]),
+    )
+
+
+def _describe(spec: Any) -> str:
+    flavor, image = getattr(spec, "flavor", None), getattr(spec, "image", None)
+    parts = [f"image properties {getattr(image, 'properties', None)!a}" if image is not None else "no image"]
+    if disk_format := getattr(image, "disk_format", None):
+        parts.append(f"disk_format {disk_format!a}")
+    parts.append(f"flavor extra specs {getattr(flavor, 'extra_specs', None)!a}")
+    parts += ["boots from a volume"] * bool(getattr(spec, "is_bfv", False))
+    text = ", ".join(parts)
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}..."

@@ -1,7 +1,8 @@
-"""Any request that a user and an operator can make together, for hypothesis."""
+"""Generated requests: all that a user and an operator can write, odd values, and text of a tenant in every place."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 
 from os_prefilter.request.from_json import request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestGroup, RequestSpec
+from os_prefilter.testing.builders import request_of
 from os_prefilter.vocabulary import table
+
+TENANT = "TENANTWROTETHIS"
+"""A text of characters that a trait may have, so that a filter does not refuse it."""
 
 _LEFT_OUT = object()
 _HUGE = "A" * 20_000
@@ -37,7 +42,7 @@ ODD: st.SearchStrategy[Any] = (
     | st.lists(st.text(max_size=3) | st.integers(), max_size=2)
     | st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)
 )
-"""What nobody should write as the value of an image property, and somebody will."""
+"""Values that do not belong into an image property."""
 
 _ODD_EXTRA_SPECS = st.text(max_size=9) | st.sampled_from(_ODD_TEXTS)
 _GROUPS = st.sampled_from(["", "1", "_gpu"])
@@ -47,25 +52,25 @@ _FORMATS = st.sampled_from([None, "qcow2", "vmdk", "odd"])
 
 
 def known_traits() -> list[str]:
-    """Return the traits of the vocabulary, and those of owners."""
+    """Return the traits of the vocabulary and the owner traits."""
     return sorted({str(trait) for row in table() for trait in row.traits} | {"OWNER_NOVA", "OWNER_CYBORG"})
 
 
 def property_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
-    """Return the names of image properties that a filter may look at: of the vocabulary, and of the examples."""
+    """Return the names of image properties that a filter may read: of the vocabulary, and of the examples."""
     names = {row.image_property for row in table() if row.image_property} | {"vmware_adaptertype", "os_distro"}
     names |= {name for row in table() for name in row.legacy_names}
     return sorted(names | {name for each in examples for name in _properties(each)})
 
 
 def extra_spec_names(examples: Iterable[RequestSpec] = ()) -> list[str]:
-    """Return the names of extra specs that a filter may look at, likewise."""
+    """Return the names of extra specs that a filter may read, likewise."""
     names = {row.extra_spec for row in table() if row.extra_spec} | {"deploy-config:raid", "group_policy"}
     return sorted(names | {name for each in examples for name in each.flavor.extra_specs})
 
 
 def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[RequestSpec]:
-    """Return requests of all kinds, sensible ones and others, by themselves and as changes of the examples."""
+    """Return requests of all kinds, sensible and not, on their own and as variations of the examples."""
     values = {value for row in table() for value in row.values}
     values |= {value for each in examples for value in _texts(each)}
     known, names, traits = st.sampled_from(sorted(values)), property_names(examples), st.sampled_from(known_traits())
@@ -89,7 +94,7 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
 
 
 def _changed(examples: Sequence[RequestSpec], known: st.SearchStrategy[str]) -> st.SearchStrategy[RequestSpec]:
-    """Return the examples as they are, and with one of their values odd or left out."""
+    """Return the examples, unchanged or with one value changed or left out."""
     names = sorted({name for each in examples for name in (*each.flavor.extra_specs, *_properties(each))})
     if not names:
         return st.sampled_from(examples)
@@ -114,7 +119,7 @@ def _with(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
 
 
 def odd_requests(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
-    """Yield each example with each of its values left out, and with each odd value in its place."""
+    """Yield each example with each of its values left out or replaced by an odd one."""
     for spec in examples:
         for name in (*spec.flavor.extra_specs, *_properties(spec)):
             for value in (_LEFT_OUT, None, True, 0, -1.5, b"", [], ["x", 1], {}, *_ODD_TEXTS):
@@ -130,7 +135,7 @@ def _texts(spec: RequestSpec) -> list[str]:
     return [value for value in values if isinstance(value, str)]
 
 
-def _request(  # noqa: PLR0913 - what a request has
+def _request(  # noqa: PLR0913 - the fields of a request
     base: RequestSpec | None,
     properties: dict[str, Any] | None,
     extra_specs: dict[str, str],
@@ -155,7 +160,7 @@ def _request(  # noqa: PLR0913 - what a request has
 
 
 def stored_by_nova(spec: RequestSpec) -> RequestSpec:
-    """Return the request as it comes back out of the JSON that Nova stores, as far as JSON has such values."""
+    """Return the request as read from the JSON that Nova stores, as far as JSON has such values."""
     properties = dict(spec.image.properties) if spec.image else None
     data: dict[str, Any] = {
         "flavor": {"nova_object.data": {"memory_mb": spec.flavor.memory_mb, "extra_specs": spec.flavor.extra_specs}},
@@ -167,8 +172,24 @@ def stored_by_nova(spec: RequestSpec) -> RequestSpec:
 
 
 def with_fields_unset() -> list[Any]:
-    """Return requests of another scheduler's classes, with fields that are not there or None."""
+    """Return requests of foreign classes whose fields are missing or None."""
     flavors = [SimpleNamespace(), SimpleNamespace(extra_specs={}), SimpleNamespace(extra_specs=None, memory_mb=None)]
     images = [None, SimpleNamespace(), SimpleNamespace(properties=None), SimpleNamespace(properties={})]
     found: list[Any] = [SimpleNamespace(flavor=flavor, image=image) for flavor in flavors for image in images]
     return [SimpleNamespace(), *found]
+
+
+def written_by_a_tenant(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
+    """Yield requests with :data:`TENANT` in each name and value that a tenant can write, alone and within examples."""
+    examples = tuple(examples)
+    for text in (TENANT, TENANT.lower()):
+        yield from (request_of({name: text}) for name in property_names(examples))
+        yield from (request_of({}, {name: text}) for name in extra_spec_names(examples))
+        yield RequestSpec(
+            Flavor(1, 512, name=text, extra_specs={text: "1", f"hw:{text}": text}),
+            Image({text: "true", f"hw_{text}": text}, disk_format=text, id=text, name=text),
+        )
+        for spec in examples:
+            for name, old in {**_properties(spec), **spec.flavor.extra_specs}.items():
+                for value in (f"{old}{text}", f"{text}{old}", f"{old}-{text}", text):
+                    yield deepcopy(_with(spec, name, value))

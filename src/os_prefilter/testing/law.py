@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
 @cache
 def asking_filters() -> tuple[str, ...]:
-    """Return the filters that ask what a host can do; the others ask whose it is, or whether it is enabled."""
+    """Return the filters that require abilities of a host; the others are about its owner or its state."""
     of_rows = (name for row in table() for name in row.asked_by if name != "query")
     return tuple(dict.fromkeys((*of_rows, "deploy_config")))
 

@@ -15,9 +15,8 @@ from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns
 from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
-from os_prefilter.testing.guard import Forbidden, guarded
+from os_prefilter.testing.checks import Forbidden, NotLoaded, fail, guarded
 from os_prefilter.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases
-from os_prefilter.testing.subject import broken
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
 from os_prefilter.vocabulary.model import Row
@@ -26,9 +25,9 @@ Record = Callable[[str, object], None]
 Question = tuple[str, str, str]
 """Row, value, architecture."""
 
-# The last is one that nobody knows.
+# The last is unknown to every row.
 _ARCHITECTURES = ("", *PLATFORM_ARCHITECTURES, "sparc", "none-such")
-# After the start that names a family of machine types, a tenant writes what he likes.
+# A tenant may write anything after the prefix of a machine type.
 _LONGER = ("9.1", "", "\n%s\x00", "x" * 1000)
 
 
@@ -36,8 +35,8 @@ def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts], 
     """Return a class of tests, one for each law and host, to be assigned to a name that begins with ``Test``.
 
     :param plugin: the name of an entry point, or the reporter itself
-    :param facts: of hosts of every kind that the reporter tells apart
-    :param one_in: compare one in this many of the requests with several values, others on each host: for a quick run
+    :param facts: of hosts of every kind that the reporter distinguishes
+    :param one_in: for a quick run, compare one in this many requests with several values, different ones on each host
     """
     hosts = tuple(facts)
     if not hosts:
@@ -45,29 +44,23 @@ def reporter_conformance(plugin: str | Reporter, *, facts: Iterable[HostFacts], 
     try:
         reporter = plugin if isinstance(plugin, Reporter) else load_reporter(plugin)
     except ConfigurationError as error:
-        return type("Conformance", (_NotLoaded,), {"problem": str(error)})
+        return type("Conformance", (NotLoaded,), {"problem": str(error)})
     laws: type = type("Conformance", (_Laws,), {"reporter": reporter, "name": plugin, "hosts": hosts, "one_in": one_in})
     return pytest.mark.parametrize("facts", hosts, ids=[each.host for each in hosts])(laws)
 
 
-class _NotLoaded:
-    problem: ClassVar[str]
-
-    def test_it_loads_as_a_reporter(self) -> None:
-        """Whoever reports hosts of its driver can start."""
-        broken(f"{self.problem} After a change of entry points the package must be installed again (pip install -e .).")
-
-
 @contextmanager
 def _installed(reporter: Reporter) -> Iterator[None]:
-    """Let the reporter be the one for its driver, whether or not its package is installed."""
-    found = capabilities._reporter  # noqa: SLF001 - the one place where reporters are looked for
+    """Use the reporter for its driver, whether or not its package is installed."""
+    found = capabilities._reporter  # noqa: SLF001 - the one place that looks up reporters
     driver = reporter.facts.driver
     with mock.patch.object(capabilities, "_reporter", lambda name: reporter if name == driver else found(name)):
         yield
 
 
 class _Laws:
+    """The laws of reporters."""
+
     reporter: ClassVar[Reporter]
     name: ClassVar[str | Reporter]
     hosts: ClassVar[tuple[HostFacts, ...]]
@@ -79,15 +72,14 @@ class _Laws:
             yield
 
     def _sample(self, facts: HostFacts) -> tuple[int, int]:
-        """Return the first and the step of the requests with several values that are compared on a host."""
+        """Return the first index and the step of the requests to compare on a host."""
         return self.hosts.index(facts) % self.one_in, self.one_in
 
     def _questions(self) -> list[Question]:
-        """Return all that it can be asked."""
-        rows = [row for row in table() if row.name in self.reporter.owns]
         return [
             (row.name, value, architecture)
-            for row in rows
+            for row in table()
+            if row.name in self.reporter.owns
             for value in (*row.values, *_longer(row))
             for architecture in (_ARCHITECTURES if row.per_architecture else ("",))
         ]
@@ -96,33 +88,33 @@ class _Laws:
         try:
             return self.reporter.refusal(facts, *question)
         except Exception as error:  # noqa: BLE001 - that is the test
-            broken(f"{_call(facts, question)} raises {type(error).__name__}: {error}. It must answer, with a reason.")
+            fail(f"{_call(facts, question)} raises {type(error).__name__}: {error}. It must answer, with a reason.")
 
     def test_its_facts_are_frozen_and_name_the_driver(self, facts: HostFacts) -> None:
-        """The driver finds the reporter; facts that change would change what was reported."""
+        """The driver leads to the reporter; facts that change would change what was reported."""
         kind = type(facts)
         if not facts.driver:
-            broken(
+            fail(
                 f'{kind.__name__} names no driver. Add to the class: driver: ClassVar[str] = "the entry point\'s name".'
             )
         if isinstance(self.name, str) and facts.driver != self.name:
-            broken(
+            fail(
                 f"{kind.__name__} names the driver {facts.driver!r}, the entry point is {self.name!r}. Make them equal."
             )
         if not isinstance(facts, self.reporter.facts):
-            broken(f"The reporter reads {self.reporter.facts.__name__} and was given {kind.__name__}.")
+            fail(f"The reporter reads {self.reporter.facts.__name__} and was given {kind.__name__}.")
         try:
             setattr(facts, fields(facts)[0].name, facts.host)
         except FrozenInstanceError:
             return
-        broken(f"{kind.__name__} is not frozen. Write @dataclass(frozen=True, kw_only=True) above it.")
+        fail(f"{kind.__name__} is not frozen. Write @dataclass(frozen=True, kw_only=True) above it.")
 
     def test_it_owns_rows_that_exist(self, facts: HostFacts) -> None:
         """It answers for rows of the vocabulary, and for some at all."""
         known = {row.name for row in table()}
         unknown = self.reporter.owns - known
         if unknown or not self.reporter.owns:
-            broken(
+            fail(
                 f"The reporter of {facts.driver} owns {join_names(unknown)}, no row of the vocabulary: "
                 f"{join_names(known)}."
             )
@@ -134,7 +126,7 @@ class _Laws:
             # A tenant's text may be in it, and is put on one line where it is shown.
             text = reason if question[1] in row_named(question[0]).values else escape_line(str(reason))
             if not isinstance(reason, str) or (text and not (text.strip() and text.isprintable())):
-                broken(f"{_call(facts, question)} returns {reason!a}. Expected one line, or an empty text.")
+                fail(f"{_call(facts, question)} returns {reason!a}. Expected one line, or an empty text.")
 
     def test_the_same_facts_get_the_same_answer(self, facts: HostFacts) -> None:
         """Pure: again, in another order, in another thread, for equal facts; and the facts stay as they are."""
@@ -144,26 +136,26 @@ class _Laws:
             again = list(thread.map(lambda each: self._refusal(equal, each), reversed(questions)))[::-1]
         for question, one, other in zip(questions, first, again, strict=True):
             if one != other:
-                broken(f"{_call(facts, question)} first returns {one!a} and then {other!a}. It must keep no state.")
+                fail(f"{_call(facts, question)} first returns {one!a} and then {other!a}. It must keep no state.")
         if repr(facts) != before:
-            broken(f"The reporter changes the facts: {before} became {facts}.")
+            fail(f"The reporter changes the facts: {before} became {facts}.")
 
     def test_it_touches_nothing_outside_its_facts(self, facts: HostFacts) -> None:
-        """No files, no network, no processes, no clock, no dice: who probes the host does so before."""
+        """No files, no network, no processes, no clock, no dice: the host was probed before."""
         questions = self._questions()
         for question in questions:
             try:
                 with guarded():
                     self._refusal(facts, question)
             except Forbidden as error:
-                broken(f"{_call(facts, question)} must read its facts alone, but {error}.")
+                fail(f"{_call(facts, question)} must read its facts alone, but {error}.")
 
     def test_it_reports_all_that_it_owns_and_nothing_else(self, facts: HostFacts) -> None:
-        """A trait that is left out would stay on the host for ever; one of somebody else's would be removed."""
+        """A trait that is left out would stay on the host for ever; one of another owner would be removed."""
         expected = {trait for trait in known_traits() if owns(self.reporter, trait, facts)}
         reported = capability_traits(facts).keys()
         if reported != expected or not expected:
-            broken(f"The reporter of {facts.driver} does not report what it owns: {join_names(reported ^ expected)}.")
+            fail(f"The reporter of {facts.driver} does not report what it owns: {join_names(reported ^ expected)}.")
 
     def test_rows_that_share_a_trait_agree(self, facts: HostFacts) -> None:
         """A disk's bus and a CD-ROM's are one trait; one value requires HW_CPU_HYPERTHREADING, another forbids it."""
@@ -175,7 +167,7 @@ class _Laws:
                     said.setdefault(term.trait, {})[has] = f"{row.name}={value}"
         for trait, answers in said.items():
             if len(answers) > 1:
-                broken(f"{facts.host}: by {answers[True]} it has {trait}, by {answers[False]} it does not. Say one.")
+                fail(f"{facts.host}: by {answers[True]} it has {trait}, by {answers[False]} it does not. Say one.")
 
     def test_each_value_is_reported_if_and_only_if_the_late_check_accepts_it(
         self, facts: HostFacts, record_property: Record
@@ -197,13 +189,13 @@ class _Laws:
 
 
 def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
-    """Let the test fail if a host's traits and its late check do not say the same of each request.
+    """Fail the test if a host's traits and its driver-side check disagree about a request.
 
-    :param record: pytest's ``record_property``, which is told how many requests there were
+    :param record: pytest's ``record_property``, which receives the number of requests
     """
     found = list(disagreements(cases, facts))
     if found:
-        broken(
+        fail(
             f"{len(found)} of {len(cases)} requests break the law: the host has the traits that filters require if and "
             f"only if the late check accepts the request. The first: {found[0]}."
         )
@@ -211,10 +203,10 @@ def compare(cases: Sequence[Case], facts: HostFacts, record: Record) -> None:
 
 
 def _call(facts: HostFacts, question: Question) -> str:
-    """Return a call as the author writes it; the facts are shown by their name, as they may be long."""
+    """Return a call as the author writes it, with the facts by their name, as they may be long."""
     return f"refusal(<{type(facts).__name__} of {facts.host}>, {', '.join(map(ascii, question))})"
 
 
 def _longer(row: Row) -> tuple[str, ...]:
-    """Return longer names of values: exact versions of machine types, and nonsense."""
+    """Return exact versions of machine types, and nonsense."""
     return tuple(f"{prefix}{rest}" for prefix in row.prefixes if row.name == "machine_type" for rest in _LONGER)

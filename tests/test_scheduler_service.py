@@ -56,8 +56,10 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
         assert ask(url, files[command[1]]).text == command.string[command.end() :]
     log = next(text for text in texts if text.startswith("$ python3 scheduler.py"))
     for line in log.splitlines()[1:]:
-        # Not the time and the process, nor the port.
-        assert re.sub(r":\d+$", ":", line.split(maxsplit=3)[3]) in program.log
+        # Not the time, the process, the id of a request, nor the port.
+        before, message = re.sub(r":\d+$", ":", line).split(" [-] ")
+        level, logger = before.split()[-2:]
+        assert re.search(rf" {level} {logger} \[.*\] {re.escape(message)}", program.log)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import PlacementRefused
-from os_prefilter.fleet.host_sets import HostSets
+from os_prefilter.fleet.capability_index import CapabilityIndex
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.audit.audit import Audit, Cause, Line, audit
 from os_prefilter.operators.audit.image_groups import Change
@@ -152,14 +152,14 @@ def line_of(result: Audit, image: Image, flavor: str) -> Line:
     return line
 
 
-def check(asked: Asked, line: Line, sets: HostSets, request: tuple[Image, Flavor], change: Change) -> None:
+def check(asked: Asked, line: Line, sets: CapabilityIndex, request: tuple[Image, Flavor], change: Change) -> None:
     """Compare one line with Placement's answers."""
     image, flavor = request
     before, stated = asked.request(image, flavor, change.before)
     after, added = asked.request(image, flavor, change.after)
     had, has = asked.hosts(before), asked.hosts(after)
-    assert set(sets.named(line.before)) == had, before
-    assert set(sets.named(line.after)) == has, after
+    assert set(sets.names_of(line.before)) == had, before
+    assert set(sets.names_of(line.after)) == has, after
     lost = had - has
     written = dict(parse_qsl(allocation_candidates_query(RequestSpec(flavor=flavor, image=image), limit=None)))
     new = [
@@ -186,7 +186,7 @@ def test_audit_counts_with_flavors_match_placement(seed: int) -> None:
     result = audit(this.images, this.fleet, this.change, flavors=this.flavors)
     with EmbeddedPlacement(this.fleet) as placement:
         asked = Asked(placement)
-        sets = HostSets(this.fleet, [])
+        sets = CapabilityIndex(this.fleet, [])
         for image in this.images:
             for flavor in this.flavors:
                 check(asked, line_of(result, image, str(flavor.name)), sets, (image, flavor), this.change)
@@ -207,7 +207,9 @@ def test_audit_counts_without_flavors_match_placement(seed: int) -> None:
     with EmbeddedPlacement(fleet) as placement:
         asked = Asked(placement)
         for image in this.images:
-            check(asked, line_of(result, image, ""), HostSets(this.fleet, []), (image, Flavor(1, 1)), this.change)
+            check(
+                asked, line_of(result, image, ""), CapabilityIndex(this.fleet, []), (image, Flavor(1, 1)), this.change
+            )
 
 
 @pytest.mark.parametrize("seed", range(200, 200 + times(2)))

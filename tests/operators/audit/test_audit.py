@@ -9,7 +9,7 @@ from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocati
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.fleet.host_sets import HostSets, capability_of
+from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss, Verdict, audit
@@ -263,10 +263,10 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
     query = capability_of("resources=VCPU:1&required=HW_ARCH_X86_64")
     own = capability_of("resources_a=VGPU:1&required_a=OWNER_CYBORG")
-    sets = HostSets(Fleet(hosts, has_inventories=False), [query, own])
-    assert sets.named(sets.serving(query)) == ("plain",)
-    assert sets.named(sets.serving(own)) == ("tree",)
-    assert HostSets(Fleet(hosts), [query]).serving(query) == 0
+    sets = CapabilityIndex(Fleet(hosts, has_inventories=False), [*query, *own])
+    assert sets.names_of(sets.serving(query)) == ("plain",)
+    assert sets.names_of(sets.serving(own)) == ("tree",)
+    assert CapabilityIndex(Fleet(hosts), query).serving(query) == 0
 
 
 def test_capability_of_a_query_keeps_its_conditions_but_not_the_amounts() -> None:
@@ -297,7 +297,7 @@ def test_capability_of_a_query_keeps_its_conditions_but_not_the_amounts() -> Non
     ],
 )
 def test_audit_refuses_query_parameters_it_cannot_evaluate(text: str, name: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"A request filter asks for {name}, which an audit"):
+    with pytest.raises(ConfigurationError, match=f"A request filter adds {name} to the query, which an audit"):
         capability_of(f"resources=VCPU:1&{text}")
 
 
@@ -306,5 +306,5 @@ def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
     gpus = tuple(Provider(f"gpu-{n}", provider_uuid(f"gpu-{n}"), {"VGPU": Inventory(1)}) for n in range(devices))
     host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
     query = capability_of("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12)))
-    sets = HostSets(Fleet((host,)), [query])
-    assert sets.named(sets.serving(query)) == (("host",) if devices == 12 else ())
+    sets = CapabilityIndex(Fleet((host,)), query)
+    assert sets.names_of(sets.serving(query)) == (("host",) if devices == 12 else ())

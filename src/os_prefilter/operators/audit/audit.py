@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.fleet.host_sets import HostSets, union
+from os_prefilter.fleet.capability_index import CapabilityIndex, union
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.image_groups import Asked, Change, ImageGroup, grouped
 from os_prefilter.operators.readiness import coverage_of, once_owned
@@ -79,7 +79,7 @@ class Line:
     images: int
     flavor: str
     before: int
-    """The set of hosts before (:mod:`os_prefilter.fleet.host_sets`)."""
+    """The set of hosts before (:mod:`os_prefilter.fleet.capability_index`)."""
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
@@ -153,10 +153,10 @@ def audit(
     # A gate does not open before there is a compute node.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
     found = grouped(images, flavors, change, enforcing, lambda count: progress("images", count, None))
-    queries = {asked.query for group in found.groups for asked in group.key[1:] if not asked.rejected}
-    now = sets = HostSets(fleet, queries, any_size=not flavors)
+    conditions = {item for group in found.groups for asked in group.key[1:] for item in asked.query}
+    now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
     if any(group.key.waits_for_owner for group in found.groups):
-        sets = HostSets(once_owned(fleet, change.after.options), queries, any_size=not flavors)
+        sets = CapabilityIndex(once_owned(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
     for number, group in enumerate(found.groups, 1):
         lines.append(_line(group, now, sets))
@@ -167,17 +167,17 @@ def audit(
         lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
         images=found.images,
         flavors=len(flavors),
-        host_groups=tuple(HostGroup(sets.named(hosts), hosts) for hosts in kinds),
+        host_groups=tuple(HostGroup(sets.names_of(hosts), hosts) for hosts in kinds),
         hosts=len(sets.names),
-        unused=sets.named(sets.all & ~used),
-        newly_unused=sets.named(used_before & ~used),
+        unused=sets.names_of(sets.all & ~used),
+        newly_unused=sets.names_of(used_before & ~used),
         unserved=_unserved(found.groups, sets),
         unknown=tuple(found.unknown.most_common()),
         waits=tuple(found.waits.most_common()),
     )
 
 
-def _line(group: ImageGroup, now: HostSets, later: HostSets) -> Line:
+def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
     flavor, before, waiting, after = group.key
     had, has_now = (0 if each.rejected else now.serving(each.query) for each in (before, waiting))
     has = 0 if after.rejected else later.serving(after.query)
@@ -214,7 +214,7 @@ def _verdict(before: Asked, after: Asked, had: int, has: int) -> Verdict:
     return Verdict.LOSES if had & ~has else Verdict.OK
 
 
-def _losses(lost: int, before: Asked, after: Asked, sets: HostSets) -> tuple[tuple[Loss, ...], int]:
+def _losses(lost: int, before: Asked, after: Asked, sets: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
     """Return what each requirement that is new costs, the most expensive first, and what they cost together alone."""
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
@@ -256,7 +256,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     }
 
 
-def _unserved(groups: Iterable[ImageGroup], sets: HostSets) -> tuple[tuple[Cause, int], ...]:
+def _unserved(groups: Iterable[ImageGroup], sets: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and the images that ask for them."""
     found: Counter[Cause] = Counter()
     for group in groups:

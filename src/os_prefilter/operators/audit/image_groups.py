@@ -8,7 +8,7 @@ from typing import NamedTuple
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
-from os_prefilter.fleet.host_sets import capability_of
+from os_prefilter.fleet.capability_index import capability_of
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.request.demand import Condition, condition_of

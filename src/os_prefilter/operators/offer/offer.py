@@ -1,37 +1,46 @@
-"""What a cloud can do, for its customers: which values of which image property or extra spec some host serves.
+"""The values of image properties and extra specs that a cloud offers, for its customers.
 
-Each value is put into a smallest request, the pipeline says what that asks of a host, and the hosts of the fleet are
-looked at. So the answer is that of the scheduler with the same filters, but for one thing: that a host may be full.
+Each value is put into a smallest request, the pipeline turns it into a query, and the index of the fleet gives the
+hosts that could serve it. So the result is that of the scheduler with the same filters, except that a host may be full.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import product
+from itertools import chain
 from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.fleet.model import Fleet, Provider
-from os_prefilter.operators.offer.smallest_request import Asked, SmallestRequests
+from os_prefilter.fleet.capability_index import CapabilityIndex, union
+from os_prefilter.fleet.matching import fits
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.operators.offer.smallest_request import Conditions, SmallestRequests, classes_in
 from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.demand import TRAIT, Condition
+from os_prefilter.request.requirements import ROOT
 from os_prefilter.vocabulary.model import Row
 
 DEFAULT_ZONE = "nova"
 """The zone of hosts that are in no other: the default of Nova's option ``default_availability_zone``."""
 
+_ENABLED = (
+    Condition(TRAIT, ROOT, True, (os_traits.COMPUTE_NODE,)),
+    Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,)),
+)
+
 
 class Status(StrEnum):
-    """What is known of a value."""
+    """Whether a value is offered."""
 
     OFFERED = "offered"
     """At least one enabled host serves it."""
     NOT_OFFERED = "not offered"
     """No enabled host does: a request for it ends without a host."""
     ASKS_NOTHING = "asks nothing"
-    """It asks nothing of a host that traits or resources could say."""
+    """It requires nothing of a host that traits or resources could express."""
     NOT_CHECKED = "not checked"
-    """No enabled filter looks at it, or no host reports it, or inventories are not known: it may work or not."""
+    """No enabled filter reads it, or no host reports it, or inventories are not known: it may work or not."""
 
 
 class Value(NamedTuple):
@@ -40,7 +49,7 @@ class Value(NamedTuple):
     value: str
     status: Status
     reason: str = ""
-    """Why it asks nothing."""
+    """Why it requires nothing."""
     hosts: int = 0
     """How many enabled hosts serve it."""
     by_place: tuple[int, ...] = ()
@@ -48,7 +57,7 @@ class Value(NamedTuple):
 
 
 class Property(NamedTuple):
-    """One thing that can be asked for; a name is empty where it cannot be asked for by that."""
+    """One property; a name is empty where it cannot be requested by that."""
 
     image_property: str
     image_field: str
@@ -58,7 +67,7 @@ class Property(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What a cloud can do."""
+    """What a cloud offers."""
 
     properties: tuple[Property, ...]
     hosts: int
@@ -70,111 +79,66 @@ class Offer:
     taken_at: str = ""
     """When the fleet was read, as in :attr:`os_prefilter.fleet.model.Fleet.taken_at`."""
     waiting: tuple[str, ...] = ()
-    """The filters that wait for compute nodes to report; the values that they would ask for are not checked."""
+    """The filters that wait for compute nodes to report; the values that they would check are not checked."""
 
 
 def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DEFAULT_ZONE) -> Offer:
-    """Return what the enabled compute nodes of a fleet can do, behind the filters of a pipeline.
+    """Return what the enabled compute nodes of a fleet offer, behind the filters of a pipeline.
 
-    :param by: ``zone`` or ``aggregate``, to say it of each of these as well
+    :param by: ``zone`` or ``aggregate``, to count the hosts of each of these as well
     :param default_zone: the zone of hosts that are in no aggregate with a zone
     :raises FilterFailed: a filter raises an error of its own
-    :raises RequestRejected: a filter rejects even a request for nothing in particular
+    :raises RequestRejected: a filter rejects even a request without any property
     """
-    hosts = _Hosts(fleet)
-    places = hosts.by_place(fleet, by, default_zone) if by else {}
     requests = SmallestRequests(pipeline)
-    properties = []
-    for row in requests.rows:
-        names = (row.image_property or "", row.image_attribute or "", row.extra_spec or "")
-        values = tuple(_value(row, each, requests, hosts, places) for each in row.values if each)
-        properties.append(Property(*names, values))
-    return Offer(tuple(properties), len(hosts.enabled), by, tuple(places), fleet.taken_at, requests.waiting)
+    requested = [
+        (row, {value: requests.conditions_for(row, value) for value in row.values if value}) for row in requests.rows
+    ]
+    ways = chain.from_iterable(chain.from_iterable(values.values()) for _, values in requested)
+    named = chain(_ENABLED, chain.from_iterable(ways))
+    index = CapabilityIndex(
+        fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
+    )
+    enabled = index.serving(_ENABLED)
+    places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
-
-def _value(
-    row: Row, value: str, requests: SmallestRequests, hosts: "_Hosts", places: Mapping[str, frozenset[int]]
-) -> Value:
-    own = requests.traits(row, value)
-    ways = requests.asking_for(row, value)
-    if not own and ways and all(way == requests.always for way in ways):
-        return Value(value, Status.ASKS_NOTHING, row.values[value].reason)
-    known = [way for way in ways if own <= way.traits and (hosts.have_inventories or not way.resources)]
-    if ways and not known:
-        return Value(value, Status.NOT_CHECKED)
-    serving: frozenset[int] = frozenset().union(*map(hosts.serving, known))
-    by_place = tuple(len(serving & members) for members in places.values())
-    return Value(value, Status.OFFERED if serving else Status.NOT_OFFERED, "", len(serving), by_place)
-
-
-class _Hosts:
-    """The enabled compute nodes of a fleet, by number, and what each can do."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self.have_inventories = fleet.has_inventories
-        self.enabled = [
-            host
-            for host in fleet.instance_hosts
-            if os_traits.COMPUTE_NODE in host.traits and os_traits.COMPUTE_STATUS_DISABLED not in host.traits
+    def judge(row: Row, value: str, ways: list[Conditions]) -> Value:
+        own = requests.traits(row, value)
+        if not own and ways and all(way == requests.always for way in ways):
+            return Value(value, Status.ASKS_NOTHING, row.values[value].reason)
+        known = [
+            way
+            for way in ways
+            if own <= {name for item in way for name in item.names}
+            and (fleet.has_inventories or classes_in(way) <= classes_in(requests.always))
         ]
-        having: dict[str, set[int]] = {}
-        for number, host in enumerate(self.enabled):
-            for trait in host.traits:
-                having.setdefault(trait, set()).add(number)
-        self._having = having
-        self._known: dict[Asked, frozenset[int]] = {}
+        if ways and not known:
+            return Value(value, Status.NOT_CHECKED)
+        serving = union(map(index.serving, known)) & enabled
+        by_place = tuple((serving & members).bit_count() for members in places.values())
+        status = Status.OFFERED if serving else Status.NOT_OFFERED
+        return Value(value, status, "", serving.bit_count(), by_place)
 
-    def serving(self, asked: Asked) -> frozenset[int]:
-        """Return the hosts that can do what is asked for."""
-        if asked not in self._known:
-            self._known[asked] = self._serving(asked)
-        return self._known[asked]
-
-    def _serving(self, asked: Asked) -> frozenset[int]:
-        on_root = asked.root if asked.resources else asked.root | asked.unsuffixed
-        found = set(range(len(self.enabled)))
-        for trait, required in on_root:
-            having = self._having.get(trait, set())
-            found = found & having if required else found - having
-        if asked.resources:
-            found = {number for number in found if _gives(self.enabled[number], asked)}
-        return frozenset(found)
-
-    def by_place(self, fleet: Fleet, by: str, default_zone: str) -> dict[str, frozenset[int]]:
-        """Return the hosts of each zone or aggregate, by its name."""
-        members: dict[str, set[int]] = {}
-        for each in fleet.aggregates.values():
-            name = each.availability_zone if by == "zone" else each.name
-            if name:
-                members.setdefault(name, set())
-        for number, host in enumerate(self.enabled):
-            for name in _places_of(host, fleet, by) or ((default_zone,) if by == "zone" else ()):
-                members.setdefault(name, set()).add(number)
-        return {name: frozenset(members[name]) for name in sorted(members)}
+    properties = tuple(
+        Property(
+            row.image_property or "",
+            row.image_attribute or "",
+            row.extra_spec or "",
+            tuple(judge(row, value, ways) for value, ways in values.items()),
+        )
+        for row, values in requested
+    )
+    return Offer(properties, enabled.bit_count(), by, tuple(places), fleet.taken_at, requests.waiting)
 
 
-def _places_of(host: Provider, fleet: Fleet, by: str) -> list[str]:
-    known = (fleet.aggregates[uuid] for uuid in host.aggregates if uuid in fleet.aggregates)
-    return [name for each in known if (name := each.availability_zone if by == "zone" else each.name)]
-
-
-def _gives(host: Provider, asked: Asked) -> bool:
-    """Whether some choice of providers in a tree, one for each resource class, has what is asked for beside the root.
-
-    The root always gives something: memory.
-    """
-    givers = [[each for each in host.walk() if _has(each, name)] for name in sorted(asked.resources)]
-    return any(_are(asked, (host, *chosen)) for chosen in product(*givers))
-
-
-def _has(provider: Provider, resource_class: str) -> bool:
-    """Whether a provider could give one of a resource class if nobody had any of it."""
-    amounts = provider.resources.get(resource_class)
-    if amounts is None or not amounts.min_unit <= 1 <= amounts.max_unit or amounts.step_size != 1:
-        return False
-    return (amounts.total - amounts.reserved) * amounts.allocation_ratio >= 1
-
-
-def _are(asked: Asked, providers: Iterable[Provider]) -> bool:
-    together = frozenset().union(*(provider.traits for provider in providers))
-    return all((trait in together) is required for trait, required in asked.unsuffixed)
+def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> Mapping[str, int]:
+    """Return the set of enabled hosts of each zone or aggregate, by its name."""
+    names = {each.uuid: each.availability_zone if by == "zone" else each.name for each in fleet.aggregates.values()}
+    members = {name: 0 for name in names.values() if name}
+    elsewhere = [default_zone] if by == "zone" else []
+    for number, host in enumerate(fleet.instance_hosts):
+        if enabled >> number & 1:
+            places = {names[uuid] for uuid in host.aggregates if names.get(uuid)}
+            for name in places or elsewhere:
+                members[name] = members.get(name, 0) | 1 << number
+    return {name: members[name] for name in sorted(members)}

@@ -1,23 +1,19 @@
-"""What one value of the vocabulary asks of a host, found out by asking for it and for as little else as possible."""
+"""The conditions that one value of the vocabulary adds to a query, found by the smallest requests for that value."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected
-from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Note
-from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.pipeline.query import allocation_candidates_query
+from os_prefilter.request.demand import RESOURCE, TRAIT, Condition, demand_of
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
 
-_Traits = frozenset[tuple[str, bool]]
-"""(trait, whether it is required or forbidden)."""
+Conditions = frozenset[Condition]
 
-# What else Nova wants beside a value, without which its API refuses it or it means nothing.
+# What Nova's API needs beside a value; without it, it refuses the value, or the value means nothing.
 _PINNED = {"hw:cpu_policy": "dedicated"}
 _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("cpu_policy", "mixed"): {"hw:cpu_dedicated_mask": "0"},
@@ -27,43 +23,26 @@ _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 
 
-class Asked(NamedTuple):
-    """What a request asks of a host."""
-
-    root: _Traits
-    """Of its root provider."""
-    unsuffixed: _Traits
-    """Of the providers that give something to the group without a suffix: the root, and those of other resources."""
-    resources: frozenset[str]
-    """The resource classes of that group; none if they are those that every request asks for."""
-
-    @property
-    def traits(self) -> frozenset[str]:
-        """All traits that are looked at."""
-        return frozenset(trait for trait, _ in self.root | self.unsuffixed)
-
-
 class SmallestRequests:
-    """The smallest requests that ask for one value, behind the filters of a pipeline."""
+    """The smallest requests for one value, behind the filters of a pipeline."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._templates = effective_templates(pipeline.options.templates)
         self.rows = (*(row for row in table() if row.asked_by), *self._templates.rows)
-        """What can be asked for: the vocabulary, and the configuration templates."""
+        """All that can be requested: the vocabulary, and the configuration templates."""
         self._rows = {row.name: row for row in self.rows}
         self._configured = {row.name for row in self._templates.rows}
-        self._deferred: set[tuple[str, Note]] = set()
-        self._usual = frozenset(_resources(self._spec({})))
-        self.always = self._asked({})
-        """What is asked of every host, by a request for nothing in particular."""
+        self._deferred: set[tuple[str, str]] = set()
+        self.always = self._conditions_of({})
+        """The conditions of a request without any property."""
         self._always_deferred = frozenset(self._deferred)
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The filters that did not ask for a value, because they wait for compute nodes to report.
+        """The filters that deferred a requirement because they wait for compute nodes to report.
 
-        What a filter defers for every request, as ``owner`` does, says nothing of a value.
+        A filter that defers for every request, as ``owner`` does, tells nothing about a value.
         """
         return tuple(sorted({name for name, _ in self._deferred - self._always_deferred}))
 
@@ -74,21 +53,21 @@ class SmallestRequests:
         trait = row.values[value].trait
         return frozenset((trait,)) if trait else frozenset()
 
-    def asking_for(self, row: Row, value: str) -> list[Asked]:
-        """Return what each smallest request for a value asks for, without those that are rejected.
+    def conditions_for(self, row: Row, value: str) -> list[Conditions]:
+        """Return the conditions of each smallest request for a value, without requests that are rejected.
 
-        There are several where it makes no sense alone: the model of a TPM is asked for with each version of one.
+        There are several where a value needs another one: a TPM model is requested with each TPM version.
         """
         found = []
         for wanted in self._complete({row.name: value}):
             try:
-                found.append(self._asked(wanted))
+                found.append(self._conditions_of(wanted))
             except RequestRejected:
                 continue
         return found
 
     def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """Yield the ways to ask for the values of some rows together with those without which they mean nothing."""
+        """Yield the ways to request values together with those that they need."""
         for name, value in wanted.items():
             for other, values in self._needed(self._rows[name], value):
                 if other not in wanted:
@@ -105,19 +84,12 @@ class SmallestRequests:
             devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
             yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
 
-    def _asked(self, wanted: Mapping[str, str]) -> Asked:
+    def _conditions_of(self, wanted: Mapping[str, str]) -> Conditions:
         spec = self._spec(wanted)
-        request = Request(spec)
-        resources = _resources(spec)
-        stated = stated_requirements(request)
         decision = self._pipeline.apply(spec)
-        self._deferred.update((run.filter, note) for run in decision.runs for note in run.notes if note.waits)
-        requirements = [*stated, *decision.requirements]
-
-        def on(scope: str) -> _Traits:
-            return frozenset((item.trait, item.required) for item in requirements if item.scope == scope)
-
-        return Asked(on(ROOT), on(UNSUFFIXED), frozenset() if resources == self._usual else resources)
+        self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
+        conditions = demand_of(allocation_candidates_query(spec, limit=None)).conditions()
+        return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
 
     def _spec(self, wanted: Mapping[str, str]) -> RequestSpec:
         rows = {name: self._rows[name] for name in wanted}
@@ -128,9 +100,10 @@ class SmallestRequests:
         for each in wanted.items():
             extra_specs |= _BESIDE.get(each, {})
         disk_format = next((wanted[name] for name, row in rows.items() if row.image_attribute), None)
-        # Two CPUs: one of each kind, where they are mixed.
+        # Two CPUs: one shared and one dedicated for the mixed policy.
         return RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
 
 
-def _resources(spec: RequestSpec) -> frozenset[str]:
-    return frozenset(unsuffixed_resources(spec, Request(spec)))
+def classes_in(conditions: Conditions) -> frozenset[str]:
+    """Return the resource classes that conditions name."""
+    return frozenset(item.names[0] for item in conditions if item.kind == RESOURCE)

@@ -1,5 +1,6 @@
 """Configuration templates: the bundled ones, an operator's, and what is wrong with others."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -59,17 +60,20 @@ _MISTAKES = [
     ("{config-type: t}", "templates[0] has no config-value"),
     ("{config-type: t, config-value: on}", "'on' is a boolean or a text; .* into quotes"),
     ("{config-type: 'a b', config-value: v}", "templates[0].config-type is 'a b'; expected"),
-    ('{config-type: "a\\nb", config-value: v}', r"templates[0].config-type is 'a\\nb'; expected"),
-    ("{" + _GOOD + ", trait: [X]}", "templates[0] has 'trait', which nobody knows; there are"),
+    ('{config-type: "a\\nb", config-value: v}', r"templates[0].config-type is 'a\nb'; expected"),
+    ("{" + _GOOD + ", trait: [X]}", "templates[0] has the unknown key 'trait'; did you mean traits?"),
     ("{" + _GOOD + ", traits: [lower]}", "templates[0].traits[0] is 'lower'; expected the name of a trait"),
     ("{" + _GOOD + ", traits: X}", "templates[0].traits is 'X'; expected a list"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
-    ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] does nothing. Give bios, steps, or both"),
-    ("{" + _GOOD + ", variants: [{node: {driver: x}}]}", "templates[0].variants[0] does nothing"),
+    ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give one or both"),
+    ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0] does nothing. Give bios, steps, or both"),
     ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "'yes' is a boolean or a text; .* into quotes"),
-    ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is a list; expected a value"),
-    ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is a dict; expected names with values"),
-    ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has 'cpu', which nobody knows"),
+    ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is empty; expected a value"),
+    ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is empty; expected names with values"),
+    (
+        "{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}",
+        "variants[0].node has the unknown key 'cpu'",
+    ),
     ("{" + _GOOD + ", variants: [{steps: [{interface: bios}]}]}", "variants[0].steps[0] has no step"),
     (
         "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("raid", "riad") + "]}]}",
@@ -85,7 +89,7 @@ _MISTAKES = [
     ),
     (
         "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: 2026-01-01}") + "]}]}",
-        "steps[0].args has 'a' with something that JSON cannot hold",
+        "steps[0].args.a is a date; expected what JSON can hold",
     ),
     (
         "{" + _GOOD + ", variants: [{steps: [" + _STEP + ", " + _STEP + "]}]}",
@@ -106,14 +110,19 @@ _MISTAKES = [
     ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: off}") + "]}]}", "'off' is a boolean or a text"),
     ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
     *(
-        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", "that JSON cannot hold")
-        for args in (
-            "{a: {1: 2}}",
-            "&a {x: *a}",
-            "{x: &a [*a]}",
+        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", problem)
+        for args, problem in (
+            ("{a: 1.0e+999}", "steps[0].args.a is inf; expected what JSON can hold"),
+            ("{a: {1: 2}}", "a key must be text"),
+            ("&a {x: *a}", "a value contains itself"),
+            ("{x: &a [*a]}", "a value contains itself"),
             # Ten times ten times ten ...
-            "{a: &a [1, 1], b: &b [*a, *a, *a, *a, *a, *a, *a, *a], c: &c [*b, *b, *b, *b, *b, *b, *b, *b], "
-            "d: &d [*c, *c, *c, *c, *c, *c, *c, *c], e: &e [*d, *d, *d, *d, *d, *d, *d, *d], f: [*e, *e, *e, *e, *e]}",
+            (
+                "{"
+                + ", ".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '1'] * 10)}]" for n in range(7))
+                + "}",
+                "more than 1000000 values, with those that aliases repeat",
+            ),
         )
     ),
 ]
@@ -122,8 +131,8 @@ _MISTAKES = [
 @pytest.mark.parametrize(("template", "problem"), _MISTAKES, ids=[problem[:60] for _, problem in _MISTAKES])
 def test_each_mistake_in_a_template_file_is_named_with_its_place(template: str, problem: str, tmp_path: Path) -> None:
     path = _file(tmp_path, template)
-    pattern = problem.replace("[", r"\[")
-    with pytest.raises(DocumentError, match=f"^{path}: .*{pattern}") as raised:
+    pattern = re.escape(problem).replace(re.escape(".*"), ".*")
+    with pytest.raises(DocumentError, match=f"^{path}:2: .*{pattern}") as raised:
         load_templates(path)
     assert str(raised.value).isprintable()
     with pytest.raises(InvalidOption, match="config_templates"):
@@ -139,7 +148,7 @@ def test_second_template_for_the_same_value_is_refused(tmp_path: Path) -> None:
 def test_template_that_fits_only_some_nodes_needs_a_trait_of_its_own(traits: str, tmp_path: Path) -> None:
     everywhere = "{config-type: t, config-value: w, traits: [CUSTOM_EVERYWHERE], variants: [{steps: [" + _STEP + "]}]}"
     some = "{" + _GOOD + f", traits: {traits}, variants: [{{bios: {{A: x}}}}]}}"
-    with pytest.raises(DocumentError, match="deploy-config:t=v: its variants fit some nodes alone"):
+    with pytest.raises(DocumentError, match="deploy-config:t=v: its variants fit only some nodes"):
         load_templates(_file(tmp_path, everywhere, some))
 
 
@@ -147,7 +156,7 @@ def test_template_that_fits_only_some_nodes_needs_a_trait_of_its_own(traits: str
 def test_document_that_is_not_a_list_of_templates_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(DocumentError, match="t.yaml: "):
+    with pytest.raises(DocumentError, match=r"t.yaml:\d: "):
         load_templates(path)
 
 

@@ -1,18 +1,16 @@
-"""Reading configuration templates from YAML: strictly, with the place of each mistake."""
+"""Read configuration templates from YAML: strictly, with the line and the place of the first mistake."""
 
-import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import os_traits
-
-from os_prefilter.common.quoting import join_names, quote
-from os_prefilter.documents.strict_yaml import parse_yaml, read_yaml
+from os_prefilter.common.quoting import join_names
+from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, find_mistakes, mapping
+from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.errors import DocumentError
 from os_prefilter.vocabulary.config_templates import (
     BIOS_STEP,
@@ -24,194 +22,121 @@ from os_prefilter.vocabulary.config_templates import (
     Templates,
     Variant,
 )
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Trait, is_trait_name
 
 _BUNDLED = "config-templates.yaml"
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-_MOST_VALUES = 10_000
-_NAME_HELP = "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for something else (on, off, yes, no, 1)"
+_STEP = mapping(
+    {
+        "interface": {"enum": INTERFACES, "expected": f"one of Ironic's interfaces: {join_names(INTERFACES)}"},
+        "step": NAME,
+        "args": {
+            "type": "object",
+            "additionalProperties": {"$ref": "#/$defs/json"},
+            "expected": "names with values; {} for none",
+        },
+        # Ironic leaves out a step of priority 0.
+        "priority": {"type": "integer", "minimum": 1, "expected": "a whole number of at least 1"},
+    },
+    {},
+)
+_VARIANT = mapping(
+    {},
+    {
+        "bios": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"pattern": r"^.*[^*\s].*$", **LINE, "expected": "the name of a BIOS setting"},
+            "additionalProperties": {
+                "if": {"type": "array"},
+                "then": {"minItems": 1, "items": LINE, "expected": "a value, or a list of its spellings"},
+                "else": LINE,
+            },
+            "expected": "names with values",
+        },
+        "steps": {"type": "array", "items": _STEP},
+        "node": mapping({}, dict.fromkeys(NODE_FIELDS, LINE)),
+        "in-use": {"type": "boolean"},
+    },
+    at_least_one("bios", "steps"),
+)
+_TEMPLATE = mapping(
+    {"config-type": NAME, "config-value": NAME}, {"traits": TRAITS, "variants": {"type": "array", "items": _VARIANT}}
+)
+_DOCUMENT = {
+    **mapping({"templates": {"type": "array", "items": _TEMPLATE}}, {}),
+    "$defs": {
+        # YAML also knows dates, and 1e999 is infinite.
+        "json": {
+            "type": ["null", "boolean", "number", "string", "array", "object"],
+            "items": {"$ref": "#/$defs/json"},
+            "additionalProperties": {"$ref": "#/$defs/json"},
+            "minimum": -sys.float_info.max,
+            "maximum": sys.float_info.max,
+            "expected": "what JSON can hold; put it into quotes",
+        }
+    },
+}
 
 
 @lru_cache(maxsize=1)
 def bundled_templates() -> Templates:
     """Return the templates that come with the library."""
     data = resources.files("os_prefilter.data").joinpath(_BUNDLED).read_bytes()
-    return Templates(_templates(parse_yaml(data, _BUNDLED), _BUNDLED))
+    return Templates(_parse(data, _BUNDLED))
 
 
 def load_templates(path: str | Path) -> Templates:
     """Return the bundled templates with those of a file in place of, or beside, them.
 
-    :raises DocumentError: if the file cannot be read, or is not such a document; says where in it.
+    :raises DocumentError: the file cannot be read, or is not such a document; says where in it
     """
-    templates = bundled_templates().replaced_by(_templates(read_yaml(path), path))
+    templates = bundled_templates().replaced_by(_parse(read_bytes(path), path))
     for each in templates:
         if each.is_found and templates.found_traits.isdisjoint(each.traits):
             # Else it would be found out on the node, after the scheduler has chosen it.
             raise DocumentError(
                 path,
-                f"{each}: its variants fit some nodes alone, and none of its traits says which. Give it a trait that "
+                f"{each}: its variants fit only some nodes, and none of its traits says which. Give it a trait that "
                 "only such templates need.",
             )
     return templates
 
 
-class _Place:
-    """A value in the document, and where it is."""
-
-    def __init__(self, value: object, path: object, where: str) -> None:
-        self.value = value
-        self._path = path
-        self._where = where
-
-    def error(self, problem: str) -> DocumentError:
-        return DocumentError(self._path, f"{self._where} {problem}.")
-
-    def unexpected(self, expected: str) -> DocumentError:
-        return self.error(f"is {quote(self.value)}; expected {expected}")
-
-    def fields(self, required: str, optional: str = "") -> "dict[str, _Place]":
-        """Return the fields of a mapping; those that it does not have are left out."""
-        known = (required + " " + optional).split()
-        if not isinstance(self.value, dict):
-            raise self.unexpected(f"a mapping of {', '.join(known)}")
-        for key in self.value:
-            if key not in known:
-                raise self.error(f"has {quote(key)}, which nobody knows; there are {join_names(known)}")
-        for key in required.split():
-            if key not in self.value:
-                raise self.error(f"has no {key}")
-        return {key: self._inner(value, f".{key}") for key, value in self.value.items()}
-
-    def items(self) -> "list[_Place]":
-        if not isinstance(self.value, list):
-            raise self.unexpected("a list")
-        return [self._inner(value, f"[{number}]") for number, value in enumerate(self.value)]
-
-    def pairs(self) -> "list[tuple[str, _Place]]":
-        if not isinstance(self.value, dict) or not self.value or not all(isinstance(key, str) for key in self.value):
-            raise self.unexpected("names with values")
-        return [
-            (key, self._inner(value, f".{key}" if key.isidentifier() else f"[{quote(key)}]"))
-            for key, value in self.value.items()
-        ]
-
-    def text(self) -> str:
-        if not isinstance(self.value, str) or not self.value or not self.value.isprintable():
-            raise self.unexpected("a text of one line, in quotes where YAML takes it for something else")
-        return self.value
-
-    def flag(self) -> bool:
-        if not isinstance(self.value, bool):
-            raise self.unexpected("true or false")
-        return self.value
-
-    def name(self) -> str:
-        if not isinstance(self.value, str) or not _NAME.fullmatch(self.value):
-            raise self.unexpected(_NAME_HELP)
-        return self.value
-
-    def _inner(self, value: object, where: str) -> "_Place":
-        return _Place(value, self._path, self._where + where)
+def _parse(data: bytes, path: object) -> list[Template]:
+    document = parse_document(data, path)
+    for mistake in find_mistakes(_DOCUMENT, document.value):
+        raise DocumentError(path, mistake.text, document.line(mistake.path))
+    templates: dict[tuple[str, str], Template] = {}
+    for number, item in enumerate(document.value["templates"]):
+        key, line = (item["config-type"], item["config-value"]), document.line(("templates", number))
+        name = f"templates[{number}]"
+        if key in templates:
+            raise DocumentError(path, f"{name} is the second of {'='.join(key)}. Keep one.", line)
+        variants = []
+        for place, each in enumerate(item.get("variants", ())):
+            variants.append(_variant(each))
+            if problem := _contradiction(variants[-1]):
+                line = document.line(("templates", number, "variants", place))
+                raise DocumentError(path, f"{name}.variants[{place}] {problem}.", line)
+        templates[key] = Template(*key, tuple(item.get("traits", ())), tuple(variants))
+    return list(templates.values())
 
 
-def _templates(document: object, path: object) -> Iterator[Template]:
-    items = _Place(document, path, "the document").fields("templates")["templates"]
-    seen: set[tuple[str, str]] = set()
-    for place in _Place(items.value, path, "templates").items():
-        template = _template(place)
-        key = (template.config_type, template.value)
-        if key in seen:
-            raise place.error(f"is the second of {template.config_type}={template.value}. Keep one")
-        seen.add(key)
-        yield template
-
-
-def _template(place: _Place) -> Template:
-    fields = place.fields("config-type config-value", "traits variants")
-    return Template(
-        fields["config-type"].name(),
-        fields["config-value"].name(),
-        tuple(_trait(each) for each in fields["traits"].items()) if "traits" in fields else (),
-        tuple(_variant(each) for each in fields["variants"].items()) if "variants" in fields else (),
+def _variant(item: dict[str, Any]) -> Variant:
+    bios = {name: [value] if isinstance(value, str) else value for name, value in item.get("bios", {}).items()}
+    return Variant(
+        tuple(BiosChange(name, tuple(values)) for name, values in bios.items()),
+        tuple(Step(**each) for each in item.get("steps", ())),
+        item.get("node", {}),
+        in_use=item.get("in-use", False),
     )
 
 
-def _trait(place: _Place) -> Trait:
-    if not is_trait_name(place.value):
-        raise place.unexpected("the name of a trait: A-Z, 0-9 and _")
-    if not str(place.value).startswith(CUSTOM_PREFIX) and place.value not in os_traits.get_traits():
-        raise place.unexpected("a standard trait that the installed os-traits has, or one that begins with CUSTOM_")
-    return Trait(str(place.value))
-
-
-def _variant(place: _Place) -> Variant:
-    fields = place.fields("", "bios steps node in-use")
-    bios = tuple(_bios(name, each) for name, each in fields["bios"].pairs()) if "bios" in fields else ()
-    steps = tuple(_step(each) for each in fields["steps"].items()) if "steps" in fields else ()
-    if not bios and not steps:
-        raise place.error("does nothing. Give bios, steps, or both")
-    for (interface, step), times in Counter(step.key for step in steps).items():
+def _contradiction(variant: Variant) -> str:
+    if not variant.bios and not variant.steps:
+        return "does nothing. Give bios, steps, or both"
+    for (interface, step), times in Counter(each.key for each in variant.steps).items():
         if (interface, step) == BIOS_STEP:
-            raise place.error(f"has the step {step} of the interface {interface}. Give its settings as bios")
+            return f"has the step {step} of the interface {interface}. Give its settings as bios"
         if times > 1:
-            raise place.error(f"has the step {step} of the interface {interface} {times} times. Keep one")
-    node = _node(fields["node"]) if "node" in fields else {}
-    return Variant(bios, steps, node, in_use="in-use" in fields and fields["in-use"].flag())
-
-
-def _bios(name: str, place: _Place) -> BiosChange:
-    if not name.strip("*") or not name.isprintable():
-        raise place.error(f"is for {quote(name)}; expected the name of a BIOS setting")
-    values = place.items() if isinstance(place.value, list) else [place]
-    if not values:
-        raise place.unexpected("a value, or a list of its spellings")
-    return BiosChange(name, tuple(each.text() for each in values))
-
-
-def _node(place: _Place) -> dict[str, str]:
-    return {name: each.text() for name, each in place.fields("", " ".join(NODE_FIELDS)).items()}
-
-
-def _step(place: _Place) -> Step:
-    fields = place.fields("interface step args priority")
-    interface, args, priority = fields["interface"], fields["args"], fields["priority"]
-    if interface.value not in INTERFACES:
-        raise interface.unexpected(f"one of Ironic's interfaces: {join_names(INTERFACES)}")
-    if not isinstance(args.value, dict) or not all(isinstance(key, str) for key in args.value):
-        raise args.unexpected("names with values; {} for none")
-    # Ironic leaves out a step of priority 0.
-    if isinstance(priority.value, bool) or not isinstance(priority.value, int) or priority.value < 1:
-        raise priority.unexpected("a whole number of at least 1")
-    return Step(str(interface.value), fields["step"].name(), _plain(args), priority.value)
-
-
-def _plain(args: _Place) -> dict[str, Any]:
-    """Return arguments that JSON can hold: YAML also knows dates and sets."""
-    found: dict[str, Any] = {}
-    for key, value in dict(args.value).items():  # type: ignore[call-overload]
-        if not _is_json(value):
-            raise args.error(f"has {quote(key)} with something that JSON cannot hold; put it into quotes")
-        found[key] = value
-    return found
-
-
-def _is_json(value: object) -> bool:
-    """Whether JSON can hold a value; not one that contains itself, or repeats itself without end (YAML's aliases)."""
-    left = [value]
-    for _ in range(_MOST_VALUES):
-        if not left:
-            return True
-        each = left.pop()
-        if isinstance(each, dict):
-            if not all(isinstance(key, str) for key in each):
-                return False
-            left += each.values()
-        elif isinstance(each, list):
-            left += each
-        elif isinstance(each, float):
-            if not isfinite(each):
-                return False
-        elif not (each is None or isinstance(each, (str, bool, int))):
-            return False
-    return False
+            return f"has the step {step} of the interface {interface} {times} times. Keep one"
+    return ""

@@ -8,8 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.libvirt.documents import DomainCapabilities, capabilities_from, domain_capabilities_from
-from os_prefilter.adapters.libvirt.facts import facts_of
+from os_prefilter.adapters.libvirt.documents import (
+    DomainCapabilities,
+    capabilities_from,
+    domain_capabilities_from,
+    facts_of,
+)
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_document

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from os_prefilter.adapters.libvirt.facts import facts_from_xml
+from os_prefilter.adapters.libvirt.documents import facts_from_xml
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 

@@ -211,7 +211,7 @@ def _asked(arguments: argparse.Namespace, settings: "LibvirtSettings") -> HostFa
 
 
 def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume: bool) -> HostFacts:
-    from os_prefilter.adapters.libvirt.facts import facts_from_xml, parse_version  # noqa: PLC0415
+    from os_prefilter.adapters.libvirt.documents import facts_from_xml, parse_version  # noqa: PLC0415
 
     given = {
         name: parse_version(_option(name), text)

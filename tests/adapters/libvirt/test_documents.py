@@ -1,46 +1,65 @@
-"""libvirt's XML documents: read as Nova reads them, and refused with a reason if they are something else."""
+"""libvirt's XML documents: read as Nova reads them, turned into facts, refused with a reason if they are invalid."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nova.objects.fields import Architecture
 from nova.virt.libvirt import config as nova_config
+from nova.virt.libvirt.utils import get_default_machine_type
 
-from os_prefilter.adapters.libvirt.documents import MAX_BYTES, capabilities_from, domain_capabilities_from
-from os_prefilter.errors import DocumentError
-from tests.support.libvirt_xml import TPM, capabilities, domain_capabilities
+from os_prefilter.adapters.libvirt.documents import (
+    MAX_BYTES,
+    capabilities_from,
+    domain_capabilities_from,
+    facts_from_xml,
+    is_architecture,
+    nova_architecture,
+    parse_version,
+)
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
+from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
+
+QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
+ALL_MACHINES = {"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES}
+_LAUNCH = "<launchSecurity supported='{}'><enum name='sectype'>{}</enum></launchSecurity>"
 
 HOSTILE: list[tuple[str, bytes, str]] = [
-    ("empty", b"", "no XML, or not all of it"),
-    ("truncated", capabilities()[:200], "no XML, or not all of it"),
-    ("binary", bytes(range(256)), "no XML, or not all of it"),
-    ("text", b"error: failed to connect to the hypervisor\n", "no XML, or not all of it"),
+    ("empty", b"", "not XML, or incomplete"),
+    ("truncated", capabilities()[:200], "not XML, or incomplete"),
+    ("binary", bytes(range(256)), "not XML, or incomplete"),
+    ("text", b"error: failed to connect to the hypervisor\n", "not XML, or incomplete"),
     ("huge", b"<capabilities>" + b" " * MAX_BYTES, "larger than 8 MiB"),
     ("deep", b"<capabilities>" * 100_000, "nested deeper than 50"),
     (
         "entities that grow",
         b"<!DOCTYPE a [<!ENTITY a '1234567890'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY c '&b;&b;&b;&b;'>]>"
         b"<capabilities>&c;</capabilities>",
-        "document type or entities",
+        "a document type or entities",
     ),
     (
         "external entity",
         b"<!DOCTYPE a [<!ENTITY a SYSTEM 'file:///etc/hostname'>]><capabilities>&a;</capabilities>",
-        "document type or entities",
+        "a document type or entities",
     ),
-    ("external DTD", b"<!DOCTYPE a SYSTEM 'http://192.0.2.1/a.dtd'><capabilities/>", "document type or entities"),
-    ("undefined entity", b"<capabilities>&nbsp;</capabilities>", "no XML, or not all of it"),
+    ("external DTD", b"<!DOCTYPE a SYSTEM 'http://192.0.2.1/a.dtd'><capabilities/>", "a document type or entities"),
+    ("undefined entity", b"<capabilities>&nbsp;</capabilities>", "not XML, or incomplete"),
     ("unknown encoding", b"<?xml version='1.0' encoding='nope'?><capabilities/>", "the XML cannot be read"),
     ("wrong root", b"<domain type='kvm'/>", "its root element is 'domain'"),
     ("wrong namespace", b"<capabilities xmlns='urn:x'/>", "its root element is '{urn:x}capabilities'"),
     ("domain capabilities", domain_capabilities(), "this is the output of 'virsh domcapabilities'"),
     ("no host", b"<capabilities/>", "the element host/cpu/arch is missing"),
     ("no architecture", capabilities(""), "the element host/cpu/arch is missing"),
-    ("unknown architecture", capabilities("pdp11"), "the architecture 'pdp11' in host/cpu/arch is none that libvirt"),
-    ("architecture with an escape", capabilities("&#x9b;31m"), "is no name that libvirt gives"),
-    ("long architecture", capabilities("x" * 5_000), "is no name that libvirt gives"),
-    ("siblings", capabilities(siblings=("0", "two")), "'two' is no list of processors"),
-    ("address bits", capabilities(address_bits="-1"), "'-1' is no number of address bits"),
+    ("unknown architecture", capabilities("pdp11"), "unknown architecture 'pdp11' in host/cpu/arch"),
+    ("architecture with an escape", capabilities("&#x9b;31m"), "is not a name that libvirt gives"),
+    ("long architecture", capabilities("x" * 5_000), "is not a name that libvirt gives"),
+    ("siblings", capabilities(siblings=("0", "two")), "'two' is not a list of processors"),
+    ("address bits", capabilities(address_bits="-1"), "'-1' is not a number of address bits"),
 ]
 
 
@@ -59,15 +78,15 @@ def test_invalid_capabilities_document_is_refused_with_a_one_line_reason(data: b
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "no XML, or not all of it"),
-        (domain_capabilities()[:-20], "no XML, or not all of it"),
+        (b"", "not XML, or incomplete"),
+        (domain_capabilities()[:-20], "not XML, or incomplete"),
         (capabilities(), "this is the output of 'virsh capabilities'"),
-        (domain_capabilities("pdp11"), "the architecture 'pdp11' in arch"),
+        (domain_capabilities("pdp11"), "unknown architecture 'pdp11' in arch"),
         (domain_capabilities(domain=""), "the element domain is missing"),
-        (domain_capabilities(machine="pc&#10;q35"), "is no name that libvirt gives"),
-        (domain_capabilities(buses="ide&#x9b;2J"), "is no name that libvirt gives"),
-        (domain_capabilities(sev="<maxESGuests>many</maxESGuests>"), "'many' is no number of guests"),
-        (domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"), "is no number of guests"),
+        (domain_capabilities(machine="pc&#10;q35"), "is not a name that libvirt gives"),
+        (domain_capabilities(buses="ide&#x9b;2J"), "is not a name that libvirt gives"),
+        (domain_capabilities(sev="<maxESGuests>many</maxESGuests>"), "'many' is not a number of guests"),
+        (domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"), "is not a number of guests"),
     ],
 )
 def test_invalid_domain_capabilities_document_is_refused_with_a_one_line_reason(data: bytes, says: str) -> None:
@@ -115,6 +134,342 @@ def test_domain_capabilities_are_read_as_nova_reads_them(data: bytes) -> None:
     _same_as_nova(data)
 
 
+class TestVersions:
+    """Versions that are written, or read off machine types."""
+
+    @pytest.mark.parametrize(
+        ("text", "version"), [("8.0.0", (8, 0, 0)), ("7.2", (7, 2, 0)), ("10.10.12", (10, 10, 12))]
+    )
+    def test_a_version_is_two_or_three_numbers(self, text: str, version: tuple[int, int, int]) -> None:
+        assert parse_version("--qemu-version", text) == version
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "8",
+            "8.",
+            "8.0.0.1",
+            "v8.0.0",
+            "8.0.0-rc1",
+            "1:7.2",
+            "8,0,0",
+            "-8.0.0",
+            " 8.0.0",
+            "8.0.0\n",
+            "\N{ARABIC-INDIC DIGIT EIGHT}.0.0",
+            "99999.0.0",
+            "9" * 5_000,
+        ],
+    )
+    def test_malformed_version_error_names_the_option_and_the_expected_format(self, text: str) -> None:
+        with pytest.raises(DocumentError, match="is not a version. Write it as X.Y.Z") as raised:
+            parse_version("--libvirt-version", text)
+        assert str(raised.value).startswith("--libvirt-version: ")
+        assert str(raised.value).isprintable()
+
+    @pytest.mark.parametrize(
+        ("machines", "machine", "version"),
+        [
+            (X86_MACHINES, "", (7, 2, 0)),
+            ({}, "pc-i440fx-6.2", (6, 2, 0)),
+            ({"pc-q35-4.0.1": "", "pc-q35-4.0": "", "pc-i440fx-3.1": ""}, "", (4, 0, 1)),
+            ({"pc-i440fx-2.12": "", "pc-i440fx-2.9": ""}, "", (2, 12, 0)),
+            ({"pc-q35-rhel9.2.0": "", "pc-i440fx-6.0": "", "pc-i440fx-jammy": ""}, "pc-i440fx-5.2", (6, 0, 0)),
+        ],
+    )
+    def test_qemu_version_is_taken_from_the_newest_versioned_machine_type(
+        self, machines: Mapping[str, str], machine: str, version: tuple[int, int, int]
+    ) -> None:
+        offered = capabilities(machines={"x86_64": machines})
+        found = facts(offered, domain_capabilities(machine=machine), qemu_version=None)
+        assert found.hypervisor_version == version
+
+    def test_machine_types_of_other_architectures_do_not_raise_the_qemu_version(self) -> None:
+        offered = capabilities(guests=QEMU_EVERYWHERE, machines={"aarch64": {"virt-9.1": ""}})
+        arm = domain_capabilities("aarch64", "qemu", "virt-9.1")
+        assert facts(offered, domain_capabilities(), arm, qemu_version=None).hypervisor_version == (7, 2, 0)
+
+    @pytest.mark.parametrize("machine", ["", "pc", "pc-q35-rhel9.2.0", "my-machine-type"])
+    def test_qemu_version_is_required_without_a_versioned_machine_type(self, machine: str) -> None:
+        with pytest.raises(DocumentError, match="Give --qemu-version X.Y.Z"):
+            facts(None, domain_capabilities(machine=machine), qemu_version=None)
+
+    def test_the_version_of_libvirt_must_be_given(self) -> None:
+        with pytest.raises(DocumentError, match="Give --libvirt-version X.Y.Z"):
+            facts(libvirt_version=None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "offered", "domains", "says"),
+    [
+        (
+            {"virt_type": "kvm"},
+            {"x86_64": "qemu"},
+            [{"domain": "qemu"}],
+            "caps.xml: libvirt offers no guests of [libvirt]",
+        ),
+        ({"virt_type": "lxc"}, {"x86_64": "qemu kvm"}, [], "virt_type lxc here, only of: kvm, qemu"),
+        ({}, {"x86_64": "lxc"}, [], "virt_type qemu here, only of: lxc"),
+        ({}, {"aarch64": "qemu"}, [], "only of: none"),
+        ({"virt_type": "lxc"}, {"x86_64": "lxc"}, [{}], "0.xml: a lxc host has no domain capabilities of use"),
+        ({}, {"x86_64": "kvm"}, [{"domain": "xen"}], "0.xml: these are domain capabilities of type 'xen'"),
+        ({}, {"x86_64": "kvm"}, [{"domain": "qemu"}], "--arch x86_64 --virttype kvm'"),
+        ({"virt_type": "qemu"}, {"x86_64": "qemu kvm"}, [{"domain": "kvm"}], "--arch x86_64 --virttype qemu'"),
+        ({}, QEMU_EVERYWHERE, [{}, {"architecture": "aarch64"}], "1.xml: these are domain capabilities of type 'kvm'"),
+        ({}, {"x86_64": "kvm"}, [], "caps.xml: no domain capabilities of x86_64, the host's own"),
+        ({}, QEMU_EVERYWHERE, [{"architecture": "aarch64", "domain": "qemu"}], "no domain capabilities of x86_64"),
+    ],
+)
+def test_documents_that_do_not_fit_together_are_refused(
+    settings: dict[str, Any], offered: dict[str, str], domains: list[dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(DocumentError) as raised:
+        facts_from_xml(
+            capabilities(guests=offered),
+            [(f"{number}.xml", domain_capabilities(**each)) for number, each in enumerate(domains)],
+            settings=LibvirtSettings(**settings),
+            libvirt_version=(9, 0, 0),
+            where="caps.xml",
+        )
+    assert says in str(raised.value)
+
+
+def guests_of(*domains: bytes, offered: bytes | None = None, **settings: Any) -> Mapping[str, GuestFacts]:
+    return facts(offered, *domains, settings=LibvirtSettings(**settings)).guests
+
+
+class TestFacts:
+    """What a host is."""
+
+    def test_facts_include_the_nova_conf_settings_and_the_given_versions(self) -> None:
+        settings = LibvirtSettings(
+            virt_type="qemu",
+            swtpm_enabled=True,
+            tpm_secret_security=frozenset(("user",)),
+            images_type="rbd",
+            force_raw_images=False,
+        )
+        found = facts(None, domain_capabilities(domain="qemu"), settings=settings, host="compute-1")
+        assert (found.host, found.architecture, found.virt_type) == ("compute-1", "x86_64", "qemu")
+        assert (found.libvirt_version, found.hypervisor_version) == ((9, 0, 0), (7, 2, 22))
+        assert found.swtpm_enabled
+        assert not found.force_raw_images
+        assert found.tpm_secret_security == {"user"}
+        assert found.images_type == "rbd"
+
+    @pytest.mark.parametrize(
+        ("siblings", "smt"),
+        [
+            ((), False),
+            (("0", "1"), False),
+            (("0,32", "1,33"), True),
+            (("0-1", "0-1"), True),
+            (("0", "1", "2-2"), False),
+            (("0", "", "2,3"), True),
+            (("0-3,8-11",), True),
+        ],
+    )
+    def test_smt_is_on_if_any_core_has_more_than_one_sibling(self, siblings: tuple[str, ...], smt: bool) -> None:
+        assert facts(capabilities(siblings=siblings)).smt is smt
+
+    @pytest.mark.parametrize(
+        ("offers", "configured", "virt_type"),
+        [
+            ("qemu kvm", None, "kvm"),
+            ("qemu", None, "qemu"),
+            ("qemu kvm", "qemu", "qemu"),
+            ("qemu kvm", "kvm", "kvm"),
+            # Domain capabilities of type kvm are proof of it.
+            ("qemu", None, "kvm"),
+            ("qemu", "kvm", "kvm"),
+        ],
+    )
+    def test_virt_type_defaults_to_kvm_where_the_host_supports_it(
+        self, offers: str, configured: str | None, virt_type: str
+    ) -> None:
+        offered = capabilities(guests={"x86_64": offers, "aarch64": "qemu kvm"})
+        found = facts(offered, domain_capabilities(domain=virt_type), settings=LibvirtSettings(virt_type=configured))
+        assert found.virt_type == virt_type
+
+    @pytest.mark.parametrize("virt_type", ["lxc", "parallels"])
+    def test_lxc_and_parallels_need_no_domain_capabilities(self, virt_type: str) -> None:
+        found = facts_from_xml(
+            capabilities(guests={"x86_64": virt_type, "i686": virt_type}),
+            [],
+            settings=LibvirtSettings(virt_type=virt_type),
+            libvirt_version=(9, 0, 0),
+        )
+        assert (found.virt_type, dict(found.guests), found.hypervisor_version) == (virt_type, {}, (0, 0, 0))
+
+    def test_libvirt_architecture_names_are_mapped_to_those_of_nova(self) -> None:
+        for name in Architecture.ALL:
+            libvirts = LIBVIRT_ARCHITECTURES.get(name, name)
+            assert is_architecture(libvirts)
+            assert nova_architecture(libvirts) == name
+        # As getDomainCapabilities() of libvirt 9.0 and 11.3 answers.
+        assert not any(map(is_architecture, ("armv6", "itanium", "or1k", "or32")))
+        for name in ("riscv64", "riscv32", "loongarch64"):
+            found = facts(capabilities(name), domain_capabilities(name, machine="virt"))
+            assert (found.architecture, set(found.guests)) == (name, {name})
+        found = facts(capabilities("armv6l"), domain_capabilities("armv6l", machine="virt"))
+        assert (found.architecture, set(found.guests)) == ("armv6", {"armv6"})
+
+    def test_address_bits_of_the_processors_are_those_of_the_host_cpu(self) -> None:
+        assert facts(capabilities()).physical_address_bits is None
+        assert facts(capabilities(address_bits="46")).physical_address_bits == 46
+
+
+class TestGuests:
+    """What libvirt can give guests of an architecture."""
+
+    def test_devices_of_all_machine_types_add_up(self) -> None:
+        pc = domain_capabilities(buses="ide virtio", video="vga", firmware="bios")
+        q35 = domain_capabilities(
+            machine="pc-q35-7.2", buses="sata virtio", video="bochs", firmware="bios efi", secure="yes no", tpm=TPM
+        )
+        for documents in ((pc, q35), (q35, pc)):
+            found = guests_of(*documents)["x86_64"]
+            assert found.buses == {"ide", "sata", "virtio"}
+            assert found.video_models == {"vga", "bochs"}
+            assert found.tpm_models == {"tpm-tis", "tpm-crb"}
+            assert found.tpm_versions == frozenset(("2.0",))
+            assert found.uefi
+            assert found.secure_boot
+            assert found.machines == {"pc-i440fx-7.2", "pc-q35-7.2"}
+
+    def test_guest_facts_are_empty_where_libvirt_supports_no_device(self) -> None:
+        found = guests_of(domain_capabilities(buses=None, video=None, firmware="", secure="no"))["x86_64"]
+        assert found == GuestFacts(
+            default_machine="pc", machines=frozenset(("pc-i440fx-7.2",)), tpm_versions=frozenset()
+        )
+
+    @pytest.mark.parametrize(
+        ("tpm", "models", "versions"),
+        [
+            (None, set(), set()),
+            (
+                {"model": "tpm-tis", "backendModel": "emulator", "backendVersion": "1.2 2.0"},
+                {"tpm-tis"},
+                {"1.2", "2.0"},
+            ),
+            ({"model": "tpm-tis", "backendModel": "emulator", "backendVersion": ""}, {"tpm-tis"}, set()),
+            # Before libvirt 7.8.0 nothing is said of versions.
+            ({"model": "tpm-tis", "backendModel": "passthrough emulator"}, {"tpm-tis"}, None),
+            # No swtpm on the host: the models are for a TPM of its own.
+            ({"model": "tpm-tis tpm-crb", "backendModel": "passthrough"}, set(), set()),
+        ],
+    )
+    def test_tpm_models_count_only_with_the_emulator_backend(
+        self, tpm: Mapping[str, str] | None, models: set[str], versions: set[str] | None
+    ) -> None:
+        found = guests_of(domain_capabilities(tpm=tpm))["x86_64"]
+        assert found.tpm_models == models
+        assert found.tpm_versions == versions
+
+    def test_tpm_versions_are_unknown_if_one_machine_type_does_not_report_them(self) -> None:
+        silent = {"model": "tpm-tis", "backendModel": "emulator"}
+        found = guests_of(domain_capabilities(tpm=silent), domain_capabilities(machine="isapc"))["x86_64"]
+        assert found.tpm_versions is None
+
+    @pytest.mark.parametrize(
+        ("sev", "more", "models"),
+        [
+            (None, "", set()),
+            ("<maxGuests>59</maxGuests>", "", {"amd-sev"}),
+            ("<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>", "", {"amd-sev"}),
+            ("<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>", "", {"amd-sev", "amd-sev-es"}),
+            ("", _LAUNCH.format("yes", "<value>sev</value><value>sev-snp</value>"), {"amd-sev", "amd-sev-snp"}),
+            ("", _LAUNCH.format("yes", "<value>sev</value>"), {"amd-sev"}),
+            ("", _LAUNCH.format("no", "<value>sev-snp</value>"), {"amd-sev"}),
+            (None, _LAUNCH.format("yes", "<value>sev-snp</value>"), set()),
+            (None, "<tdx supported='yes'/>", {"intel-tdx"}),
+            (None, "<tdx supported='no'/>", set()),
+        ],
+    )
+    def test_memory_encryption_models_are_read_from_sev_launch_security_and_tdx(
+        self, sev: str | None, more: str, models: set[str]
+    ) -> None:
+        found = guests_of(domain_capabilities(sev=sev, more_features=more))["x86_64"]
+        assert set(found.mem_encryption) == models
+
+    def test_unsupported_loader_means_no_secure_boot(self) -> None:
+        document = domain_capabilities(firmware="efi", secure="yes")
+        assert guests_of(document)["x86_64"].secure_boot
+        unsupported = document.replace(b"<loader supported='yes'>", b"<loader supported='no'>")
+        assert not guests_of(unsupported)["x86_64"].secure_boot
+
+    def test_machine_types_are_complete_only_if_the_capabilities_list_them(self) -> None:
+        document = domain_capabilities(machine="pc-i440fx-9.9")
+        found = guests_of(document, offered=capabilities(machines=ALL_MACHINES))["x86_64"]
+        assert found.machines == {*X86_MACHINES, "pc-i440fx-9.9"}
+        assert found.machines_are_complete
+        alone = guests_of(document)["x86_64"]
+        assert alone.machines == {"pc-i440fx-9.9"}
+        assert not alone.machines_are_complete
+
+    def test_machine_types_include_those_of_the_domain_type_and_canonical_names(self) -> None:
+        offered = (
+            b"<capabilities><host><cpu><arch>x86_64</arch></cpu></host><guest><arch name='x86_64'>"
+            b"<machine>isapc</machine><domain type='qemu'><machine>microvm</machine></domain>"
+            b"<domain type='kvm'><machine canonical='pc-i440fx-7.2'>pc</machine></domain></arch></guest></capabilities>"
+        )
+        kvm, qemu = domain_capabilities(machine=""), domain_capabilities(domain="qemu", machine="")
+        assert guests_of(kvm, offered=offered)["x86_64"].machines == {"isapc", "pc", "pc-i440fx-7.2"}
+        assert guests_of(qemu, offered=offered, virt_type="qemu")["x86_64"].machines == {"isapc", "microvm"}
+
+    def test_kvm_host_takes_emulated_architectures_from_qemu_domain_capabilities(self) -> None:
+        arm = domain_capabilities("aarch64", "qemu", "virt-7.2", buses="virtio usb")
+        found = guests_of(
+            domain_capabilities(), arm, offered=capabilities(guests=QEMU_EVERYWHERE, machines=ALL_MACHINES)
+        )
+        assert set(found) == {"x86_64", "aarch64"}
+        assert found["aarch64"].buses == {"virtio", "usb"}
+        assert found["aarch64"].machines == set(ARM_MACHINES)
+        assert found["aarch64"].default_machine == "virt"
+
+    def test_an_architecture_without_domain_capabilities_has_no_facts(self) -> None:
+        assert set(guests_of(domain_capabilities(), offered=capabilities(guests=QEMU_EVERYWHERE))) == {"x86_64"}
+
+    def test_i686_domain_capabilities_do_not_count_for_x86_64(self) -> None:
+        """Its firmware is another one; guests of i686 run on what x86_64 has."""
+        i686 = domain_capabilities("i686", buses="ide sata", firmware="efi", secure="yes")
+        offered = capabilities(guests=QEMU_EVERYWHERE)
+        assert guests_of(domain_capabilities(), i686, offered=offered) == guests_of(
+            domain_capabilities(), offered=offered
+        )
+        with pytest.raises(DocumentError, match="no domain capabilities of x86_64"):
+            guests_of(i686, offered=offered)
+
+    def test_i686_is_a_separate_architecture_on_a_host_without_x86_64(self) -> None:
+        offered = capabilities("aarch64", {"aarch64": "qemu kvm", "i686": "qemu"})
+        arm, i686 = domain_capabilities("aarch64", machine="virt-7.2"), domain_capabilities("i686", "qemu")
+        assert set(guests_of(arm, i686, offered=offered)) == {"aarch64", "i686"}
+
+    @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
+    def test_default_machine_type_comes_from_nova_and_otherwise_from_libvirt(self, architecture: str) -> None:
+        libvirts = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
+        document = domain_capabilities(libvirts, machine="libvirts-own")
+        found = guests_of(document, offered=capabilities(libvirts))[architecture].default_machine
+        # libvirt prefers pseries on ppc64, whatever file came first.
+        assert found == (
+            get_default_machine_type(architecture) or {"ppc64": "pseries"}.get(architecture, "libvirts-own")
+        )
+
+    def test_hw_machine_type_of_nova_conf_overrides_the_default_machine_type(self) -> None:
+        machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
+        assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"
+
+
+def test_hw_machine_type_that_qemu_lacks_raises_configuration_error() -> None:
+    offered = capabilities(machines={"x86_64": {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}})
+    right = LibvirtSettings(hw_machine_type={"x86_64": "pc-q35-7.2"})
+    assert facts(offered, domain_capabilities(), settings=right).own_guests.default_machine == "pc-q35-7.2"
+    for wrong in ("nonsense", "pc-q35-99.9"):
+        with pytest.raises(ConfigurationError, match=f"hw_machine_type of nova.conf .*'{wrong}'"):
+            facts(offered, domain_capabilities(), settings=LibvirtSettings(hw_machine_type={"x86_64": wrong}))
+
+
 # The corpus is outside the project: without it, these tests do not exist.
 if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
     _CORPUS = Path(os.environ["OS_PREFILTER_LIBVIRT_DATA"])
@@ -123,12 +478,40 @@ if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
     assert _HOSTS
     assert _DOMAINS
 
+    @pytest.mark.parametrize("path", _DOMAINS, ids=lambda path: path.stem)
+    def test_domain_capabilities_of_the_corpus_become_facts(path: Path) -> None:
+        """As Nova reads them. Each is a host of its own; one for Xen is refused, an empty one has nothing."""
+        data = path.read_bytes()
+        _same_as_nova(data)
+        answer = domain_capabilities_from(path.name, data)
+        offered = capabilities(answer.architecture, {answer.architecture: "kvm qemu"})
+        if answer.domain_type not in ("kvm", "qemu"):
+            with pytest.raises(DocumentError, match=f"of type '{answer.domain_type}'"):
+                facts(offered, data)
+            return
+        own = facts(offered, data, settings=LibvirtSettings(virt_type=answer.domain_type)).own_guests
+        assert own.buses == answer.guest.buses
+        assert own.machines == {answer.machine}
+        assert own.default_machine
+        assert bool(own.buses | own.video_models) == (path.stem != "empty")
+
     @pytest.mark.parametrize("path", _HOSTS, ids=lambda path: path.stem)
-    def test_capabilities_of_the_corpus_are_read(path: Path) -> None:
+    def test_corpus_host_uses_every_document_of_its_architecture_and_virt_type(path: Path) -> None:
         offered = capabilities_from(path.name, path.read_bytes())
         assert offered.architecture in path.stem
-        assert offered.domain_types
-
-    @pytest.mark.parametrize("path", _DOMAINS, ids=lambda path: path.stem)
-    def test_domain_capabilities_of_the_corpus_are_read_as_nova_reads_them(path: Path) -> None:
-        _same_as_nova(path.read_bytes())
+        assert offered.guests[offered.architecture]
+        answers = [(each, domain_capabilities_from(each.name, each.read_bytes())) for each in _DOMAINS]
+        for virt_type in ("kvm", "qemu"):
+            fits = [
+                each
+                for each, answer in answers
+                if (answer.architecture, answer.domain_type) == (offered.architecture, virt_type)
+            ]
+            if fits:
+                found = facts(
+                    path.read_bytes(),
+                    *(each.read_bytes() for each in fits),
+                    settings=LibvirtSettings(virt_type=virt_type),
+                )
+                assert set(found.guests) == {found.architecture}
+                assert found.own_guests.machines >= {answer.machine for each, answer in answers if each in fits}

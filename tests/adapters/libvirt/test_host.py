@@ -124,7 +124,7 @@ def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: 
     denied = FakeError("operation forbidden: read only access prevents virConnectGetDomainCapabilities", code)
     message = str(failure_of(monkeypatch, {"getDomainCapabilities": denied}))
     assert "getDomainCapabilities(None, 'aarch64', None, 'qemu') of qemu:///system: operation forbidden" in message
-    assert "The connection may only read" in message
+    assert "The connection is read-only" in message
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: 
             r"getCapabilities() of qemu:///system: internal\x1b[2J",
         ),
         ({"getCapabilities": FakeError("")}, "getCapabilities() of qemu:///system: no explanation. Check"),
-        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: this is no XML"),
+        ({"getCapabilities": "<capabilities"}, "getCapabilities() of qemu:///system: not XML"),
         ({"getCapabilities": "<domainCapabilities/>"}, "getCapabilities() of qemu:///system: this is the output of"),
-        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: this is no XML"),
+        ({"getDomainCapabilities": "garbage\n"}, "'aarch64', None, 'qemu') of qemu:///system: not XML"),
         (
             {"getDomainCapabilities": lambda *_: domain_capabilities("aarch64", "xen").decode()},
             "'aarch64', None, 'qemu') of qemu:///system: these are domain capabilities of type 'xen'",
@@ -152,8 +152,8 @@ def test_access_denied_error_says_that_the_connection_is_read_only(monkeypatch: 
             "libvirt offers no guests of [libvirt] virt_type kvm here, only of: qemu",
         ),
         # libvirt's "not known", which would read as too old for everything.
-        ({"getVersion": 0}, "getVersion() of qemu:///system: the answer 0 is no version"),
-        ({"getLibVersion": 0}, "getLibVersion() of qemu:///system: the answer 0 is no version"),
+        ({"getVersion": 0}, "getVersion() of qemu:///system: 0 is not a version"),
+        ({"getLibVersion": 0}, "getLibVersion() of qemu:///system: 0 is not a version"),
     ],
 )
 def test_libvirt_error_or_unusable_response_raises_probe_failed_with_the_reason(

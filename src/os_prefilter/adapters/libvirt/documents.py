@@ -1,12 +1,12 @@
-"""libvirt's XML documents: the capabilities of a host, and the domain capabilities of one kind of its guests.
+"""The facts of a libvirt host in libvirt's XML documents. Nothing here connects to libvirt.
 
-Formats: libvirt's pages formatcaps.html and formatdomaincaps.html. What is read has at most 8 MiB, no DTD and no
-entities, and its text is printable.
+The documents come from :mod:`os_prefilter.adapters.libvirt.host`, or from files saved on a host. Formats: libvirt's
+pages formatcaps.html and formatdomaincaps.html. A document has at most 8 MiB, no DTD and no entities.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from io import BytesIO
 from types import MappingProxyType
 from xml.etree.ElementTree import Element, ParseError
@@ -14,71 +14,83 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
-from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.errors import DocumentError
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
+from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.common.quoting import escape_line, join_names, quote
+from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
 
 MAX_BYTES = 8 * 1024 * 1024
-"""The most that is read of one document; libvirt's largest are below 1 MiB."""
+"""The largest document that is read; libvirt's largest are below 1 MiB."""
 MAX_DEPTH = 50
 _MAX_NAME = 200
 
 _NOVA_NAMES = {libvirts: novas for novas, libvirts in LIBVIRT_ARCHITECTURES.items()}
 _UNKNOWN_TO_NOVA = ("loongarch64", "riscv32", "riscv64")
 _ARCHITECTURES = frozenset((*ARCHITECTURES.split(), *_NOVA_NAMES, *_UNKNOWN_TO_NOVA)) - LIBVIRT_ARCHITECTURES.keys()
-
+# Nova's defaults (nova/virt/libvirt/utils.py); ppc64 is libvirt's.
+_DEFAULT_MACHINES = {
+    "aarch64": "virt",
+    "armv7l": "virt",
+    "i686": "pc",
+    "ppc64": "pseries",
+    "ppc64le": "pseries",
+    "s390": "s390-ccw-virtio",
+    "s390x": "s390-ccw-virtio",
+    "x86_64": "pc",
+}
 _COMMANDS = {"capabilities": "virsh capabilities", "domainCapabilities": "virsh domcapabilities"}
 # "0", "0,32" or "0-1,4"
 _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
-_NOTHING: frozenset[str] = frozenset()
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
+# Names like pc-q35-rhel9.2.0 and pc-i440fx-jammy do not contain QEMU's version.
+_VERSIONED_MACHINE = re.compile(f"(?:{'|'.join(map(re.escape, MACHINE_PREFIXES))})({_VERSION.pattern})", re.ASCII)
 
 Machines = Mapping[str, str]
-"""Machine type -> the exact machine type that it stands for; an exact one stands for itself."""
+"""Machine type -> the exact machine type that it is an alias of; an exact one maps to itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What libvirt says of a host."""
+    """The capabilities of a host."""
 
     where: str
-    """Where it says so, for messages."""
+    """The source, for messages."""
     architecture: str
     """Of the host, by libvirt's name."""
     smt: bool
     """Whether its cores run more than one thread."""
     guests: Mapping[str, Mapping[str, Machines]]
-    """Guest architecture, by libvirt's name -> domain type -> machine types, none if it does not list them."""
+    """Guest architecture, by libvirt's name -> domain type -> machine types; empty if they are not listed."""
     physical_address_bits: int | None = None
-    """Of its processors; None if it does not say, as for other processors than x86's."""
-
-    @property
-    def domain_types(self) -> frozenset[str]:
-        """The types of guests of the host's own architecture: kvm, qemu, lxc, ..."""
-        return frozenset(self.guests.get(self.architecture, ()))
+    """Of its processors; None if not listed, as for processors other than x86's."""
 
     def domain_type(self, architecture: str, virt_type: str) -> str:
-        """Return the type of guests of an architecture: those of another than the host's are emulated."""
+        """Return the domain type of guests of an architecture: other architectures than the host's are emulated."""
         return virt_type if architecture == self.architecture else "qemu"
 
-    def speaks_of(self, architecture: str) -> bool:
-        """Whether domain capabilities of an architecture count: those of x86_64 stand for those of i686 as well.
+    def machines(self, architecture: str, virt_type: str) -> Machines:
+        """Return the machine types of guests of an architecture."""
+        return self.guests.get(architecture, {}).get(self.domain_type(architecture, virt_type), {})
 
-        i686 has firmware of its own, so adding both up would promise what guests of x86_64 do not have.
+    def uses(self, architecture: str) -> bool:
+        """Whether domain capabilities of an architecture count: those of x86_64 also stand for i686.
+
+        i686 has firmware of its own; the union of both would promise x86_64 guests what they do not have.
         """
         return architecture != "i686" or self.architecture == "i686" or "x86_64" not in self.guests
 
 
 @dataclass(frozen=True, kw_only=True)
 class DomainCapabilities:
-    """What libvirt says of guests of one architecture, domain type and machine type."""
+    """The capabilities of guests of one architecture, domain type and machine type."""
 
     where: str
     domain_type: str
     architecture: str
     """By libvirt's name."""
     machine: str
-    """Empty if it does not say."""
+    """Empty if not listed."""
     guest: GuestFacts
 
 
@@ -93,102 +105,159 @@ def is_architecture(name: str) -> bool:
 
 
 def capabilities_from(where: str, data: bytes) -> Capabilities:
-    """Return what a document of 'virsh capabilities' says.
+    """Parse the output of ``virsh capabilities``.
 
     :raises DocumentError: if it is not such a document
     """
-    root = _root(where, data, "capabilities")
-    siblings = [cpu.get("siblings", "") for cpu in root.iterfind("host/topology/cells/cell/cpus/cpu")]
+    document = _Document(where, data, "capabilities")
     guests: dict[str, dict[str, Machines]] = {}
-    for arch in root.iterfind("guest/arch"):
-        of_arch = guests.setdefault(_word(where, arch.get("name")), {})
-        common = _machines(where, arch)
+    for arch in document.root.iterfind("guest/arch"):
+        domains = guests.setdefault(document.word(arch.get("name")), {})
+        common = document.machines(arch)
         for domain in arch.iterfind("domain"):
-            name = _word(where, domain.get("type"))
-            of_arch[name] = {**of_arch.get(name, {}), **common, **_machines(where, domain)}
+            name = document.word(domain.get("type"))
+            domains[name] = {**domains.get(name, {}), **common, **document.machines(domain)}
+    siblings = [
+        document.matching(_SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)")
+        for cpu in document.root.iterfind("host/topology/cells/cell/cpus/cpu")
+    ]
+    address_space = document.root.find("host/cpu/maxphysaddr")
+    bits = None if address_space is None else address_space.get("bits")
+    bits = document.matching("[1-9][0-9]?", bits, "a number of address bits (maxphysaddr)")
     return Capabilities(
         where=where,
-        architecture=_architecture(where, root, "host/cpu/arch"),
-        # Not <cpu><topology>: for libvirt it is a guess (nova/virt/libvirt/host.py).
-        smt=any(_several(where, text) for text in siblings if text),
-        physical_address_bits=_address_bits(where, root),
+        architecture=document.architecture("host/cpu/arch"),
+        # Not <cpu><topology>, which libvirt only guesses (nova/virt/libvirt/host.py).
+        smt=any(map(_has_several, siblings)),
+        physical_address_bits=int(bits) if bits else None,
         guests=MappingProxyType(guests),
     )
 
 
 def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
-    """Return what a document of 'virsh domcapabilities' says.
+    """Parse the output of ``virsh domcapabilities``.
 
     :raises DocumentError: if it is not such a document
     """
-    root = _root(where, data, "domainCapabilities")
-    machine = _word(where, root.findtext("machine"))
+    document = _Document(where, data, "domainCapabilities")
+    machine = document.word(document.root.findtext("machine"))
+    tpm = document.supported("devices/tpm")
+    # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
+    emulated = "emulator" in document.enum("devices/tpm", "backendModel")
+    lists_versions = tpm is not None and tpm.find("enum[@name='backendVersion']") is not None
     return DomainCapabilities(
         where=where,
-        domain_type=_required(where, root, "domain"),
-        architecture=_architecture(where, root, "arch"),
+        domain_type=document.required("domain"),
+        architecture=document.architecture("arch"),
         machine=machine,
-        guest=_guest(where, root, machine),
+        guest=GuestFacts(
+            machines=frozenset((machine,) if machine else ()),
+            buses=document.enum("devices/disk", "bus"),
+            video_models=document.enum("devices/video", "modelType"),
+            tpm_models=document.enum("devices/tpm", "model") if emulated else frozenset(),
+            tpm_versions=document.enum("devices/tpm", "backendVersion") if lists_versions or not emulated else None,
+            uefi="efi" in document.enum("os", "firmware"),
+            secure_boot="yes" in document.enum("os/loader", "secure"),
+            mem_encryption=frozenset(_mem_encryption(document)),
+        ),
     )
 
 
-def _guest(where: str, root: Element, machine: str) -> GuestFacts:
-    """Return what one document says; an element that is not ``supported='yes'`` has nothing."""
-    tpm = _supported(root, "devices/tpm")
-    # Nova's is swtpm; without it libvirt still lists the models, for a TPM of the host that one guest may get.
-    emulated = "emulator" in _enum(where, tpm, "backendModel")
-    says_versions = tpm is not None and tpm.find("enum[@name='backendVersion']") is not None
-    return GuestFacts(
-        machines=frozenset((machine,) if machine else ()),
-        buses=_enum(where, _supported(root, "devices/disk"), "bus"),
-        video_models=_enum(where, _supported(root, "devices/video"), "modelType"),
-        tpm_models=_enum(where, tpm, "model") if emulated else _NOTHING,
-        tpm_versions=_enum(where, tpm, "backendVersion") if says_versions or not emulated else None,
-        uefi="efi" in _enum(where, _supported(root, "os"), "firmware"),
-        secure_boot="yes" in _enum(where, _supported(root, "os/loader"), "secure"),
-        mem_encryption=frozenset(_mem_encryption(where, root)),
-    )
-
-
-def _mem_encryption(where: str, root: Element) -> Iterator[str]:
+def _mem_encryption(document: "_Document") -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
-    sev = _supported(root, "features/sev")
+    sev = document.supported("features/sev")
     if sev is not None:
         yield "amd-sev"
-        if _number(where, sev, "maxESGuests") > 0:
+        guests = sev.findtext("maxESGuests", "0").strip() or "none"
+        if int(document.matching("[0-9]{1,9}", guests, "a number of guests (maxESGuests)")):
             yield "amd-sev-es"
-        if "sev-snp" in _enum(where, _supported(root, "features/launchSecurity"), "sectype"):
+        if "sev-snp" in document.enum("features/launchSecurity", "sectype"):
             yield "amd-sev-snp"
-    if _supported(root, "features/tdx") is not None:
+    if document.supported("features/tdx") is not None:
         yield "intel-tdx"
 
 
-def _root(where: str, data: bytes, expected: str) -> Element:
-    """Return the root element of a document, after all that could be wrong with it."""
-    again = f"Save the output of '{_COMMANDS[expected]}' again."
-    if len(data) > MAX_BYTES:
-        raise DocumentError(where, f"larger than {MAX_BYTES >> 20} MiB, which no answer of libvirt is. {again}")
-    try:
-        root = _parsed(data)
-    except ParseError as error:
-        raise DocumentError(where, f"this is no XML, or not all of it: {escape_line(str(error))}. {again}") from error
-    except DefusedXmlException as error:
-        raise DocumentError(
-            where, f"it has a document type or entities, which libvirt's XML never has. {again}"
-        ) from error
-    except (ValueError, LookupError) as error:
-        # Encodings that do not exist, and nesting.
-        raise DocumentError(where, f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
-    if root.tag in _COMMANDS and root.tag != expected:
-        raise DocumentError(
-            where, f"this is the output of '{_COMMANDS[root.tag]}'; that of '{_COMMANDS[expected]}' is needed here."
-        )
-    if root.tag != expected:
-        raise DocumentError(where, f"its root element is {quote(root.tag)}, not {expected}. {again}")
-    return root
+def _has_several(siblings: str) -> bool:
+    """Whether the processors that share a core are more than one."""
+    first, _, last = siblings.partition("-")
+    return "," in siblings or first != (last or first)
 
 
-def _parsed(data: bytes) -> Element:
+class _Document:
+    """A parsed document, and its source for messages."""
+
+    def __init__(self, where: str, data: bytes, expected: str) -> None:
+        self._where = where
+        again = f"Save the output of '{_COMMANDS[expected]}' again."
+        if len(data) > MAX_BYTES:
+            raise self._error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
+        try:
+            self.root = _parse(data)
+        except ParseError as error:
+            raise self._error(f"not XML, or incomplete: {escape_line(str(error))}. {again}") from error
+        except DefusedXmlException as error:
+            raise self._error(f"has a document type or entities, which libvirt's XML never has. {again}") from error
+        except (ValueError, LookupError) as error:
+            # An unknown encoding, or nesting.
+            raise self._error(f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
+        tag = self.root.tag
+        if tag in _COMMANDS and tag != expected:
+            raise self._error(f"this is the output of '{_COMMANDS[tag]}'; expected that of '{_COMMANDS[expected]}'.")
+        if tag != expected:
+            raise self._error(f"its root element is {quote(tag)}, not {expected}. {again}")
+
+    def _error(self, problem: str) -> DocumentError:
+        return DocumentError(self._where, problem)
+
+    def matching(self, pattern: str | re.Pattern[str], text: str | None, what: str) -> str:
+        """Return a text after a check of its form; empty if there is none."""
+        if text and not re.fullmatch(pattern, text):
+            raise self._error(f"{quote(text)} is not {what}. Save the file again.")
+        return text or ""
+
+    def word(self, text: str | None) -> str:
+        """Return a name without spaces around it. Names go into messages, so they must be printable."""
+        word = (text or "").strip()
+        if not word.isprintable() or len(word) > _MAX_NAME:
+            raise self._error(f"{quote(word)} is not a name that libvirt gives. Save the file again.")
+        return word
+
+    def required(self, path: str) -> str:
+        """Return the text of an element that must be there."""
+        text = self.word(self.root.findtext(path))
+        if not text:
+            raise self._error(f"the element {path} is missing or empty. Save the file again.")
+        return text
+
+    def architecture(self, path: str) -> str:
+        """Return the architecture in an element."""
+        name = self.required(path)
+        if not is_architecture(name):
+            raise self._error(
+                f"unknown architecture {quote(name)} in {path}; libvirt's are aarch64, ppc64le, riscv64, s390x, x86_64 "
+                "and others. Correct the file, or report it if a new libvirt writes it."
+            )
+        return name
+
+    def machines(self, element: Element) -> Machines:
+        """Return the machine types in an element, with those that only aliases name."""
+        named = [(self.word(each.text), self.word(each.get("canonical"))) for each in element.iterfind("machine")]
+        exact = {canonical: canonical for _, canonical in named if canonical}
+        return {**exact, **{name: canonical or name for name, canonical in named if name}}
+
+    def supported(self, path: str) -> Element | None:
+        """Return an element if it is ``supported='yes'``; no other has a value."""
+        element = self.root.find(path)
+        return element if element is not None and element.get("supported") == "yes" else None
+
+    def enum(self, path: str, name: str) -> frozenset[str]:
+        """Return the values of an enum of a supported element."""
+        element = self.supported(path)
+        values = [] if element is None else element.iterfind(f"enum[@name='{name}']/value")
+        return frozenset(self.word(value.text) for value in values) - {""}
+
+
+def _parse(data: bytes) -> Element:
     events = iterparse(BytesIO(data), ("start", "end"), forbid_dtd=True)
     root: Element = next(events)[1]
     depth = 1
@@ -199,66 +268,201 @@ def _parsed(data: bytes) -> Element:
     return root
 
 
-def _architecture(where: str, root: Element, path: str) -> str:
-    name = _required(where, root, path)
-    if not is_architecture(name):
+def facts_from_xml(  # noqa: PLR0913 - one argument for each thing known of a host
+    capabilities: bytes,
+    domain_capabilities: Iterable[tuple[str, bytes]],
+    *,
+    settings: LibvirtSettings,
+    libvirt_version: Version | None,
+    qemu_version: Version | None = None,
+    host: str = "this host",
+    where: str = "the capabilities",
+) -> LibvirtFacts:
+    """Return the facts in the documents of one host.
+
+    :param domain_capabilities: (source, XML) of each document; none for lxc and parallels
+    :param qemu_version: None: the newest machine type of the host's own architecture says which it is at least
+    :param where: source of the capabilities, for messages
+    :raises DocumentError: if a document is invalid, or the documents do not fit together
+    """
+    return facts_of(
+        capabilities_from(where, capabilities),
+        [domain_capabilities_from(name, data) for name, data in domain_capabilities],
+        settings=settings,
+        libvirt_version=libvirt_version,
+        qemu_version=qemu_version,
+        host=host,
+    )
+
+
+def facts_of(  # noqa: PLR0913 - see facts_from_xml
+    host_capabilities: Capabilities,
+    domains: Sequence[DomainCapabilities],
+    *,
+    settings: LibvirtSettings,
+    libvirt_version: Version | None,
+    qemu_version: Version | None = None,
+    host: str = "this host",
+    smm: bool | None = None,
+) -> LibvirtFacts:
+    """Return the facts in the parsed documents of one host; see :func:`facts_from_xml`.
+
+    :param smm: whether KVM has System Management Mode, which no document contains
+    """
+    virt_type = virt_type_of(host_capabilities, settings, domains)
+    if libvirt_version is None:
         raise DocumentError(
-            where,
-            f"the architecture {quote(name)} in {path} is none that libvirt knows (such as aarch64, ppc64le, riscv64, "
-            "s390x, x86_64). Correct the file, or report it if a new libvirt says so.",
+            host_capabilities.where, "libvirt's version is not in its XML. Give --libvirt-version X.Y.Z."
         )
-    return name
+    guests: dict[str, GuestFacts] = {}
+    if virt_type in ("kvm", "qemu"):
+        guests = dict(_guests(host_capabilities, domains, virt_type, settings))
+        qemu_version = qemu_version or _oldest_qemu(host_capabilities, domains)
+    elif domains:
+        raise DocumentError(
+            domains[0].where, f"a {virt_type} host has no domain capabilities of use. Leave the file out."
+        )
+    return LibvirtFacts(
+        host=host,
+        architecture=nova_architecture(host_capabilities.architecture),
+        virt_type=virt_type,
+        libvirt_version=libvirt_version,
+        hypervisor_version=qemu_version or (0, 0, 0),
+        guests=MappingProxyType(guests),
+        i686_default_machine=_default_machine(settings, "i686", host_capabilities.machines("i686", virt_type)),
+        smt=host_capabilities.smt,
+        smm=smm,
+        physical_address_bits=host_capabilities.physical_address_bits,
+        swtpm_enabled=settings.swtpm_enabled,
+        tpm_secret_security=settings.tpm_secret_security,
+        images_type=settings.images_type,
+        force_raw_images=settings.force_raw_images,
+        cpu_mode=settings.cpu_mode,
+        built_by_nova=settings.built_by_nova,
+        nova_release=settings.nova_release,
+    )
 
 
-def _address_bits(where: str, root: Element) -> int | None:
-    element = root.find("host/cpu/maxphysaddr")
-    text = "" if element is None else element.get("bits", "")
-    if text and not re.fullmatch(r"[1-9]\d?", text, re.ASCII):
-        raise DocumentError(where, f"{quote(text)} is no number of address bits (maxphysaddr). Save the file again.")
-    return int(text) if text else None
+def virt_type_of(
+    host_capabilities: Capabilities, settings: LibvirtSettings, domains: Iterable[DomainCapabilities] = ()
+) -> str:
+    """Return the virt type of the host.
+
+    :param domains: domain capabilities; those of a type prove that the host has it
+    :raises DocumentError: if libvirt does not offer the configured one
+    """
+    own = host_capabilities.architecture
+    types = {
+        *host_capabilities.guests.get(own, ()),
+        *(each.domain_type for each in domains if each.architecture == own),
+    }
+    # Nova's default is kvm, and nova-compute starts no guest with it on a host without KVM. So where nova.conf does not
+    # set it, what the host has decides.
+    wanted = settings.virt_type or ("kvm" if "kvm" in types else "qemu")
+    if wanted not in types:
+        raise DocumentError(
+            host_capabilities.where,
+            f"libvirt offers no guests of [libvirt] virt_type {wanted} here, only of: {join_names(types)}. Set "
+            "virt_type in nova.conf to what the host has; for kvm, load its kernel module and let QEMU use /dev/kvm.",
+        )
+    return wanted
 
 
-def _machines(where: str, element: Element) -> Machines:
-    named = [(_word(where, each.text), _word(where, each.get("canonical"))) for each in element.iterfind("machine")]
-    exact = {canonical: canonical for _, canonical in named if canonical}
-    return {**exact, **{name: canonical or name for name, canonical in named if name}}
+def parse_version(where: str, text: str) -> Version:
+    """Parse a version X.Y.Z or X.Y.
+
+    :raises DocumentError: if it is not one
+    """
+    match = _VERSION.fullmatch(text)
+    if not match:
+        raise DocumentError(where, f"{quote(text)} is not a version. Write it as X.Y.Z, for example 8.0.0.")
+    return _version(match)
 
 
-def _several(where: str, siblings: str) -> bool:
-    """Whether the processors that share a core are more than one."""
-    if not _SIBLINGS.fullmatch(siblings):
-        raise DocumentError(where, f"{quote(siblings)} is no list of processors (siblings of a cpu). Save it again.")
-    first, _, last = siblings.partition("-")
-    return "," in siblings or first != (last or first)
+def _version(match: re.Match[str]) -> Version:
+    major, minor, micro = match.groups(default="0")[-3:]
+    return int(major), int(minor), int(micro)
 
 
-def _supported(root: Element, path: str) -> Element | None:
-    element = root.find(path)
-    return element if element is not None and element.get("supported") == "yes" else None
+def _guests(
+    host_capabilities: Capabilities, domains: Iterable[DomainCapabilities], virt_type: str, settings: LibvirtSettings
+) -> Iterator[tuple[str, GuestFacts]]:
+    """Yield the facts of guests of each architecture that has domain capabilities."""
+    by_architecture: dict[str, list[DomainCapabilities]] = {}
+    for each in domains:
+        if host_capabilities.uses(each.architecture):
+            _check_domain_type(host_capabilities, each, virt_type)
+            by_architecture.setdefault(each.architecture, []).append(each)
+    own = host_capabilities.architecture
+    if own not in by_architecture:
+        raise DocumentError(
+            host_capabilities.where,
+            f"no domain capabilities of {own}, the host's own architecture. Add the output of "
+            f"'virsh domcapabilities --arch {own} --virttype {virt_type}'.",
+        )
+    for architecture, of_it in by_architecture.items():
+        name = nova_architecture(architecture)
+        machines = host_capabilities.machines(architecture, virt_type)
+        merged = _merge([each.guest for each in of_it])
+        yield (
+            name,
+            replace(
+                merged,
+                default_machine=_default_machine(settings, name, machines) or of_it[0].machine,
+                machines=merged.machines.union(machines),
+                machines_are_complete=bool(machines),
+            ),
+        )
 
 
-def _enum(where: str, element: Element | None, name: str) -> frozenset[str]:
-    values = [] if element is None else element.iterfind(f"enum[@name='{name}']/value")
-    return frozenset(_word(where, value.text) for value in values) - {""}
+def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -> str:
+    """Return the machine type that Nova gives to guests of an architecture; empty if it leaves that to libvirt.
+
+    :raises ConfigurationError: if nova.conf names one that is not among those that libvirt lists
+    """
+    configured = settings.hw_machine_type.get(name)
+    if configured and machines and configured not in machines:
+        raise ConfigurationError(
+            f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {quote(configured)}, "
+            "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
+        )
+    return configured or _DEFAULT_MACHINES.get(name, "")
 
 
-def _number(where: str, element: Element, name: str) -> int:
-    text = element.findtext(name, "0").strip()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):  # noqa: PLR2004 - far above any number of guests
-        raise DocumentError(where, f"{quote(text)} is no number of guests ({name}). Save the file again.")
-    return int(text)
+def _check_domain_type(host_capabilities: Capabilities, domain: DomainCapabilities, virt_type: str) -> None:
+    wanted = host_capabilities.domain_type(domain.architecture, virt_type)
+    if domain.domain_type != wanted:
+        raise DocumentError(
+            domain.where,
+            f"these are domain capabilities of type {quote(domain.domain_type)}; this {host_capabilities.architecture} "
+            f"host with virt_type {virt_type} needs type {wanted}. Save the output of 'virsh domcapabilities "
+            f"--arch {domain.architecture} --virttype {wanted}'.",
+        )
 
 
-def _required(where: str, root: Element, path: str) -> str:
-    text = _word(where, root.findtext(path))
-    if not text:
-        raise DocumentError(where, f"the element {path} is missing or empty. Save the file again.")
-    return text
+def _merge(guests: Sequence[GuestFacts]) -> GuestFacts:
+    """Return what any machine type has, as Nova's driver adds it up; machine_types.py has what one never has."""
+    versions = [each.tpm_versions for each in guests]
+    return GuestFacts(
+        machines=frozenset().union(*(each.machines for each in guests)),
+        buses=frozenset().union(*(each.buses for each in guests)),
+        video_models=frozenset().union(*(each.video_models for each in guests)),
+        tpm_models=frozenset().union(*(each.tpm_models for each in guests)),
+        tpm_versions=None if None in versions else frozenset().union(*(each or () for each in versions)),
+        uefi=any(each.uefi for each in guests),
+        secure_boot=any(each.secure_boot for each in guests),
+        mem_encryption=frozenset().union(*(each.mem_encryption for each in guests)),
+    )
 
 
-def _word(where: str, text: str | None) -> str:
-    """Return the text of an element without spaces around it; names go into messages, so they must be printable."""
-    word = (text or "").strip()
-    if not word.isprintable() or len(word) > _MAX_NAME:
-        raise DocumentError(where, f"{quote(word)} is no name that libvirt gives. Save the file again.")
-    return word
+def _oldest_qemu(host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]) -> Version:
+    """Return the oldest QEMU that has the host's machine types: the newest one is named after a version."""
+    own = host_capabilities.architecture
+    names = {name for machines in host_capabilities.guests.get(own, {}).values() for name in machines}
+    names.update(each.machine for each in domains if each.architecture == own)
+    found = [_version(match) for match in map(_VERSIONED_MACHINE.fullmatch, names) if match]
+    if not found:
+        raise DocumentError(
+            host_capabilities.where, "no machine type says which QEMU the host has. Give --qemu-version X.Y.Z."
+        )
+    return max(found)

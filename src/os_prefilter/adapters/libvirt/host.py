@@ -1,10 +1,10 @@
-"""A libvirt host, asked what it can do.
+"""A libvirt host, probed over a connection to its libvirt.
 
-Each probe opens a connection and closes it. It gives all facts, or it is an error that names the call that failed:
-absence of an answer is never taken for absence of a device.
+A probe opens a connection and closes it. It returns all facts, or raises an error that names the call that failed: a
+missing response never counts as a missing device.
 
-libvirt's calls have no timeout, and its keepalive needs an event loop. So each is made in a thread of its own, and one
-that takes too long is an error. It cannot be broken off: as long as it lasts no other one is made.
+libvirt's calls have no timeout, and its keepalive needs an event loop. So each call runs in a thread of its own, and
+one that takes too long is an error. It cannot be interrupted: no other call is made until it ends.
 """
 
 import fcntl
@@ -23,10 +23,11 @@ from os_prefilter.adapters.libvirt.documents import (
     DomainCapabilities,
     capabilities_from,
     domain_capabilities_from,
+    facts_of,
     is_architecture,
     nova_architecture,
+    virt_type_of,
 )
-from os_prefilter.adapters.libvirt.facts import facts_of, virt_type_of
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
@@ -40,7 +41,6 @@ KVM_DEVICE = "/dev/kvm"
 # linux/kvm.h
 _KVM_CHECK_EXTENSION = 0xAE03
 _KVM_CAP_X86_SMM = 117
-_LOCAL_SCHEMES = frozenset(("qemu", "qemu+unix"))
 
 _URIS = {"lxc": "lxc:///", "parallels": "parallels:///system"}
 _DEFAULT_URI = "qemu:///system"
@@ -49,11 +49,11 @@ _ADVICE_OPEN = (
     "Check that libvirt runs, that the URI is right, and that this user may connect (group libvirt, or root)."
 )
 _ADVICE_DENIED = (
-    "The connection may only read, and libvirt gives domain capabilities to full ones alone. Connect to the socket "
-    "that is not read-only, as root or as a member of the group libvirt."
+    "The connection is read-only, and libvirt gives domain capabilities only to full connections. Connect to the "
+    "read-write socket, as root or as a member of the group libvirt."
 )
-_ADVICE_HANGS = "libvirt hangs: look into its log and restart it; it is asked again then."
-_ADVICE_ANSWER = "Mend that; if nothing is wrong with the host, report the answer to this project."
+_ADVICE_HANGS = "libvirt hangs: look into its log and restart it; then the next probe works."
+_ADVICE_DOCUMENT = "Correct that; if nothing is wrong with the host, report the response to this project."
 
 
 def default_uri(settings: LibvirtSettings) -> str:
@@ -62,10 +62,10 @@ def default_uri(settings: LibvirtSettings) -> str:
 
 
 class LibvirtHost:
-    """A host whose libvirt answers at a URI.
+    """A host with a libvirt at a URI.
 
     :param uri: empty: the usual one of the virt type
-    :param settings: what nova.conf says of the host
+    :param settings: the host's options of nova.conf
     :param timeout: seconds that one call may take
     :raises ConfigurationError: if libvirt-python is not installed
     """
@@ -73,38 +73,40 @@ class LibvirtHost:
     def __init__(self, uri: str, settings: LibvirtSettings, *, timeout: float = TIMEOUT) -> None:
         self.uri = uri or default_uri(settings)
         self._settings = settings
+        self._timeout = timeout
         self._libvirt = _libvirt()
-        self._calls = _Calls(timeout)
+        self._last: Future[Any] | None = None
 
     def identity(self) -> str:
-        """Return what changes when libvirt or QEMU was upgraded, or the host has another name or become another.
+        """Return a text that changes when libvirt or QEMU is upgraded, or the host is renamed or replaced.
 
-        As long as it is the same, :meth:`facts` need not be asked for again. It costs four calls, and a question to
-        KVM; the facts cost one call more for each machine type.
+        As long as it is the same, :meth:`facts` need not be called again. It costs four calls, and a question to KVM;
+        the facts cost one call more for each machine type.
 
-        :raises ProbeFailed: if libvirt does not answer
+        :raises ProbeFailed: if a call of libvirt fails
         """
-        with self._session() as session:
-            host = session.call("getHostname")
-            versions = session.call("getLibVersion"), session.call("getVersion")
-            digest = hashlib.sha256(session.call("getCapabilities").encode()).hexdigest()
+        with self._session() as call:
+            host = call("getHostname")
+            versions = call("getLibVersion"), call("getVersion")
+            digest = hashlib.sha256(call("getCapabilities").encode()).hexdigest()
         smm = {True: "yes", False: "no", None: "unknown"}[_kvm_has_smm(self.uri)]
         return f"host {host}, libvirt {versions[0]}, hypervisor {versions[1]}, SMM {smm}, capabilities {digest}"
 
     def facts(self) -> LibvirtFacts:
-        """Return what is known of the host.
+        """Return the facts of the host.
 
-        :raises ProbeFailed: if libvirt does not answer one of the calls, or answers something that cannot be used
+        :raises ProbeFailed: if a call of libvirt fails, or its response cannot be used
         """
-        with self._session() as session:
-            host = session.call("getHostname")
-            libvirt_version = session.version("getLibVersion")
-            hypervisor_version = session.version("getVersion")
+        with self._session() as call:
+            host = call("getHostname")
+            libvirt_version = self._version("getLibVersion", call)
+            hypervisor_version = self._version("getVersion", call)
             try:
-                offered = capabilities_from("getCapabilities()", session.call("getCapabilities").encode())
+                capabilities = capabilities_from("getCapabilities()", call("getCapabilities").encode())
+                virt_type = virt_type_of(capabilities, self._settings)
                 return facts_of(
-                    offered,
-                    list(session.domain_capabilities(offered, virt_type_of(offered, self._settings))),
+                    capabilities,
+                    list(_domain_capabilities(call, capabilities, virt_type)),
                     settings=self._settings,
                     libvirt_version=libvirt_version,
                     qemu_version=hypervisor_version,
@@ -112,102 +114,95 @@ class LibvirtHost:
                     smm=_kvm_has_smm(self.uri),
                 )
             except DocumentError as error:
-                raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_ANSWER) from error
+                raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_DOCUMENT) from error
 
-    @contextmanager
-    def _session(self) -> Iterator["_Session"]:
-        with _failures(self._libvirt, f"open({self.uri!r})", _ADVICE_OPEN):
-            connection = self._calls.make(partial(self._libvirt.open, self.uri))
-        try:
-            yield _Session(self._libvirt, connection, self.uri, self._calls)
-        finally:
-            # It may be dead already; what was learned, or went wrong, before is what counts. Where a call hangs, the
-            # connection is closed when that ends and nobody has it any more.
-            if not self._calls.one_hangs:
-                with suppress(self._libvirt.libvirtError, TimeoutError):
-                    self._calls.make(connection.close)
-
-
-class _Calls:
-    """Makes one call at a time, and waits no longer than a limit for it."""
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._last: Future[Any] | None = None
-
-    @property
-    def one_hangs(self) -> bool:
-        """Whether a call is under way that nobody waits for any more."""
-        return bool(self._last and not self._last.done())
-
-    def make(self, call: Callable[[], Any]) -> Any:
-        """Make a call.
-
-        :raises TimeoutError: it did not end, or one before it has not ended yet
-        """
-        if self._last and not wait([self._last], self._timeout).done:
-            raise TimeoutError(f"a call made before has not ended, nor in another {self._timeout:g} seconds")
-        self._last = last = start_thread(call, "libvirt")
-        if not wait([last], self._timeout).done:
-            raise TimeoutError(f"no answer in {self._timeout:g} seconds")
-        return last.result()
-
-
-class _Session:
-    """An open connection."""
-
-    def __init__(self, libvirt: Any, connection: Any, uri: str, calls: _Calls) -> None:
-        self._libvirt = libvirt
-        self._connection = connection
-        self._uri = uri
-        self._calls = calls
-
-    def call(self, name: str, *arguments: object) -> Any:
-        """Return what a function of the connection answers."""
-        what = f"{_call(name, *arguments)} of {self._uri}"
-        with _failures(self._libvirt, what, _ADVICE.format(uri=self._uri)):
-            return self._calls.make(partial(getattr(self._connection, name), *arguments))
-
-    def version(self, name: str) -> Version:
-        """Return the version that a function of the connection answers."""
-        number = self.call(name)
-        # 1,000,000 * major + 1,000 * minor + micro; libvirt answers 0 where it does not know.
+    def _version(self, name: str, call: "_Call") -> Version:
+        number = call(name)
+        # 1,000,000 * major + 1,000 * minor + micro; 0 where libvirt does not know.
         if number <= 0:
-            raise ProbeFailed(f"{name}() of {self._uri}", f"the answer {number} is no version", _ADVICE_ANSWER)
+            raise ProbeFailed(f"{name}() of {self.uri}", f"{number} is not a version", _ADVICE_DOCUMENT)
         return number // 1_000_000, number // 1_000 % 1_000, number % 1_000
 
-    def domain_capabilities(self, offered: Capabilities, virt_type: str) -> Iterator[DomainCapabilities]:
-        """Yield the domain capabilities of each guest architecture, the one of its default machine type first."""
-        if virt_type not in ("kvm", "qemu"):
-            return
-        for architecture, domain_types in offered.guests.items():
-            domain_type = offered.domain_type(architecture, virt_type)
-            # An architecture without a name that is known has no trait either.
-            asked = is_architecture(architecture) and offered.speaks_of(architecture)
-            if not asked or domain_type not in domain_types:
-                continue
-            default = self._domain_capabilities(architecture, None, domain_type)
-            yield default
-            for machine, exact in sorted(domain_types[domain_type].items()):
-                # Each call can take seconds, and the default machine type has answered.
-                if nova_architecture(architecture) in MACHINES.get(machine, ()) and exact != default.machine:
-                    yield self._domain_capabilities(architecture, machine, domain_type)
+    @contextmanager
+    def _session(self) -> Iterator["_Call"]:
+        """Open a connection, and yield a function that calls one of its functions by name."""
+        with self._failures(f"open({self.uri!r})", _ADVICE_OPEN):
+            connection = self._run(partial(self._libvirt.open, self.uri))
 
-    def _domain_capabilities(self, architecture: str, machine: str | None, domain_type: str) -> DomainCapabilities:
-        arguments = (None, architecture, machine, domain_type)
-        answer = self.call("getDomainCapabilities", *arguments)
-        return domain_capabilities_from(_call("getDomainCapabilities", *arguments), answer.encode())
+        def call(name: str, *arguments: object) -> Any:
+            with self._failures(f"{_describe(name, *arguments)} of {self.uri}", _ADVICE.format(uri=self.uri)):
+                return self._run(partial(getattr(connection, name), *arguments))
+
+        try:
+            yield call
+        finally:
+            # Errors of closing do not count: the connection may be dead already. While a call hangs, the connection
+            # stays open until that call ends and the last reference goes.
+            if self._last and self._last.done():
+                with suppress(self._libvirt.libvirtError, TimeoutError):
+                    self._run(connection.close)
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        """Make one call, after the last one has ended, and wait no longer than the timeout for each.
+
+        :raises TimeoutError: if it, or the one before, has not ended
+        """
+        if self._last and not wait([self._last], self._timeout).done:
+            raise TimeoutError(f"an earlier call has not ended, nor in another {self._timeout:g} seconds")
+        self._last = last = start_thread(call, "libvirt")
+        if not wait([last], self._timeout).done:
+            raise TimeoutError(f"no response in {self._timeout:g} seconds")
+        return last.result()
+
+    @contextmanager
+    def _failures(self, what: str, advice: str) -> Iterator[None]:
+        """Turn an error of libvirt into one that names the call, and what to do."""
+        libvirt = self._libvirt
+        try:
+            yield
+        except libvirt.libvirtError as error:
+            if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED):
+                advice = _ADVICE_DENIED
+            raise ProbeFailed(what, str(error), advice) from error
+        except TimeoutError as error:
+            raise ProbeFailed(what, str(error), _ADVICE_HANGS) from error
+
+
+_Call = Callable[..., Any]
+
+
+def _domain_capabilities(call: _Call, capabilities: Capabilities, virt_type: str) -> Iterator[DomainCapabilities]:
+    """Yield the domain capabilities of each guest architecture, those of its default machine type first."""
+    if virt_type not in ("kvm", "qemu"):
+        return
+
+    def query(machine: str | None) -> DomainCapabilities:
+        arguments = ("getDomainCapabilities", None, architecture, machine, domain_type)
+        return domain_capabilities_from(_describe(*arguments), call(*arguments).encode())
+
+    for architecture, domain_types in capabilities.guests.items():
+        domain_type = capabilities.domain_type(architecture, virt_type)
+        # An architecture without a known name has no trait either.
+        known = is_architecture(architecture) and capabilities.uses(architecture)
+        if not known or domain_type not in domain_types:
+            continue
+        default = query(None)
+        yield default
+        for machine, exact in sorted(domain_types[domain_type].items()):
+            # Each call can take seconds; the default machine type is known by now.
+            if nova_architecture(architecture) in MACHINES.get(machine, ()) and exact != default.machine:
+                yield query(machine)
 
 
 def _kvm_has_smm(uri: str) -> bool | None:
-    """Return whether KVM has System Management Mode; None where that cannot be asked, as of another machine's KVM.
+    """Return whether KVM has System Management Mode; None where it cannot be asked, as that of another machine.
 
     libvirt lists firmware that needs it also where KVM does not have it, as in some nested guests.
     """
     try:
         parts = urlsplit(uri)
-        # 0 says nothing on a machine that is no x86.
-        if parts.scheme not in _LOCAL_SCHEMES or parts.netloc or os.uname().machine != "x86_64":
+        # Only on x86 does 0 mean no.
+        if parts.scheme not in ("qemu", "qemu+unix") or parts.netloc or os.uname().machine != "x86_64":
             return None
         device = os.open(KVM_DEVICE, os.O_RDONLY | os.O_CLOEXEC)
     except (OSError, ValueError):
@@ -220,20 +215,7 @@ def _kvm_has_smm(uri: str) -> bool | None:
         os.close(device)
 
 
-@contextmanager
-def _failures(libvirt: Any, what: str, advice: str) -> Iterator[None]:
-    """Turn libvirt's error into one that says what was asked, and what to do."""
-    try:
-        yield
-    except libvirt.libvirtError as error:
-        if error.get_error_code() in (libvirt.VIR_ERR_OPERATION_DENIED, libvirt.VIR_ERR_ACCESS_DENIED):
-            advice = _ADVICE_DENIED
-        raise ProbeFailed(what, str(error), advice) from error
-    except TimeoutError as error:
-        raise ProbeFailed(what, str(error), _ADVICE_HANGS) from error
-
-
-def _call(name: str, *arguments: object) -> str:
+def _describe(name: str, *arguments: object) -> str:
     return f"{name}({', '.join(map(repr, arguments))})"
 
 
@@ -242,12 +224,8 @@ def _libvirt() -> Any:
         libvirt = import_module("libvirt")
     except ImportError as error:
         raise ConfigurationError(
-            f"libvirt cannot be asked without its Python binding ({error}): pip install 'os-prefilter[libvirt]'"
+            f"libvirt cannot be probed without its Python binding ({error}): pip install 'os-prefilter[libvirt]'"
         ) from error
     # By default libvirt prints each error to stderr as well.
-    libvirt.registerErrorHandler(_be_silent, None)
+    libvirt.registerErrorHandler(lambda _context, _error: None, None)
     return libvirt
-
-
-def _be_silent(_context: object, _error: object) -> None:
-    pass

@@ -19,7 +19,14 @@ def libvirt_versions() -> Iterator[str]:
     """Yield what needs newer versions on a libvirt host."""
     yield from table(
         ("Asked for", "libvirt", "QEMU"),
-        ((_asked([row], [value]), *map(_version, needed)) for (row, value), needed in VERSIONS.items()),
+        (
+            (
+                _asked([row], [value]) + (f", for guests of {needs.guest}" if needs.guest else ""),
+                _version(needs.libvirt),
+                _version(needs.qemu) if needs.qemu >= needs.since_qemu else f"{_version(needs.since_qemu)} and newer",
+            )
+            for (row, value), needs in VERSIONS.items()
+        ),
     )
 
 

@@ -58,7 +58,7 @@ def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(sp
     with pytest.raises(UnsupportedByHost, match="container-1") as refused:
         guest_settings(spec, _NO_HPET)
     assert refused.value.refusals
-    assert "a lxc guest has no such thing" in str(refused.value)
+    assert "not possible on lxc hosts" in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_refusal_says_property_value_and_reason() -> None:
         Unsupported(
             "image property hw_vif_model",
             "sriov",
-            "the VIF models of kvm: e1000, e1000e, igb, ne2k_pci, pcnet, rtl8139, spapr-vlan, virtio, vmxnet3",
+            "possible on kvm hosts: e1000, e1000e, igb, ne2k_pci, pcnet, rtl8139, spapr-vlan, virtio, vmxnet3",
         )
     ]
 

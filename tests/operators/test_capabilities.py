@@ -22,7 +22,7 @@ def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     ("trait", "answer", "real_guests", "because"),
     [
         ("COMPUTE_NET_VIF_MODEL_E1000E", "yes", STARTS, ""),
-        ("COMPUTE_NET_VIF_MODEL_SRIOV", "no", REFUSED, "the VIF models of qemu"),
+        ("COMPUTE_NET_VIF_MODEL_SRIOV", "no", REFUSED, "possible on qemu hosts"),
         ("COMPUTE_FIRMWARE_UEFI", "no", REFUSED, "as Nova 34 builds the guest: it gets the attribute secure='no'"),
         ("HW_ARCH_X86_64", "yes", "", ""),
         ("HW_CPU_X86_AMD_SEV", "no", NOT_KNOWN, "it needs virt_type kvm"),

@@ -123,14 +123,6 @@ FAMILIES_WITHOUT: Mapping[tuple[str, str], frozenset[str]] = MappingProxyType(
     {key: _EVERYWHERE - set(families.split()) for key, families in _ONLY_ON.items()}
 )
 """(row, value) -> the families of machine types that can never have it."""
-_NOTHING: frozenset[str] = frozenset()
-
-
-def families_without(row: str, value: str) -> frozenset[str]:
-    """Return the families of machine types that can never have the value of a row of the vocabulary."""
-    if row == "emulation_architecture":
-        return _NOT_OF_GUESTS.get(value, _NOTHING)
-    return FAMILIES_WITHOUT.get((row, value), _NOTHING)
 
 
 def families_of(architecture: str) -> frozenset[str]:
@@ -150,7 +142,15 @@ def guest_architecture(architecture: str) -> str:
     return "x86_64" if architecture == "i686" else architecture
 
 
-# Architecture -> the families of machine types that its guests never have.
-_NOT_OF_GUESTS = {
-    name: (_EVERYWHERE | {NONE}) - families_of(guest_architecture(name)) for name in ARCHITECTURES.split()
+_FAMILIES_WITHOUT: dict[tuple[str, str], frozenset[str]] = {
+    **FAMILIES_WITHOUT,
+    **{
+        ("emulation_architecture", name): (_EVERYWHERE | {NONE}) - families_of(guest_architecture(name))
+        for name in ARCHITECTURES.split()
+    },
 }
+
+
+def families_without(row: str, value: str) -> frozenset[str]:
+    """Return the families of machine types that can never have the value of a row of the vocabulary."""
+    return _FAMILIES_WITHOUT.get((row, value), frozenset())

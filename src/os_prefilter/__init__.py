@@ -2,7 +2,7 @@
 
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.late_check import Unsupported, guest_settings, unsupported
+from os_prefilter.hosts.driver_check import Unsupported, guest_settings, unsupported
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Reporter, Setting
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.default_pipeline import process_reqspec

@@ -21,8 +21,8 @@ from nova.virt.libvirt import driver, utils
 from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
 from os_prefilter.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter.hosts.late_check import guest_settings, unsupported
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of

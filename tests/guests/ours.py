@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, fromstring, tostring
 
+from os_prefilter.hosts.driver_check import settings_of
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter.hosts.late_check import settings_of
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, PLATFORM_ARCHITECTURES
 from tests.guests.cases import Case

@@ -7,10 +7,10 @@ import pytest
 from os_prefilter import Flavor, Pipeline, RequestSpec
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.hosts.capabilities import capability_traits
+from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.late_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
 from os_prefilter.vocabulary.model import Trait

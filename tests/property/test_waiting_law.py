@@ -12,7 +12,7 @@ from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
-from os_prefilter.hosts.late_check import unsupported
+from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Ask

@@ -13,7 +13,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.model import Inventory, Provider
 from os_prefilter.hosts.desired_traits import traits_to_know
-from os_prefilter.hosts.late_check import unsupported
+from os_prefilter.hosts.driver_check import unsupported
 
 LIMIT = 1000
 """Nova's max_placement_results."""

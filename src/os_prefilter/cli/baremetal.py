@@ -16,9 +16,9 @@ from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import RequestRejected
+from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
-from os_prefilter.hosts.late_check import guest_settings
 from os_prefilter.operators.reconfigure import Plan, reconfiguration
 from os_prefilter.pipeline.pipeline import Pipeline
 

@@ -7,7 +7,7 @@ A reporter knows one thing: why a host, as its facts describe it, cannot do a va
 
 It does no I/O, changes nothing, and answers for every value of every row that it owns. From these answers come, in one
 place each, the traits of the host (``capabilities``), the driver's late check and its guest settings
-(:mod:`os_prefilter.hosts.late_check`): so they cannot disagree.
+(:mod:`os_prefilter.hosts.driver_check`): so they cannot disagree.
 
 To add one: derive a class from :class:`HostFacts` with the name of the driver, write the function, and name the
 :class:`Reporter` in an entry point of the same name under ``os_prefilter.capability_reporters``. ``fake.py`` is the

@@ -13,9 +13,9 @@ from urllib.parse import urlencode
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected, UnsupportedByHost
+from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
-from os_prefilter.hosts.late_check import guest_settings
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement

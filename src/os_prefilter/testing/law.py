@@ -13,7 +13,7 @@ from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
-from os_prefilter.hosts.late_check import unsupported
+from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec

@@ -14,10 +14,10 @@ from nova.virt.libvirt import blockinfo, driver, vif
 from nova.virt.libvirt import host as nova_host
 
 from os_prefilter.hosts.capabilities import capability_traits, refusals
+from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt import VERSIONS, Needs, refusal
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.hosts.late_check import guest_settings, unsupported
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of

@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 
 from os_prefilter.errors import RequestRejected
+from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers import libvirt
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_domain_xml import (
@@ -15,7 +16,6 @@ from os_prefilter.hosts.drivers.libvirt_domain_xml import (
     domain_elements,
     driver_attributes,
 )
-from os_prefilter.hosts.late_check import guest_settings
 from os_prefilter.hosts.reporter import GuestSettings, Setting
 from os_prefilter.request.spec import RequestSpec
 from os_prefilter.vocabulary import ROWS

@@ -10,8 +10,8 @@ from nova.virt import driver as nova_driver
 from nova.virt.vmwareapi import constants, host, images, vm_util, vmops
 from nova.virt.vmwareapi import driver as vmware_driver
 
+from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.drivers.vmware import REPORTER, VmwareFacts, refusal
-from os_prefilter.hosts.late_check import unsupported
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_flavor, nova_spec

@@ -18,7 +18,7 @@ from os_prefilter.errors import (
 from os_prefilter.fleet.model import Fleet, Inventory
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import traits_to_know
-from os_prefilter.hosts.late_check import Unsupported, guest_settings, unsupported
+from os_prefilter.hosts.driver_check import Unsupported, guest_settings, unsupported
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row

@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 from urllib.parse import urlencode
 
+from os_traits import MISC_SHARES_VIA_AGGREGATE as SHARES
+
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.matching import SHARES
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT

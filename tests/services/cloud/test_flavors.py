@@ -65,7 +65,7 @@ class TestFlavors:
         (200, {"flavors": [{"name": "a", "extra_specs": {"a": 1}}]}, "not that of the service"),
         (200, {"flavors": ["a"]}, "not that of the service"),
         (406, {}, "newer version"),
-        (503, {}, "look into the log"),
+        (503, {}, "read the log"),
     ],
 )
 def test_bad_flavor_list_response_raises_a_printable_cloud_error(

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from os_prefilter.adapters.cloud import connection as clouds
-from os_prefilter.adapters.cloud.images import _FIELDS
+from os_prefilter.adapters.cloud.resources import _IMAGE_FIELDS
 from os_prefilter.adapters.cloud.service import CloudError
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.spec import Image
@@ -64,7 +64,7 @@ def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) ->
 def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Cloud) -> None:
     """Of its own schema, the fields that are its base, and those that depend on its configuration."""
     schema = send("GET", f"{cloud.glance.real}/v2/schemas/image")["properties"]
-    assert {name for name, each in schema.items() if each.get("is_base", True)} <= _FIELDS
+    assert {name for name, each in schema.items() if each.get("is_base", True)} <= _IMAGE_FIELDS
 
 
 @pytest.mark.parametrize(

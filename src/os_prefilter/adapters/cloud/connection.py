@@ -1,4 +1,4 @@
-"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk: what is read of it. Nothing is written."""
+"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is read; nothing is written to it."""
 
 import json
 import logging
@@ -12,10 +12,9 @@ import openstack
 import yaml
 from keystoneauth1.exceptions import ClientException
 from openstack.config import loader
-from openstack.exceptions import ConfigException, SDKException
+from openstack.exceptions import SDKException
 
-from os_prefilter.adapters.cloud.flavors import flavor_named, flavors
-from os_prefilter.adapters.cloud.images import image_named, images
+from os_prefilter.adapters.cloud.resources import flavor_named, flavors, image_named, images
 from os_prefilter.adapters.cloud.servers import request_of_server
 from os_prefilter.adapters.cloud.service import Service, unexpected
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
@@ -36,82 +35,37 @@ __all__ = [
     "request_of_server",
 ]
 
-# The first that shows the UUIDs of aggregates, which Placement knows them by: Nova 15.0.0 (Ocata).
+# The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
 _AGGREGATE_UUIDS = "2.41"
 
 
 def connect(name: str) -> Any:
-    """Return an ``openstack.connection.Connection`` to a cloud; nothing is asked of it yet.
+    """Return an ``openstack.connection.Connection`` to a cloud; no request is sent yet.
 
     :raises ConfigurationError: if there is no such cloud, or its entry or a file cannot be used.
     """
     for path in _configuration_files():
         check_readable(path)
-        # A pipe of a shell can be read once.
+        # The pipe of a shell can be read only once.
         if path.resolve().is_file():
             _check_syntax(path)
-    logging.getLogger("openstack.config").addFilter(_without_text)
+    logging.getLogger("openstack.config").addFilter(_without_error_text)
     try:
-        # Without an end to wait for, a service that hangs would keep the command for ever.
+        # Without the timeout, a service that hangs would keep the command forever.
         connection = openstack.connect(cloud=name, api_timeout=TIMEOUT, app_name="os-prefilter")
-    except (ConfigException, SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
+    except (SDKException, ClientException, OSError, ValueError, TypeError, AttributeError) as error:
         raise ConfigurationError(
-            f"The cloud {quote(name)} cannot be used: {describe_error(error).rstrip('.')}. Name one that clouds.yaml "
-            "has, in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
+            f"The cloud {quote(name)} cannot be used: {describe_error(error).rstrip('.')}. Name a cloud of clouds.yaml "
+            "in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
         ) from error
     limit(connection.session)
     return connection
 
 
-def _configuration_files() -> Iterator[Path]:
-    """Yield those of openstacksdk's files that it will read: the first of each kind that is there."""
-    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
-    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
-        paths = (Path(name) for name in (*filter(None, [override]), *names))
-        first = next((path for path in paths if os.access(path, os.R_OK)), None)
-        if first:
-            yield first
-
-
-def _without_text(record: logging.LogRecord) -> bool:
-    """Take the text at which a file ended, which may be a password, out of what openstacksdk logs."""
-    if isinstance(record.args, tuple):
-        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
-    return True
-
-
-def _check_syntax(path: Path) -> None:
-    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which it ended.
-
-    :raises ConfigurationError: it cannot; the message has the place, and none of the text, which may be a password
-    """
-    place, name = "", escape_line(str(path))
-    try:
-        with path.open() as file:
-            # As openstacksdk reads it.
-            json.load(file) if path.suffix == ".json" else yaml.safe_load(file)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    except json.JSONDecodeError as error:
-        place = f": line {error.lineno}, column {error.colno}"
-    except (yaml.YAMLError, ValueError, RecursionError):
-        pass
-    except OSError:
-        # It is for openstacksdk to say so.
-        return
-    else:
-        return
-    kind = "JSON" if path.suffix == ".json" else "YAML"
-    raise ConfigurationError(
-        f"{name}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as * or ! in quotes."
-    )
-
-
 def placement_of(connection: Any) -> PlacementClient:
     """Return the client of a cloud's Placement.
 
-    :raises PlacementUnavailable: if the cloud does not say where it is.
+    :raises PlacementUnavailable: if the service catalog has no endpoint for it.
     """
     try:
         return PlacementClient(connection.placement)
@@ -131,3 +85,47 @@ def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise unexpected("Nova, the host aggregates", rows) from error
+
+
+def _configuration_files() -> Iterator[Path]:
+    """Yield the files that openstacksdk will read: the first readable one of each kind."""
+    own = os.environ.get("OS_CLIENT_CONFIG_FILE"), os.environ.get("OS_CLIENT_SECURE_FILE"), None
+    for override, names in zip(own, (loader.CONFIG_FILES, loader.SECURE_FILES, loader.VENDOR_FILES), strict=True):
+        first = next((name for name in (override, *names) if name and os.access(name, os.R_OK)), None)
+        if first:
+            yield Path(first)
+
+
+def _check_syntax(path: Path) -> None:
+    """Check that a file can be parsed: openstacksdk skips one that cannot, and logs the text at which parsing failed.
+
+    :raises ConfigurationError: it cannot; the message has the place but no text, which may be a password
+    """
+    kind, place = "JSON" if path.suffix == ".json" else "YAML", ""
+    try:
+        with path.open() as file:
+            # As openstacksdk reads it.
+            json.load(file) if kind == "JSON" else yaml.safe_load(file)
+    except OSError:
+        # openstacksdk reports it.
+        return
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f": line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    except json.JSONDecodeError as error:
+        place = f": line {error.lineno}, column {error.colno}"
+    except (yaml.YAMLError, ValueError, RecursionError):
+        pass
+    else:
+        return
+    raise ConfigurationError(
+        f"{escape_line(str(path))}{place}: this is not {kind}. Correct it; put a value that begins with a sign such as "
+        "* or ! in quotes."
+    )
+
+
+def _without_error_text(record: logging.LogRecord) -> bool:
+    """Replace parser errors in openstacksdk's log by their type: their text may have a password."""
+    if isinstance(record.args, tuple):
+        record.args = tuple(type(each).__name__ if isinstance(each, Exception) else each for each in record.args)
+    return True

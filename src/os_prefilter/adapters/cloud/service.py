@@ -1,7 +1,7 @@
-"""Asking the services of a cloud, and what each kind of failure becomes.
+"""GET requests to the services of a cloud, and one error for every way in which they fail.
 
-The services' own JSON is read, not openstacksdk's objects: those rename some image properties and convert values of
-others, and what a tenant wrote decides where a server may go. The SDK finds the endpoints and the tokens.
+The services' own JSON is read, not openstacksdk's objects: those rename some image properties and convert the values of
+others, and the tenant's spelling decides where a server may go. The SDK finds endpoints and tokens.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,20 @@ from os_prefilter.errors import PrefilterError
 
 _NAMES = {"image": "Glance", "compute": "Nova", "block_storage": "Cinder"}
 _TEXT_LENGTH = 300
+_OK, _NOT_FOUND = 200, 404
 
 
 class CloudError(PrefilterError):
-    """A service of the cloud did not do what was asked."""
+    """A service of the cloud did not answer, refused, or answered something else."""
 
     def __init__(self, what: str, reason: str, advice: str, status: int = 0) -> None:
         self.status = status
-        """The HTTP status of the answer; 0 if there was none."""
+        """The HTTP status of the response; 0 if there was none."""
         super().__init__(f"{what}: {reason}. {advice}")
 
 
 class Service:
-    """One service of a cloud: questions with a JSON object for an answer.
+    """One service of a cloud.
 
     :param connection: an ``openstack.connection.Connection``
     :param kind: ``image``, ``compute`` or ``block_storage``
@@ -40,63 +41,74 @@ class Service:
         self._name = _NAMES[kind]
 
     def get(self, path: str, microversion: str | None = None) -> Mapping[str, Any]:
-        """Send a GET; return the JSON object that comes back.
+        """Send a GET; return the JSON object of the response.
 
         :param path: below the endpoint, with its query
-        :raises CloudError: no answer, another status than 200, or no JSON object
+        :raises CloudError: no response, a status other than 200, or no JSON object
         """
         what = f"{self._name}, GET {path.partition('?')[0]}"
         try:
             adapter = getattr(self._connection, self._kind)
             response = adapter.request(path, "GET", microversion=microversion, raise_exc=False)
         except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
-            advice = "Check that the service runs and is reachable, and what clouds.yaml says of it."
+            advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
-        if response.status_code != 200:  # noqa: PLR2004
+        if response.status_code != _OK:
             raise _refused(what, response)
         try:
-            answer = response.json()
+            document = response.json()
         except (ValueError, RecursionError):
-            answer = response.text
-        if not isinstance(answer, dict):
-            raise unexpected(what, answer)
-        return answer
+            document = response.text
+        if not isinstance(document, dict):
+            raise unexpected(what, document)
+        return document
+
+    def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
+        """Do as :meth:`get`, and return None for status 404."""
+        try:
+            return self.get(path, microversion)
+        except CloudError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            return None
 
     def rows(self, path: str, name: str, microversion: str | None = None) -> Iterator[Any]:
-        """Yield the rows of a listing, page after page, as they come.
+        """Yield the rows of a listing; each page is requested when it is needed.
 
         :param path: of the listing, with its query
-        :param name: of the list in the answer
-        :raises CloudError: as :meth:`get`, also if a page leads to itself
+        :param name: of the list in the response
+        :raises CloudError: as :meth:`get`, and if a page leads to itself
         """
         base, _, query = path.partition("?")
         seen = set()
         while query not in seen:
             seen.add(query)
-            answer = self.get(f"{base}?{query}" if query else base, microversion)
-            rows = answer.get(name)
+            page = self.get(f"{base}?{query}", microversion)
+            rows = page.get(name)
             if not isinstance(rows, list):
                 raise unexpected(f"{self._name}, GET {base}", rows)
             yield from rows
-            following = _next(answer, name)
+            following = _next_page(page, name)
             if not following or not rows:
                 return
-            # Only the marker is taken over: a front end may have another path than the service believes.
+            # Only the marker: a front end may have another path than the service believes.
             marker = dict(parse_qsl(urlsplit(following).query)).get("marker", "")
             query = urlencode({**dict(parse_qsl(query)), "marker": marker})
-        advice = "Check what stands between this machine and the service."
+        advice = "Check the proxies between this machine and the service."
         raise CloudError(f"{self._name}, GET {base}", "the next page is one that was read already", advice)
 
 
 def unexpected(what: str, found: object) -> CloudError:
-    """Return the error for an answer that is not one of the service."""
-    return CloudError(what, f"the answer is not that of the service but {quote(found)}", "Check what answers there.")
+    """Return the error for a response that the service cannot have sent."""
+    return CloudError(
+        what, f"the response is not that of the service but {quote(found)}", "Check what answers at its endpoint."
+    )
 
 
-def _next(answer: Mapping[str, Any], name: str) -> str:
-    """Return the URL of the next page: as Glance says it, or as Nova does; empty for the last page."""
-    following = answer.get("next")
-    for link in answer.get(f"{name}_links") or ():
+def _next_page(page: Mapping[str, Any], name: str) -> str:
+    """Return the URL of the next page, in Glance's or Nova's form; empty for the last page."""
+    following = page.get("next")
+    for link in page.get(f"{name}_links") or ():
         if isinstance(link, dict) and link.get("rel") == "next":
             following = link.get("href")
     return following if isinstance(following, str) else ""
@@ -110,5 +122,5 @@ def _refused(what: str, response: Any) -> CloudError:
         403: "Use a user with the roles that the documentation lists under 'A live cloud'.",
         404: "Check that it exists in this cloud, and that the user may see it.",
         406: "This needs a newer version of the service.",
-    }.get(status, "Try again, or look into the log of the service.")
+    }.get(status, "Try again, or read the log of the service.")
     return CloudError(what, f"status {status}, {quote(text, _TEXT_LENGTH)}", advice, status)

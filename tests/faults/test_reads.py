@@ -9,7 +9,6 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement.providers import ResourceProviders
 from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
 from os_prefilter.adapters.placement.reported import LiveReported
 from os_prefilter.common.threads import start_thread
@@ -36,10 +35,10 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "ensure_traits": lambda client: client.ensure_traits(["CUSTOM_A", "COMPUTE_NODE"]),
     "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
     "has_provider": lambda client: client.has_provider("required=CUSTOM_NOBODYS"),
-    "tree": lambda client: ResourceProviders(client).tree(UUID),
+    "tree": lambda client: client.providers(f"in_tree={UUID}"),
     "provider": lambda client: (
-        ResourceProviders(client).traits(UUID),
-        ResourceProviders(client).resource_classes(UUID),
+        client.provider_traits(UUID),
+        client.provider_resource_classes(UUID),
     ),
 }
 

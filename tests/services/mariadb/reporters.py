@@ -17,7 +17,6 @@ from keystoneauth1.token_endpoint import Token
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.providers import ResourceProviders
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.fleet.model import Fleet, aggregate_uuid, provider_uuid
@@ -116,13 +115,12 @@ class Operator:
     def work(self) -> None:
         """Write to each host once, again after a conflict."""
         self.client.create_trait(self.trait)
-        providers = ResourceProviders(self.client)
         for host in self._hosts:
             uuid = provider_uuid(host)
 
             def add_trait(uuid: str = uuid) -> None:
-                generation, traits = providers.traits(uuid)
-                providers.set_traits(uuid, generation, traits | {self.trait})
+                generation, traits = self.client.provider_traits(uuid)
+                self.client.set_provider_traits(uuid, generation, traits | {self.trait})
 
             _until_it_works(add_trait)
             _until_it_works(lambda uuid=uuid: self._join_aggregates(uuid))  # type: ignore[misc]
@@ -213,5 +211,5 @@ def placement_on_mariadb(hosts: int, folder: Path, mariadb: str) -> Iterator[str
         operator.client.ensure_traits(BASE)
         for host in fleet_of(hosts).hosts:
             operator.client.request("POST", "/resource_providers", {"name": host.name, "uuid": host.uuid})
-            ResourceProviders(operator.client).set_traits(host.uuid, 0, host.traits)
+            operator.client.set_provider_traits(host.uuid, 0, host.traits)
         yield service.url

@@ -1,4 +1,4 @@
-"""A thin client of the Placement API: one method a question, no retries, no state but a cache of provider names.
+"""A client of the Placement API: plain values, one request a method, no retries; only provider names are cached.
 
 It works over any ``keystoneauth1.adapter.Adapter``: of a live cloud, or of :mod:`os_prefilter.adapters.embedded`.
 Source of what is sent and expected: the Placement API reference.
@@ -8,14 +8,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import quote as quote_url
+from uuid import UUID
 
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
-from os_prefilter.vocabulary.model import is_trait_name
+from os_prefilter.errors import (
+    GenerationConflict,
+    PlacementRefused,
+    PlacementUnavailable,
+    UnknownProvider,
+    UnknownTraits,
+)
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.
@@ -26,11 +34,12 @@ MAX_QUERY = 2_500
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
+_BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What Placement answered to one query.
+    """The allocation candidates of one query.
 
     ``hosts`` are the names of root providers, sorted; a provider that only shares its resources with others is no host.
     ``providers`` has, for each host, the sorted names of all providers that some candidate takes resources from.
@@ -42,12 +51,26 @@ class Candidates:
     count: int
 
 
+class ResourceProvider(NamedTuple):
+    """A resource provider as a listing shows it; each write of its traits or inventories raises its generation."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent: str = ""
+    """The UUID of its parent; empty for the root of a tree."""
+
+
 class PlacementClient:
-    """Questions and answers in plain values; each failure is a :class:`os_prefilter.errors.PlacementError`.
+    """The requests that this library sends to Placement.
+
+    Each method raises :class:`os_prefilter.errors.PlacementUnavailable` where Placement does not answer, or not as
+    Placement does, :class:`os_prefilter.errors.PlacementRefused` where it refuses a request, and
+    :class:`os_prefilter.errors.UnknownTraits` where the request names traits that it does not have.
 
     :param adapter: knows the endpoint and how to authenticate
     :param microversion: sent with each request
-    :param timeout: seconds to wait for the connection, and for each part of the answer
+    :param timeout: seconds to wait for the connection, and for each part of the response
     """
 
     def __init__(self, adapter: Adapter, *, microversion: str = MICROVERSION, timeout: float = TIMEOUT) -> None:
@@ -57,43 +80,23 @@ class PlacementClient:
         self._names: dict[str, str] = {}
 
     def allocation_candidates(self, query: str) -> Candidates:
-        """Ask which hosts could serve a request.
+        """Return the hosts that could serve a request.
 
         :param query: the urlencoded query string, without the question mark
-        :raises UnknownTraits: the query names traits that this Placement does not have
-        :raises PlacementRefused: the query is malformed
-        :raises PlacementUnavailable: no answer, or not the answer of a Placement
         """
-        what = "GET /allocation_candidates"
-        answer = self.request("GET", f"/allocation_candidates?{query}")
-        with expected(what):
-            used = [frozenset(request["allocations"]) for request in answer["allocation_requests"]]
-            by_root = _by_host(used, answer["provider_summaries"])
+        document = self.request("GET", f"/allocation_candidates?{query}")
+        with expected("GET /allocation_candidates"):
+            used = [frozenset(request["allocations"]) for request in document["allocation_requests"]]
+            by_root = _providers_by_host(used, document["provider_summaries"])
         names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
         found = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
-        hosts = tuple(sorted(found))
-        return Candidates(hosts, {host: found[host] for host in hosts}, len(used))
-
-    def has_provider(self, query: str) -> bool:
-        """Ask whether any resource provider is as a query says.
-
-        :param query: the urlencoded query string of ``GET /resource_providers``, without the question mark
-        :raises UnknownTraits: the query names traits that this Placement does not have
-        :raises PlacementRefused: the query is malformed
-        :raises PlacementUnavailable: no answer, or not the answer of a Placement
-        """
-        return bool(self.listed(f"/resource_providers?{query}", "resource_providers"))
+        return Candidates(tuple(sorted(found)), dict(sorted(found.items())), len(used))
 
     def listed(self, url: str, name: str) -> list[Any]:
-        """Return the list that the answer to a GET has under a name: traits, or resource_providers.
-
-        :raises UnknownTraits: the query names traits that this Placement does not have
-        :raises PlacementRefused: the query is malformed
-        :raises PlacementUnavailable: no answer, or not the answer of a Placement
-        """
-        answer = self.request("GET", url)
+        """Return the list that the response to a GET has under a name: ``traits``, or ``resource_providers``."""
+        document = self.request("GET", url)
         with expected(f"GET {url.partition('?')[0]}"):
-            found: list[Any] = answer[name]
+            found: list[Any] = document[name]
             is_one = is_trait_name if name == "traits" else _is_provider
             if not isinstance(found, list) or not all(map(is_one, found)):
                 raise TypeError(f"{name} is no list of what it should be")
@@ -107,8 +110,12 @@ class PlacementClient:
         """Return each trait that any resource provider has."""
         return frozenset(self.listed("/traits?associated=true", "traits"))
 
+    def custom_traits(self) -> frozenset[str]:
+        """Return each ``CUSTOM_`` trait that this Placement has."""
+        return frozenset(self.listed(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits"))
+
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Create those of the ``CUSTOM_`` traits that Placement does not have yet.
+        """Create the ``CUSTOM_`` traits that Placement does not have yet.
 
         Nothing is created when a standard trait is missing.
 
@@ -118,27 +125,81 @@ class PlacementClient:
         missing = set(names)
         for chunk in _chunks(sorted(missing)):
             missing.difference_update(self.listed(f"/traits?name=in:{chunk}", "traits"))
-        standard = {name for name in missing if not name.startswith("CUSTOM_")}
+        standard = {name for name in missing if not name.startswith(CUSTOM_PREFIX)}
         if standard:
             raise UnknownTraits(standard)
         for name in sorted(missing):
             self.create_trait(name)
         return tuple(sorted(missing))
 
-    def custom_traits(self) -> frozenset[str]:
-        """Return each ``CUSTOM_`` trait that this Placement has."""
-        return frozenset(self.listed("/traits?name=startswith:CUSTOM_", "traits"))
-
     def create_trait(self, name: str) -> None:
         """Create a ``CUSTOM_`` trait; one that exists already stays."""
         self.request("PUT", f"/traits/{name}")
 
-    def request(self, method: str, url: str, body: object = None) -> Any:
-        """Send one request; return the JSON object that came back, or None if nothing did.
+    def has_provider(self, query: str) -> bool:
+        """Return whether any resource provider matches.
 
-        :raises UnknownTraits: status 400, and the answer names traits that do not exist
+        :param query: the urlencoded query string of ``GET /resource_providers``, without the question mark
+        """
+        return bool(self.listed(f"/resource_providers?{query}", "resource_providers"))
+
+    def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
+        """Return the resource providers that match a query, all without one, in any order."""
+        rows = self.listed(f"/resource_providers?{query}".rstrip("?"), "resource_providers")
+        with expected("GET /resource_providers"):
+            return tuple(map(_provider, rows))
+
+    def provider_named(self, name: str) -> ResourceProvider:
+        """Return the resource provider with a name.
+
+        :raises UnknownProvider: there is none
+        """
+        for provider in self.providers(f"name={quote_url(name, safe='')}"):
+            if provider.name == name:
+                return provider
+        raise UnknownProvider(name)
+
+    def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+        """Return the generation and the traits of a resource provider.
+
+        :raises UnknownProvider: there is none with this UUID
+        """
+        document = self._request_provider("GET", uuid, "traits")
+        with expected("GET /resource_providers/.../traits"):
+            names = document["traits"]
+            # Strictly: a trait that is not read here is gone after the next write.
+            if not isinstance(names, list) or not all(map(is_trait_name, names)):
+                raise TypeError(f"{quote(names)} is not a list of traits")
+            return _generation(document["resource_provider_generation"]), frozenset(names)
+
+    def set_provider_traits(self, uuid: str, generation: int, traits: Iterable[str]) -> int:
+        """Replace all traits of a resource provider at once; return its new generation.
+
+        :param generation: of the read that ``traits`` come from
+        :raises GenerationConflict: the provider has another generation by now; nothing was written
+        :raises UnknownProvider: there is none with this UUID
+        :raises UnknownTraits: some of the traits do not exist; nothing was written
+        """
+        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        document = self._request_provider("PUT", uuid, "traits", body)
+        with expected("PUT /resource_providers/.../traits"):
+            return _generation(document["resource_provider_generation"])
+
+    def provider_resource_classes(self, uuid: str) -> frozenset[str]:
+        """Return the resource classes that a resource provider has an inventory of.
+
+        :raises UnknownProvider: there is none with this UUID
+        """
+        document = self._request_provider("GET", uuid, "inventories")
+        with expected("GET /resource_providers/.../inventories"):
+            return frozenset(document["inventories"].keys())
+
+    def request(self, method: str, url: str, body: object = None) -> Any:
+        """Send one request; return the JSON object of the response, or None if it is empty.
+
+        :raises UnknownTraits: status 400, and the response names traits that do not exist
         :raises PlacementRefused: any other status from 300 to 499
-        :raises PlacementUnavailable: no answer in time, status 500 and above, or an answer that is no JSON object
+        :raises PlacementUnavailable: no response in time, status 500 and above, or one that is no JSON object
         """
         what = f"{method} {url.partition('?')[0]}"
         extra = {} if body is None else {"json": body}
@@ -164,23 +225,38 @@ class PlacementClient:
             raise _refusal(what, status, _detail(response))
         return _object(what, response) if response.content else None
 
-    def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
-        """Return uuid -> name. One request for the whole fleet, and again only when a provider is new.
+    def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
+        try:
+            return self.request(method, f"/resource_providers/{uuid}/{part}", body)
+        except PlacementRefused as error:
+            if error.status == _NOT_FOUND:
+                raise UnknownProvider(uuid) from error
+            if error.status == _CONFLICT:
+                raise GenerationConflict(uuid) from error
+            raise
 
-        The alternatives cost one request a host.
-        """
+    def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
+        """Return uuid -> name: one request for the whole fleet instead of one a host, again only for a new provider."""
         if not uuids <= self._names.keys():
-            providers = self.listed("/resource_providers", "resource_providers")
-            with expected("GET /resource_providers"):
-                self._names = {rp["uuid"]: rp["name"] for rp in providers}
+            self._names = {rp["uuid"]: rp["name"] for rp in self.listed("/resource_providers", "resource_providers")}
         # A provider deleted between the two requests has no name any more.
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
 
-def _by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[str, set[str]]:
+@contextmanager
+def expected(what: str) -> Iterator[None]:
+    """Read a response; a member that is missing or has another type means that it is not that of a Placement."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
+        raise PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
+
+
+def _providers_by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[str, set[str]]:
     """Return the providers that candidates take resources from, by the root provider of the host.
 
-    Where a candidate takes something from several trees, those that only share their resources are not the host.
+    Where a candidate takes resources from several trees, those that only share their resources are not the host.
     """
     computing = {
         each["root_provider_uuid"]
@@ -198,14 +274,14 @@ def _by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[s
 
 
 def _refusal(what: str, status: int, detail: str) -> UnknownTraits | PlacementRefused:
-    match = _NO_SUCH_TRAIT.search(detail) if status == 400 else None  # noqa: PLR2004
+    match = _NO_SUCH_TRAIT.search(detail) if status == _BAD_REQUEST else None
     if match:
         return UnknownTraits(name.strip() for name in match[1].split(",") if name.strip())
     return PlacementRefused(what, status, detail)
 
 
 def _detail(response: Any) -> str:
-    """Return what an error answer says: its JSON errors' details, or the start of its text, on one line."""
+    """Return the reason in an error response: the details of its JSON errors, or the start of its text, on one line."""
     try:
         text = "; ".join(str(error["detail"]) for error in response.json()["errors"])
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -214,28 +290,32 @@ def _detail(response: Any) -> str:
     return " ".join(text.split()) or "no explanation"
 
 
+def _object(what: str, response: Any) -> Any:
+    try:
+        document = response.json()
+    except (ValueError, RecursionError) as error:
+        raise PlacementUnavailable(what, f"the response is not JSON but {quote(response.text)}") from error
+    if not isinstance(document, dict):
+        raise PlacementUnavailable(what, f"the response is not a JSON object but {quote(document)}")
+    return document
+
+
 def _is_provider(row: object) -> bool:
     return isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("uuid", "name"))
 
 
-def _object(what: str, response: Any) -> Any:
-    try:
-        answer = response.json()
-    except (ValueError, RecursionError) as error:
-        raise PlacementUnavailable(what, f"the answer is not JSON but {quote(response.text)}") from error
-    if not isinstance(answer, dict):
-        raise PlacementUnavailable(what, f"the answer is not a JSON object but {quote(answer)}")
-    return answer
+def _provider(row: Any) -> ResourceProvider:
+    parent = row["parent_provider_uuid"]
+    # UUIDs become part of a URL.
+    return ResourceProvider(
+        str(UUID(row["uuid"])), row["name"], _generation(row["generation"]), str(UUID(parent)) if parent else ""
+    )
 
 
-@contextmanager
-def expected(what: str) -> Iterator[None]:
-    """Read an answer; what is not there, or of another type, says that this is not the answer of a Placement."""
-    try:
-        yield
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        found = escape_line(f"{type(error).__name__} {str(error)[:200]}")
-        raise PlacementUnavailable(what, f"the answer is not that of a Placement ({found})") from error
+def _generation(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{quote(value)} is not a generation")
+    return value
 
 
 def _chunks(names: Iterable[str]) -> Iterator[str]:

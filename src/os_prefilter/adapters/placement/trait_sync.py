@@ -1,6 +1,6 @@
-"""Keeping the traits of a host's resource providers true, by the plan of :mod:`os_prefilter.hosts.desired_traits`.
+"""Reconcile the traits of a host's resource providers with the goal of :mod:`os_prefilter.hosts.desired_traits`.
 
-The traits of a provider are written all at once, with the generation of the read that they come from: a writer that is
+All traits of a provider are written at once, with the generation of the read that they come from: a writer that is
 killed, or overtaken by another, leaves the old set or the new one.
 """
 
@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.providers import ResourceProvider, ResourceProviders
+from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
@@ -27,7 +26,7 @@ from os_prefilter.hosts.desired_traits import (
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 ATTEMPTS = 10
-"""How often it is tried when others write at the same time."""
+"""How often a report is tried when others write at the same time."""
 
 RECHECK_INTERVAL = 3600.0
 """Seconds after which all traits are read again although no generation has changed.
@@ -40,16 +39,41 @@ _FIRST_BOUND = 0.05
 _LAST_BOUND = 2.0
 
 
+class _Verdict(NamedTuple):
+    """The traits that a provider has and should have for a goal."""
+
+    provider: ResourceProvider
+    """With the generation at which it has the traits ``present``."""
+    goal: Goal
+    owned: bool
+    present: frozenset[str]
+    wanted: frozenset[str]
+
+    def changes(self) -> Iterator[Change]:
+        for trait in sorted(self.wanted - self.present):
+            yield Change(self.provider.name, trait, "add")
+        for trait in sorted(self.present - self.wanted):
+            yield Change(self.provider.name, trait, "remove")
+
+
+class _OutdatedError(Exception):
+    """Something that was read has changed since, and a fresh read may help; ``error`` is raised if it does not."""
+
+    def __init__(self, error: PlacementError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class HostTraits:
-    """The resource providers of one host.
+    """The traits of the resource providers of one host.
 
-    It remembers what it found: a round in which nothing changed, here or there, costs one request.
+    Verdicts are cached: a report that finds nothing changed, here or there, costs one request.
 
-    :param provider: the name or the UUID of the root provider. A name is the host's: a provider that gets another name
-        is left alone, and the one that has this name now is looked up
-    :param attempts: how often it is tried when others write at the same time
+    :param provider: the name or the UUID of the root provider. A name is the host's: a provider that is renamed is left
+        alone, and the one that has this name now is looked up
+    :param attempts: how often a report is tried when others write at the same time
     :param sleep: waits a number of seconds between two attempts
-    :param clock: seconds that pass
+    :param clock: a monotonic clock, in seconds
     """
 
     def __init__(
@@ -62,23 +86,23 @@ class HostTraits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
-        self._providers = ResourceProviders(client)
         self._name = provider
-        self._uuid = _as_uuid(provider)
+        self._uuid = provider.lower() if is_uuid(provider) else None
         self._attempts = attempts
         self._sleep = sleep
         self._clock = clock
         self._recheck_due = clock() + RECHECK_INTERVAL
+        # Of the providers whose traits are as they should be.
         self._verdicts: dict[str, _Verdict] = {}
         self._known: frozenset[str] | None = None
 
     def sync(self, goal: Goal, *, dry_run: bool = False) -> list[Change]:
-        """Make Placement say what ``goal`` says; return what was changed, or would be with ``dry_run``.
+        """Write what ``goal`` requires to Placement; return the changes, with ``dry_run`` without making them.
 
         :raises UnknownProvider: there is no such provider
         :raises GenerationConflict: others changed a provider in each attempt
         :raises UnknownTraits: Placement lacks a standard trait
-        :raises ConfigurationError: the goal has a trait that is none, or the provider is not that of a host
+        :raises ConfigurationError: the goal has an invalid trait, or the provider is not that of a host
         :raises PlacementError: Placement does not answer, or refuses
         """
         check_traits((*goal.traits, *goal.known))
@@ -94,29 +118,28 @@ class HostTraits:
             reraise=True,
         )
         try:
-            for attempt in retrying:
-                with attempt:
-                    self._attempt(goal, changes, dry_run=dry_run)
+            retrying(self._attempt, goal, changes, dry_run=dry_run)
         except _OutdatedError as outdated:
-            raise outdated.error from outdated.__cause__
+            if isinstance(outdated.error, GenerationConflict):
+                raise GenerationConflict(self._name, self._attempts) from outdated.error
+            raise outdated.error from outdated.error.__cause__
         return changes
 
     def _attempt(self, goal: Goal, changes: list[Change], *, dry_run: bool) -> None:
         tree = self._tree()
         try:
-            writes = list(self._writes(tree, goal))
+            writes = self._writes(tree, goal)
             for trait in self._missing(goal, writes):
                 if not dry_run:
-                    self._create(trait)
+                    self._client.create_trait(trait)
+                    self._known = (self._known or frozenset()) | {trait}
                 changes.append(Change("", trait, "create"))
-            # The root last, as Nova does: whoever sees the owner's trait there finds it on what is below.
+            # The root last, as Nova does: a reader that sees the owner's trait there finds it on all below.
             for write in reversed(writes):
                 if not dry_run:
                     self._write(write)
                 changes += write.changes()
-        except GenerationConflict as error:
-            raise _OutdatedError(GenerationConflict(self._name, self._attempts)) from error
-        except UnknownProvider as error:
+        except (GenerationConflict, UnknownProvider) as error:
             raise _OutdatedError(error) from error
         except UnknownTraits as error:
             # A CUSTOM_ trait was deleted after it was seen; a standard one does not come by waiting.
@@ -127,16 +150,16 @@ class HostTraits:
 
     def _tree(self) -> list[ResourceProvider]:
         """Return the root provider, and those below it after their parents."""
-        providers = self._providers.tree(self._uuid) if self._uuid else ()
+        providers = self._client.providers(f"in_tree={self._uuid}") if self._uuid else ()
         found = list(filter(self._is_host, providers))
         if not found:
             # One that was deleted may come back with its UUID, and other traits.
             self._verdicts.clear()
-        if not found and _as_uuid(self._name) is None:
-            # Not looked up yet, deleted, or renamed: the name may be that of another provider by now.
+        if not found and not is_uuid(self._name):
+            # Not looked up yet, deleted, or renamed: another provider may have the name by now.
             self._uuid = None
-            self._uuid = self._providers.named(self._name).uuid
-            providers = self._providers.tree(self._uuid)
+            self._uuid = self._client.provider_named(self._name).uuid
+            providers = self._client.providers(f"in_tree={self._uuid}")
             found = list(filter(self._is_host, providers))
         if not found:
             raise UnknownProvider(self._name)
@@ -146,96 +169,59 @@ class HostTraits:
                 "the root provider of the host."
             )
         for parent in found:
-            # Whatever comes as an answer, each is looked at once.
+            # Each once, whatever the response says of parents.
             found += [each for each in providers if each.parent == parent.uuid and each not in found]
         return found
 
     def _is_host(self, provider: ResourceProvider) -> bool:
-        return provider.uuid == self._uuid and (provider.name == self._name or _as_uuid(self._name) is not None)
+        return provider.uuid == self._uuid and (provider.name == self._name or is_uuid(self._name))
 
-    def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> "Iterator[_Write]":
-        """Yield each provider whose traits are not what they should be."""
-        owned = set[str]()
+    def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> list[_Verdict]:
+        """Return the verdicts of the providers whose traits are not what they should be."""
         present = {provider.uuid for provider in tree}
         self._verdicts = {uuid: verdict for uuid, verdict in self._verdicts.items() if uuid in present}
+        owned = set[str]()
+        writes = []
         for provider in tree:
             if provider.parent and provider.parent not in owned:
                 continue
             verdict = self._verdicts.get(provider.uuid)
             if verdict is None or (verdict.provider, verdict.goal) != (provider, goal):
-                verdict, write = self._judge(provider, goal)
-                if write.wanted != write.present:
-                    yield write
+                verdict = self._judge(provider, goal)
+                if verdict.wanted != verdict.present:
+                    writes.append(verdict)
                 else:
                     self._verdicts[provider.uuid] = verdict
             if verdict.owned:
                 owned.add(provider.uuid)
+        return writes
 
-    def _judge(self, provider: ResourceProvider, goal: Goal) -> "tuple[_Verdict, _Write]":
-        generation, present = self._providers.traits(provider.uuid)
-        owned = goal.owner is not None and self._is_owned(provider, present, goal.owner)
+    def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
+        generation, present = self._client.provider_traits(provider.uuid)
         wanted = present if provider.parent else with_traits(present, goal.traits)
-        if goal.owner and owned:
+        is_owned = goal.owner is not None and self._is_owned(provider, present, goal.owner)
+        if goal.owner and is_owned:
             wanted |= {goal.owner.owner_trait}
-        verdict = _Verdict(provider._replace(generation=generation), goal, owned)
-        return verdict, _Write(verdict, present, wanted)
+        return _Verdict(provider._replace(generation=generation), goal, is_owned, present, wanted)
 
     def _is_owned(self, provider: ResourceProvider, traits: frozenset[str], owner: Options) -> bool:
         if is_foreign(traits, owner):
             return False
         if not provider.parent or owner.owner_trait in traits:
             return True
-        # Asked after the traits: where it changes in between, the write is refused.
-        return is_recognized(self._providers.resource_classes(provider.uuid), owner)
+        # Read after the traits: if it changes in between, the write is refused.
+        return is_recognized(self._client.provider_resource_classes(provider.uuid), owner)
 
-    def _missing(self, goal: Goal, writes: "Sequence[_Write]") -> list[str]:
-        """Return the ``CUSTOM_`` traits that Placement must be told of first, sorted."""
+    def _missing(self, goal: Goal, writes: Sequence[_Verdict]) -> list[str]:
+        """Return the ``CUSTOM_`` traits that must be created before the writes, sorted."""
         added = frozenset(trait for write in writes for trait in write.wanted - write.present)
         needed = goal.known | {trait for trait in added if trait.startswith(CUSTOM_PREFIX)}
         if needed and (self._known is None or not needed <= self._known):
             self._known = self._client.custom_traits()
         return sorted(needed - (self._known or frozenset()))
 
-    def _create(self, trait: str) -> None:
-        self._client.create_trait(trait)
-        self._known = (self._known or frozenset()) | {trait}
-
-    def _write(self, write: "_Write") -> None:
-        provider, goal, owned = write.verdict
-        generation = self._providers.set_traits(provider.uuid, provider.generation, write.wanted)
-        self._verdicts[provider.uuid] = _Verdict(provider._replace(generation=generation), goal, owned)
-
-
-class _Verdict(NamedTuple):
-    """A provider whose traits are as they should be, for this goal and as long as its generation stays."""
-
-    provider: ResourceProvider
-    goal: Goal
-    owned: bool
-
-
-class _Write(NamedTuple):
-    """The traits that a provider has and should have; ``verdict`` holds once it has them."""
-
-    verdict: _Verdict
-    present: frozenset[str]
-    wanted: frozenset[str]
-
-    def changes(self) -> Iterator[Change]:
-        name = self.verdict.provider.name
-        for trait in sorted(self.wanted - self.present):
-            yield Change(name, trait, "add")
-        for trait in sorted(self.present - self.wanted):
-            yield Change(name, trait, "remove")
-
-
-class _OutdatedError(Exception):
-    """What was read is no longer so, and a fresh read may help; ``error`` is raised if it does not."""
-
-    def __init__(self, error: PlacementError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-def _as_uuid(provider: str) -> str | None:
-    return provider.lower() if is_uuid(provider) else None
+    def _write(self, verdict: _Verdict) -> None:
+        provider = verdict.provider
+        generation = self._client.set_provider_traits(provider.uuid, provider.generation, verdict.wanted)
+        written = provider._replace(generation=generation)
+        self._verdicts[provider.uuid] = verdict._replace(provider=written, present=verdict.wanted)

@@ -82,7 +82,7 @@ def test_reader_thread_ends_after_the_response_timed_out(start: bytes, piece: by
     with trickling(start, piece) as url:
         with pytest.raises(requests.ReadTimeout, match="has not ended"):
             session_of(None).get(url, timeout=0.2)
-        for reading in [each for each in threading.enumerate() if each.name == f"answer of {url}/"]:
+        for reading in [each for each in threading.enumerate() if each.name == f"response of {url}/"]:
             reading.join(30)
             assert not reading.is_alive()
 

@@ -1,4 +1,4 @@
-"""From a request to the hosts that remain."""
+"""Ask Placement which hosts remain for a request that the pipeline was applied to."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,25 +11,25 @@ from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 
-class Found(NamedTuple):
-    """What was asked, and what Placement answered."""
-
-    query: str
-    candidates: Any
-    created: tuple[str, ...]
-    """Traits that had to be created, because a filter requires them and Placement did not know them."""
-    unknown: tuple[str, ...] = ()
-    """Required traits that do not exist in Placement: no host has them, and it was not asked."""
-    notes: tuple[str, ...] = ()
-    """What of the request was not asked for, or not yet, and why; each once."""
-
-
 @dataclass(frozen=True)
 class NoCandidates:
-    """The answer where it is known without asking."""
+    """The candidates where it is known without a query that there are none."""
 
     hosts: tuple[str, ...] = ()
     count: int = 0
+
+
+class Found(NamedTuple):
+    """A query, and the candidates that Placement returned for it."""
+
+    query: str
+    candidates: Any
+    created: tuple[str, ...] = ()
+    """Traits that had to be created, because a filter requires them and Placement did not know them."""
+    unknown: tuple[str, ...] = ()
+    """Required traits that do not exist in Placement: no host has them, and the query was not sent."""
+    notes: tuple[str, ...] = ()
+    """The parts of the request that are not required, or not yet, and why; each once."""
 
 
 class Placement(Protocol):
@@ -39,7 +39,7 @@ class Placement(Protocol):
         """Return the candidates for a query string."""
 
     def ensure_traits(self, names: Any) -> Any:
-        """Create those traits that are not there, and return them."""
+        """Create the traits that do not exist, and return them."""
 
 
 class LivePlacement(Protocol):
@@ -49,7 +49,7 @@ class LivePlacement(Protocol):
         """Return the candidates for a query string."""
 
     def custom_traits(self) -> frozenset[str]:
-        """Return each ``CUSTOM_`` trait that is there."""
+        """Return each ``CUSTOM_`` trait that exists."""
 
 
 def find_candidates(request_spec: Any, pipeline: Pipeline, placement: Placement) -> Found:
@@ -63,14 +63,13 @@ def find_candidates(request_spec: Any, pipeline: Pipeline, placement: Placement)
 def ask_placement(request_spec: Any, decision: Decision, placement: Placement, limit: int | None = None) -> Found:
     """Ask Placement for a request that the pipeline was applied to.
 
-    The ``CUSTOM_`` traits that filters require are created first: a query with a trait that Placement does not know is
-    refused as a whole. Those that a tenant wrote are not.
+    The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
+    not know. Those that a tenant wrote are not created.
 
-    :param limit: at most so many candidates; None for all: a part of the answer could pass for the whole
+    :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     """
-    custom = _custom_traits(decision)
-    created = tuple(placement.ensure_traits(custom))
+    created = tuple(placement.ensure_traits(_custom_traits(decision)))
     query = allocation_candidates_query(request_spec, limit)
     return Found(query, placement.allocation_candidates(query), created, notes=_notes(decision))
 
@@ -78,12 +77,12 @@ def ask_placement(request_spec: Any, decision: Decision, placement: Placement, l
 def ask_live_placement(
     request_spec: Any, decision: Decision, placement: LivePlacement, limit: int | None = None
 ) -> Found:
-    """Do the same without writing anything.
+    """Do as :func:`ask_placement`, without writing anything.
 
-    A ``CUSTOM_`` trait that filters require and that does not exist is one that no host has: Placement, which would
-    refuse the query, is not asked. One that they forbid, and that does not exist, is left out of the query.
+    No host has a ``CUSTOM_`` trait that does not exist. If filters require one, the query, which Placement would
+    refuse, is not sent; if they forbid it, it is left out of the query.
 
-    :param limit: at most so many candidates; None for all
+    :param limit: the most candidates; None for all
     :raises PlacementError: if Placement does not answer, or refuses the query.
     """
     query = allocation_candidates_query(request_spec, limit)
@@ -94,7 +93,7 @@ def ask_live_placement(
         return Found(query, NoCandidates(), (), unknown, _notes(decision))
     if missing:
         query = _without_forbidden(query, missing)
-    return Found(query, placement.allocation_candidates(query), (), notes=_notes(decision))
+    return Found(query, placement.allocation_candidates(query), notes=_notes(decision))
 
 
 def _notes(decision: Decision) -> tuple[str, ...]:

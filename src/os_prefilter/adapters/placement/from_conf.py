@@ -1,8 +1,9 @@
-"""A Placement client from what a nova.conf says in its section ``[placement]``, read as Nova reads it.
+"""A Placement client from the section ``[placement]`` of a nova.conf, read as Nova reads it.
 
-keystoneauth1 knows the options: ``auth_type`` and those of that type, of the session (``cafile``, ``timeout``, ...) and
-of the adapter (``region_name``, ``valid_interfaces``, ``endpoint_override``, ...). What is missing or wrong is an error
-that names the file, the section and the option, and never shows a password.
+keystoneauth1 defines the options: ``auth_type`` and those of that type, of the session (``cafile``, ``timeout``, ...)
+and of the adapter (``region_name``, ``valid_interfaces``, ``endpoint_override``, ...). It reports a missing or wrong
+value at the first request, or without the option's name; here the error names the file, the section and the option, and
+never shows a password.
 """
 
 from math import isfinite
@@ -24,7 +25,7 @@ from os_prefilter.errors import ConfigurationError
 
 SECTION = "placement"
 
-# What is needed beyond what keystoneauth1 demands; one of each group, except where Placement's URL is given elsewhere.
+# Needed beyond the options that keystoneauth1 requires; one of each group, "endpoint" only without endpoint_override.
 _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
     "password": (("username", "user_id"), ("password",)),
     "v3password": (("username", "user_id"), ("password",)),
@@ -35,11 +36,10 @@ _NEEDED: dict[str, tuple[tuple[str, ...], ...]] = {
 _URLS = ("auth_url", "endpoint", "endpoint_override")
 # Nova ignores them in nova.conf.
 _NO_VERSIONS = {"version": None, "min_version": None, "max_version": None}
-_FILES = ("cafile", "certfile", "keyfile")
 
 
 def load_conf(path: str | Path) -> cfg.ConfigOpts:
-    """Return what a nova.conf says; options are registered by whoever reads them.
+    """Return the configuration in a nova.conf, in which no option is registered yet.
 
     :raises DocumentError: if it is a named pipe or a device, which could keep its reader waiting.
     :raises ConfigurationError: if the file cannot be read as one.
@@ -60,7 +60,7 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
     """Return the client that the section ``[placement]`` describes.
 
     :param path: the file that ``conf`` was read from, for messages
-    :raises ConfigurationError: if it lacks something, or has a value that makes no sense.
+    :raises ConfigurationError: if an option is missing or has an invalid value.
     """
     return _Section(conf, escape_line(str(path))).client()
 
@@ -68,7 +68,7 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
 def prefilter_options(conf: cfg.ConfigOpts) -> Options:
     """Return the section ``[prefilter]``: the owner's trait, and how its providers are recognized.
 
-    :raises ConfigurationError: if one of its options makes no sense.
+    :raises ConfigurationError: if one of its options has an invalid value.
     """
     register_opts(conf)
     try:
@@ -87,15 +87,17 @@ class _Section:
             raise ConfigurationError(
                 f"{where}: it has no section [{SECTION}]. Give the nova.conf of a compute service, which has one."
             )
-        self._options = (*loading.get_session_conf_options(), *_adapter_options())
-        conf.register_opts(self._options, group=SECTION)
-        conf.register_opts(loading.get_auth_common_conf_options(), group=SECTION)
+        adapter_options = loading.get_adapter_conf_options(include_deprecated=False)
+        # As in nova/conf/utils.py.
+        cfg.set_defaults(adapter_options, valid_interfaces=["internal", "public"], service_type="placement")
+        self._options = (*loading.get_session_conf_options(), *adapter_options)
+        conf.register_opts((*self._options, *loading.get_auth_common_conf_options()), group=SECTION)
         self._auth = self._value("auth_section") or SECTION
         conf.register_opts(loading.get_auth_common_conf_options(), group=self._auth)
 
     def client(self) -> PlacementClient:
-        auth_type = self._register_auth_type()
-        self._check(auth_type)
+        self._check_auth()
+        self._check_connection()
         try:
             auth = loading.load_auth_from_conf_options(self._conf, SECTION)
             session = loading.load_session_from_conf_options(self._conf, SECTION, auth=auth)
@@ -104,52 +106,47 @@ class _Section:
             )
         except (ClientException, cfg.Error, TypeError, ValueError) as error:
             raise ConfigurationError(f"{self._where}: [{SECTION}] cannot be used: {reason_of(error)}") from error
-        # It holds for Keystone's answers too, which a service must not wait for without end.
+        # It also limits Keystone's responses, for which a service must not wait forever.
         session.timeout = session.timeout or TIMEOUT
         limit(session)
         return PlacementClient(adapter, timeout=session.timeout)
 
-    def _register_auth_type(self) -> str:
-        """Make the options of the authentication known; return its type."""
+    def _check_auth(self) -> None:
+        """Register and check the options of the authentication."""
         auth_type = self._value("auth_type", self._auth)
         if not auth_type:
             raise self._wrong("auth_type", "it is not set. The usual one is password.", self._auth)
         try:
-            options = loading.get_auth_plugin_conf_options(auth_type)
+            options = loading.get_plugin_loader(auth_type).get_options()
         except ClientException as error:
             problem = f"there is no type {quote(auth_type)} installed. The usual one is password."
             raise self._wrong("auth_type", problem, self._auth) from error
-        self._conf.register_opts(options, group=self._auth)
+        self._conf.register_opts(loading.get_auth_plugin_conf_options(auth_type), group=self._auth)
         for option in options:
             self._value(option.dest, self._auth)
-        required = {option.dest for option in loading.get_plugin_loader(auth_type).get_options() if option.required}
-        for names in (*((name,) for name in sorted(required)), *_NEEDED.get(auth_type, ())):
-            self._need(names, auth_type)
-        return str(auth_type)
-
-    def _need(self, names: tuple[str, ...], auth_type: str) -> None:
-        if not any(self._value(name, self._group_of(name)) for name in names):
-            others = f", nor is {names[1]}" if names[1:] else ""
-            raise self._wrong(names[0], f"it is not set{others}; auth_type {auth_type} needs it.", self._auth)
-
-    def _check(self, auth_type: str) -> None:
-        """Check what would otherwise fail at the first request, or in words that name no option."""
-        for option in self._options:
-            self._value(option.dest)
-        known = {option.dest for option in loading.get_auth_plugin_conf_options(auth_type)}
-        for name in (name for name in _URLS if name in known or name == "endpoint_override"):
-            url = self._value(name, self._group_of(name))
+        required = sorted({option.dest for option in options if option.required})
+        for names in (*((name,) for name in required), *_NEEDED.get(auth_type, ())):
+            if not any(self._value(name, self._group_of(name)) for name in names):
+                others = f", nor is {names[1]}" if names[1:] else ""
+                raise self._wrong(names[0], f"it is not set{others}; auth_type {auth_type} needs it.", self._auth)
+        for name in _URLS:
+            known = name == "endpoint_override" or any(option.dest == name for option in options)
+            url = self._value(name, self._group_of(name)) if known else None
             if url and not url.startswith(("http://", "https://")):
                 raise self._wrong(name, "it is not a URL that begins with http:// or https://.", self._group_of(name))
+
+    def _check_connection(self) -> None:
+        """Check the options of the session and the adapter."""
+        for option in self._options:
+            self._value(option.dest)
         timeout = self._value("timeout") or TIMEOUT
         if not (isfinite(timeout) and timeout > 0):
             raise self._wrong("timeout", "it is not a number of seconds above 0.")
-        for name in _FILES:
+        for name in ("cafile", "certfile", "keyfile"):
             path = self._value(name)
             if path and not Path(path).is_file():
                 raise self._wrong(name, f"there is no file {escape_line(path)}.")
-        interfaces = self._value("valid_interfaces") or ()
-        if not set(interfaces) <= {"internal", "public", "admin"}:
+        if not set(self._value("valid_interfaces") or ()) <= {"internal", "public", "admin"}:
             raise self._wrong("valid_interfaces", "its values are internal, public and admin.")
 
     def _group_of(self, option: str) -> str:
@@ -167,10 +164,3 @@ class _Section:
 
     def _wrong(self, option: str, problem: str, group: str = SECTION) -> ConfigurationError:
         return ConfigurationError(f"{self._where}: [{escape_line(group)}] {option}: {problem}")
-
-
-def _adapter_options() -> list[cfg.Opt]:
-    """Return keystoneauth1's options of an adapter with Nova's defaults (``nova/conf/utils.py``)."""
-    options = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(options, valid_interfaces=["internal", "public"], service_type="placement")
-    return options

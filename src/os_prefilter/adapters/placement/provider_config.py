@@ -1,4 +1,4 @@
-"""A provider configuration file for nova-compute, which then reports the ``CUSTOM_`` traits of the host by itself.
+"""A provider configuration file for nova-compute, which then reports the ``CUSTOM_`` traits of the host itself.
 
 The format is version 1.0 of ``nova/compute/provider_config.py``, which takes ``CUSTOM_`` traits only. nova-compute
 reads the files ``*.yaml`` of ``[compute] provider_config_location`` when it starts.
@@ -17,7 +17,7 @@ from os_prefilter.hosts.desired_traits import Change, check_traits, is_uuid
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 COMPUTE_NODE = "$COMPUTE_NODE"
-"""Stands for the provider of each compute node of the nova-compute that reads the file."""
+"""The provider of each compute node of the nova-compute that reads the file."""
 
 _MARK = "# Written by os-prefilter, which replaces it; do not edit.\n"
 _MODE = 0o644
@@ -39,29 +39,22 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
     return f"{_MARK}{yaml.safe_dump(content, sort_keys=False)}"
 
 
-def _traits(text: str, provider: str) -> set[str]:
-    """Return what a file of ours says of a provider; nothing where it is of another one, or was edited beyond use."""
-    try:
-        document: Any = parse_yaml(text.encode(), "")
-        (entry,) = document["providers"]
-        names = entry["traits"]["additional"] if provider in entry["identification"].values() else ()
-        return {name for name in names if isinstance(name, str)}
-    except (DocumentError, LookupError, TypeError, ValueError, AttributeError):
-        return set()
-
-
 def write_document(
     path: str | Path, traits: Mapping[str, bool], provider: str = COMPUTE_NODE, *, dry_run: bool = False
 ) -> list[Change]:
-    """Make the file say which traits the host has; return what was changed, or would be with ``dry_run``.
+    """Make the file list the traits of the host; return the changes, with ``dry_run`` without making them.
 
-    The file is replaced at once, and not touched if it says so already.
+    The file is replaced at once, and not touched if nothing changes.
 
     :raises DocumentError: if it cannot be written, is a link, or was not written by os-prefilter.
     :raises ConfigurationError: if one of the traits is none.
     """
     new = document(traits, provider)
-    old = _read(Path(path))
+    old = "" if status_to_replace(path) is None else read_bytes(path).decode("utf-8", errors="replace")
+    if old and not old.startswith(_MARK):
+        raise DocumentError(
+            path, "this file was not written by os-prefilter, and would be lost. Give another path, or move it away."
+        )
     if old != new and not dry_run:
         replace_file(path, new, _MODE)
     before, now = _traits(old, provider), _traits(new, provider)
@@ -69,13 +62,12 @@ def write_document(
     return added + [Change(provider, trait, "remove") for trait in sorted(before - now)]
 
 
-def _read(path: Path) -> str:
-    """Return what is there; nothing where there is no file."""
-    if status_to_replace(path) is None:
-        return ""
-    text = read_bytes(path).decode("utf-8", errors="replace")
-    if text and not text.startswith(_MARK):
-        raise DocumentError(
-            path, "this file was not written by os-prefilter, and would be lost. Give another path, or move it away."
-        )
-    return text
+def _traits(text: str, provider: str) -> set[str]:
+    """Return the traits of a provider in our file; none if it is of another provider, or was edited beyond use."""
+    try:
+        content: Any = parse_yaml(text.encode(), "")
+        (entry,) = content["providers"]
+        names = entry["traits"]["additional"] if provider in entry["identification"].values() else ()
+        return {name for name in names if isinstance(name, str)}
+    except (DocumentError, LookupError, TypeError, ValueError, AttributeError):
+        return set()

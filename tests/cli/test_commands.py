@@ -243,7 +243,7 @@ _WRONG = [
     ("explain --extra-spec =1", "is not KEY=VALUE"),
     ("explain --image {tmp}/none", "none: there is no such file"),
     ("explain --flavor {tmp}", "this is a directory"),
-    ("explain --flavor {tmp}/broken", "broken: line 1, column 2: not JSON"),
+    ("explain --flavor {tmp}/broken", "broken: line 1, column 2: broken JSON"),
     ("explain --request-spec {tmp}/empty", "empty: no flavor in it"),
     ("explain --image {tmp}/flavor", "flavor: this is no image"),
     ("explain --flavor {tmp}/empty", "empty: this is no flavor"),

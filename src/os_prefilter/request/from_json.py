@@ -1,72 +1,117 @@
-"""Reading requests from files: what Nova stores, what ``openstack image show`` prints, and a plain form of our own.
+"""Read requests from JSON: what Nova stores, what ``openstack image show`` prints, and a plain form of our own.
 
-Each problem is a DocumentError that says which file, where in it, what was found and what was expected.
+Each problem is a DocumentError with the file, the place in it, the value and what was expected.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
-from os_prefilter.documents.strict_json import strict
+from os_prefilter.documents.schema import find_mistakes
+from os_prefilter.documents.strict_json import parse_json, strict
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 
 _NOVA_DATA = "nova_object.data"
-_LONGEST_NAME = 80
+
+
+def _or_empty(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a value that may be left empty: clients print None, "", [] and {} for nothing."""
+    return {"if": {"enum": [None, "", False, 0, [], {}]}, "else": schema}
+
+
+def _mapping_of(**properties: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "expected": "names with values"}
+
+
+def _each(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, schema)
+
+
+_TEXT = {"type": ["string", "null"]}
+_STRINGS = _or_empty({"type": "array", "items": {"type": "string", "expected": "a string"}})
+_STRING_LISTS = _or_empty({"type": "array", "items": _STRINGS})
+_NUMBER = {
+    "if": {"enum": [None, ""]},
+    "else": {"type": "integer", "minimum": 0, "expected": "a whole number of at least 0"},
+}
+_IMAGE = _mapping_of(
+    properties=_or_empty(_mapping_of(traits_required=_or_empty({"type": "array"}))),
+    **_each(_TEXT, "disk_format", "id", "name"),
+)
+_EXTRA_SPECS = _or_empty(
+    {**_mapping_of(), "additionalProperties": {"type": "string", "expected": "a string, as all extra specs are"}}
+)
+_SIZES = {
+    "vcpus": ("vcpus",),
+    "memory_mb": ("memory_mb", "ram"),
+    "root_gb": ("root_gb", "disk"),
+    "ephemeral_gb": ("ephemeral_gb", "OS-FLV-EXT-DATA:ephemeral"),
+    "swap": ("swap",),
+}
+"""Fields of a flavor, and their names in documents: Nova's first, then the client's."""
+_FLAVOR = _mapping_of(
+    **_each(_EXTRA_SPECS, "extra_specs", "properties"),
+    **{name: _NUMBER for names in _SIZES.values() for name in names},
+    name=_TEXT,
+)
+_GROUP = {
+    **_mapping_of(
+        requester_id={"type": "string", "expected": "the suffix of the group"},
+        resources=_or_empty({**_mapping_of(), "additionalProperties": _NUMBER}),
+        **_each(_STRINGS, "required_traits", "forbidden_traits", "forbidden_aggregates"),
+        aggregates=_STRING_LISTS,
+        in_tree=_TEXT,
+    ),
+    "required": ["requester_id"],
+}
+_SPEC = {
+    **_mapping_of(
+        flavor=_FLAVOR,
+        image={"if": {"type": "null"}, "else": _IMAGE},
+        is_bfv={"type": ["boolean", "null"]},
+        requested_resources=_or_empty({"type": "array", "items": _GROUP}),
+        pci_requests=_or_empty(_mapping_of(requests=_or_empty({"type": "array", "items": _mapping_of()}))),
+        requested_destination={
+            "if": {"type": "null"},
+            "else": _mapping_of(**_each(_STRINGS, "aggregates", "forbidden_aggregates"), in_tree=_TEXT),
+        },
+        request_level_params=_or_empty(
+            _mapping_of(**_each(_STRINGS, "root_required", "root_forbidden"), same_subtree=_STRING_LISTS)
+        ),
+    ),
+    "required": ["flavor"],
+}
 
 
 def read_json(path: str | Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
-    :raises DocumentError: if there is no such file, it cannot be read, or holds no JSON object.
+    :raises DocumentError: there is no such file, it cannot be read, or holds no JSON object
     """
-    data = read_bytes(path)
-    try:
-        document = strict(data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
-    except json.JSONDecodeError as error:
-        raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
-    except (RecursionError, ValueError) as error:
-        # Nested too deeply, a key that is given twice, NaN, or a number of more than 4,300 digits.
-        raise DocumentError(path, f"not JSON that can be read: {quote(str(error))}") from error
-    return _mapping(document, path, "the document")
+    document: Any = parse_json(read_bytes(path), path)
+    _check(_mapping_of(), document, path, "")
+    return dict(document)
 
 
 def image_from(document: object, path: str | Path, where: str = "image") -> Image:
-    """Return the image in the output of ``openstack image show -f json`` or in a request spec."""
-    data = _mapping(document, path, where)
-    properties = dict(_mapping(data.get("properties") or {}, path, f"{where}.properties"))
-    for trait in _list(properties.pop("traits_required", None) or [], path, f"{where}.properties.traits_required"):
-        properties[f"trait:{trait}"] = "required"
-    return Image(
-        properties=properties,
-        disk_format=_text(data, "disk_format", path, where),
-        id=_text(data, "id", path, where),
-        name=_text(data, "name", path, where),
-    )
+    """Return the image in the output of ``openstack image show -f json`` or in a request spec.
+
+    :raises DocumentError: it is not one; the message begins with ``where``
+    """
+    _check(_IMAGE, document, path, where)
+    return _image(document)
 
 
-def flavor_from(document: object, path: str | Path, where: str = "flavor") -> Flavor:
-    """Return the flavor in the output of ``openstack flavor show -f json`` or in a request spec."""
-    data = _mapping(document, path, where)
-    specs_name = "extra_specs" if "extra_specs" in data else "properties"
-    specs = _mapping(data.get(specs_name) or {}, path, f"{where}.{specs_name}")
-    for key, value in specs.items():
-        if not isinstance(value, str):
-            raise DocumentError(path, f"{where}.{specs_name}: {quote(key)} is {quote(value)}; extra specs are strings.")
-    return Flavor(
-        vcpus=_number(data, ("vcpus",), path, where),
-        memory_mb=_number(data, ("memory_mb", "ram"), path, where),
-        root_gb=_number(data, ("root_gb", "disk"), path, where),
-        ephemeral_gb=_number(data, ("ephemeral_gb", "OS-FLV-EXT-DATA:ephemeral"), path, where),
-        swap=_number(data, ("swap",), path, where),
-        extra_specs=dict(specs),
-        name=_text(data, "name", path, where),
-    )
+def flavor_from(document: object, path: str | Path) -> Flavor:
+    """Return the flavor in the output of ``openstack flavor show -f json`` or in a request spec.
+
+    :raises DocumentError: it is not one
+    """
+    _check(_FLAVOR, document, path, "flavor")
+    return _flavor(document)
 
 
 def request_spec_from(document: object, path: str | Path) -> RequestSpec:
@@ -75,85 +120,87 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
     ``requested_resources``, ``pci_requests``, ``requested_destination`` and ``request_level_params``. A whole row of
     the table, with the JSON as the string ``spec``, is understood too.
+
+    :raises DocumentError: it is not one, or has no flavor
     """
-    data = _unwrapped(document, path, "request spec")
-    if isinstance(data.get("spec"), str):
-        try:
-            data = _unwrapped(strict(data["spec"]), path, "spec")
-        except (ValueError, RecursionError) as error:
-            raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
+    try:
+        data = _without_envelopes(document)
+        if isinstance(data, dict) and isinstance(data.get("spec"), str):
+            data = _without_envelopes(strict(data["spec"]))
+    except ValueError as error:
+        raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
+    except RecursionError as error:
+        raise DocumentError(path, "the request spec is nested too deeply.") from error
+    _check(_mapping_of(), data, path, "request spec")
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
-    image = data.get("image")
+    _check(_SPEC, data, path, "request spec")
+    destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
+    pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     return RequestSpec(
-        flavor=flavor_from(data["flavor"], path),
-        image=None if image is None else image_from(image, path),
-        is_bfv=_flag(data, "is_bfv", path),
-        requested_resources=[
-            _group_from(each, path, f"requested_resources[{index}]")
-            for index, each in enumerate(_list(data.get("requested_resources") or [], path, "requested_resources"))
-        ],
-        pci_request_ids=_pci_request_ids(data, path),
-        requested_destination=_destination_from(data.get("requested_destination"), path),
-        request_level_params=_level_from(data.get("request_level_params"), path),
+        flavor=_flavor(data["flavor"]),
+        image=None if data.get("image") is None else _image(data["image"]),
+        is_bfv=bool(data.get("is_bfv")),
+        requested_resources=[_group(each) for each in data.get("requested_resources") or ()],
+        # Requests without an alias are Neutron ports: nova/objects/instance_pci_requests.py.
+        pci_request_ids=frozenset(
+            each["request_id"]
+            for each in pci_requests
+            if each.get("alias_name") and isinstance(each.get("request_id"), str)
+        ),
+        requested_destination=None
+        if destination is None
+        else Destination(
+            aggregates=destination.get("aggregates") or None,
+            forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
+            in_tree=destination.get("in_tree"),
+        ),
+        request_level_params=RequestLevelParams(
+            root_required=set(level.get("root_required") or ()),
+            root_forbidden=set(level.get("root_forbidden") or ()),
+            same_subtree=_lists(level.get("same_subtree")),
+        ),
     )
 
 
-def _group_from(document: object, path: str | Path, where: str) -> RequestGroup:
-    data = _mapping(document, path, where)
-    resources = _mapping(data.get("resources") or {}, path, f"{where}.resources")
-    requester = data.get("requester_id")
-    if not isinstance(requester, str):
-        raise DocumentError(path, f"{where}.requester_id is {quote(requester)}; expected the suffix of the group.")
-    return RequestGroup(
-        requester_id=requester,
-        resources={name: _number(resources, (name,), path, f"{where}.resources") for name in resources},
-        required_traits=_strings(data, "required_traits", path, where),
-        forbidden_traits=_strings(data, "forbidden_traits", path, where),
-        aggregates=_string_lists(data, "aggregates", path, where),
-        forbidden_aggregates=_strings(data, "forbidden_aggregates", path, where),
-        in_tree=_text(data, "in_tree", path, where),
-    )
-
-
-def _destination_from(document: object, path: str | Path) -> Destination | None:
-    where = "requested_destination"
-    if document is None:
-        return None
-    data = _mapping(document, path, where)
-    return Destination(
-        aggregates=_ordered_strings(data, "aggregates", path, where) or None,
-        forbidden_aggregates=_strings(data, "forbidden_aggregates", path, where) or None,
-        in_tree=_text(data, "in_tree", path, where),
-    )
-
-
-def _level_from(document: object, path: str | Path) -> RequestLevelParams:
-    where = "request_level_params"
-    data = _mapping(document or {}, path, where)
-    return RequestLevelParams(
-        root_required=_strings(data, "root_required", path, where),
-        root_forbidden=_strings(data, "root_forbidden", path, where),
-        same_subtree=_string_lists(data, "same_subtree", path, where),
-    )
-
-
-def _pci_request_ids(data: Mapping[str, Any], path: str | Path) -> frozenset[str]:
-    requests = _list(
-        _mapping(data.get("pci_requests") or {}, path, "pci_requests").get("requests") or [], path, "pci_requests"
-    )
-    found = (_mapping(each, path, "pci_requests.requests") for each in requests)
-    # Those without an alias are ports of Neutron's: nova/objects/instance_pci_requests.py.
-    return frozenset(
-        each["request_id"] for each in found if each.get("alias_name") and isinstance(each.get("request_id"), str)
-    )
-
-
-def _unwrapped(document: object, path: str | Path, where: str) -> dict[str, Any]:
+def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:
+    prefix = f"{where}: " if where else ""
     try:
-        return _mapping(_without_envelopes(document), path, where)
+        mistakes = find_mistakes(schema, document, "it" if where else "the document")
     except RecursionError as error:
-        raise DocumentError(path, f"{where} is nested too deeply to be one.") from error
+        raise DocumentError(path, f"{prefix}it is nested too deeply.") from error
+    if mistakes:
+        raise DocumentError(path, prefix + mistakes[0].text)
+
+
+def _image(data: Any) -> Image:
+    properties = dict(data.get("properties") or {})
+    for trait in properties.pop("traits_required", None) or ():
+        properties[f"trait:{trait}"] = "required"
+    return Image(properties=properties, **{name: data.get(name) for name in ("disk_format", "id", "name")})
+
+
+def _flavor(data: Any) -> Flavor:
+    specs = data.get("extra_specs" if "extra_specs" in data else "properties")
+    # The client prints an empty string for none.
+    sizes = {field: next(filter(None, map(data.get, names)), 0) for field, names in _SIZES.items()}
+    return Flavor(extra_specs=dict(specs or {}), name=data.get("name"), **sizes)
+
+
+def _group(data: Mapping[str, Any]) -> RequestGroup:
+    return RequestGroup(
+        requester_id=data["requester_id"],
+        resources={name: amount or 0 for name, amount in (data.get("resources") or {}).items()},
+        required_traits=set(data.get("required_traits") or ()),
+        forbidden_traits=set(data.get("forbidden_traits") or ()),
+        aggregates=_lists(data.get("aggregates")),
+        forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
+        in_tree=data.get("in_tree"),
+    )
+
+
+def _lists(values: Iterable[list[str] | None] | None) -> list[list[str]]:
+    return [each or [] for each in values or ()]
 
 
 def _without_envelopes(value: object) -> Any:
@@ -165,60 +212,3 @@ def _without_envelopes(value: object) -> Any:
     if isinstance(value, list):
         return [_without_envelopes(each) for each in value]
     return value
-
-
-def _mapping(value: object, path: str | Path, where: str) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise DocumentError(path, f"{where} is {quote(value)}; expected names with values.")
-    return value
-
-
-def _list(value: object, path: str | Path, where: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise DocumentError(path, f"{where} is {quote(value)}; expected a list.")
-    return value
-
-
-def _ordered_strings(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> list[str]:
-    values = _list(data.get(name) or [], path, f"{where}.{name}")
-    for value in values:
-        if not isinstance(value, str):
-            raise DocumentError(path, f"{where}.{name} has {quote(value)} in it; expected strings.")
-    return values
-
-
-def _strings(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> set[str]:
-    return set(_ordered_strings(data, name, path, where))
-
-
-def _string_lists(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> list[list[str]]:
-    lists = _list(data.get(name) or [], path, f"{where}.{name}")
-    return [_ordered_strings({name: each}, name, path, where) for each in lists]
-
-
-def _text(data: Mapping[str, Any], name: str, path: str | Path, where: str) -> str | None:
-    value = data.get(name)
-    if value is not None and not isinstance(value, str):
-        raise DocumentError(path, f"{where}.{name} is {quote(value)}; expected a string.")
-    return value
-
-
-def _flag(data: Mapping[str, Any], name: str, path: str | Path) -> bool:
-    value = data.get(name)
-    if value is not None and not isinstance(value, bool):
-        raise DocumentError(path, f"{name} is {quote(value)}; expected true or false.")
-    return bool(value)
-
-
-def _number(data: Mapping[str, Any], names: tuple[str, ...], path: str | Path, where: str) -> int:
-    """Return the first of ``names`` that is there; 0 for none, and for the empty string that some clients print."""
-    for name in names:
-        value = data.get(name)
-        if value is None or value == "":
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            # The name may be that of a resource class, which is whatever the document says.
-            place = f"{where}.{escape_line(name[:_LONGEST_NAME])}"
-            raise DocumentError(path, f"{place} is {quote(value)}; expected a whole number of at least 0.")
-        return value
-    return 0

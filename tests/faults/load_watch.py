@@ -70,7 +70,7 @@ def logging_counted() -> Iterator[list[str]]:
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if record.levelno >= logging.ERROR and "were not read again" not in record.getMessage():
+            if record.levelno >= logging.ERROR and "Failed to reload the request rules" not in record.getMessage():
                 errors.append(record.getMessage())
 
     handler = Handler()

@@ -97,7 +97,7 @@ _BROKEN: list[tuple[str, Callable[[Path], object]]] = [
     ("broken YAML", lambda folder: settle_text(folder / "a.yaml", rules_text(_a("CUSTOM_2"))[:40])),
     ("a.yaml:1: the document is empty", lambda folder: settle_text(folder / "a.yaml", "")),
     ("the rule name a is taken by", lambda folder: write_rules(folder / "b.yaml", _a("CUSTOM_2"))),
-    ("b.yaml: it cannot be looked at: No such file", lambda folder: (folder / "b.yaml").symlink_to("nowhere")),
+    ("b.yaml: its status cannot be read: No such file", lambda folder: (folder / "b.yaml").symlink_to("nowhere")),
     ("the directory of rules cannot be read: No such file", shutil.rmtree),
     ("the directory of rules cannot be read: Not a directory", _unreadable),
 ]
@@ -121,7 +121,7 @@ def test_failed_reload_keeps_the_previous_rules_and_is_logged_once(
         assert rules() is before
     (record,) = caplog.records
     assert record.levelname == "ERROR"
-    assert "were not read again, and those of before stay in use" in record.getMessage()
+    assert "Failed to reload the request rules; keeping the previous rules" in record.getMessage()
     assert problem in record.getMessage()
     assert "\n" not in record.getMessage()
     # Repaired, it is over.
@@ -229,7 +229,7 @@ def test_new_rules_wait_until_placement_has_their_traits(
     observed.hook = lambda method, _url: answer if method == "PUT" else None
     for _ in range(3):
         assert rules() is before
-    assert caplog.text.count("Placement does not have the traits of new request rules yet") == 1
+    assert caplog.text.count("Placement does not have the traits of the new request rules yet") == 1
     observed.hook = lambda _method, _url: None
     assert _traits(rules()) == ["CUSTOM_2"]
 
@@ -305,11 +305,11 @@ def test_config_reload_reloads_the_rules_and_survives_a_broken_file(
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
     conf.mutate_config_files()
     assert _required(pipeline) == {"CUSTOM_2"}
-    assert "Request rules were read again: 1 in all; new: none; changed: a; gone: none." in caplog.text
+    assert "Reloaded the request rules: 1 in all; new: none; changed: a; removed: none." in caplog.text
     write_rules(folder / "a.yaml", _a("lower"), age=0)
     conf.mutate_config_files()
     assert _required(pipeline) == {"CUSTOM_2"}
-    assert caplog.text.count("were not read again") == 1
+    assert caplog.text.count("Failed to reload") == 1
 
 
 def test_every_concurrent_request_sees_one_complete_rule_set_during_reloads(folder: Path) -> None:
@@ -386,5 +386,5 @@ def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytes
     assert len(caplog.records) == 11
     assert caplog.records[0].getMessage().startswith(f"Request rules: {folder}/a.yaml:2: warning: the rule r0 never")
     assert caplog.records[-1].getMessage() == (
-        f"Request rules: 2 warnings more. 'os-prefilter rules check {folder}' shows all."
+        f"Request rules: 2 more warnings. 'os-prefilter rules check {folder}' shows all."
     )

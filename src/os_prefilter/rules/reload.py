@@ -1,52 +1,43 @@
-"""The rules of a running service: read at its start, and again when files change or its configuration is read again.
+"""The rules of a running service: read at start, and reloaded when files change or on SIGHUP.
 
-What is new is used as a whole or not at all. Rules that cannot be read, and traits that Placement does not get, leave
-the rules of before in use; one log line says so.
+A change is used as a whole or not at all: while files cannot be read, or Placement cannot create their traits, the
+previous rules stay in use and one log line says so.
 """
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from oslo_log import log as logging
 
-from os_prefilter.common.quoting import describe_error, join_names
+from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.errors import DocumentError
 from os_prefilter.rules.model import RuleSet
-from os_prefilter.rules.reader import RulesRead, read_rules, rule_files
+from os_prefilter.rules.reader import read_rules, rule_files
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 LOG = logging.getLogger(__name__)
 
 EnsureTraits = Callable[[Iterable[str]], object]
-"""Creates those of the traits that Placement does not have; raises an error if it cannot have them all."""
+"""Creates the traits that Placement lacks; raises an error if it cannot have all of them."""
 
 SETTLED = 2.0
-"""Seconds for which files must be left alone before they are read without being told to: somebody may be writing."""
+"""Seconds for which files must be unchanged before a reload without SIGHUP: an editor may still be writing."""
 
 _MOST_WARNINGS = 10
 _MOST_NAMES = 10
 
-
-class _Seen(NamedTuple):
-    """How a directory or a file looked."""
-
-    path: str
-    inode: int
-    size: int
-    modified: int
-    changed: int
-    """Of permissions as well."""
+_Stat = tuple[str, int, int, int, int]
+"""Path, inode, size, and the nanoseconds of the last change of the content and of the permissions."""
 
 
 class RuleFolders:
     """The rules in some directories, as the fact ``rules``: for ``Fact("rules", RuleFolders(...), interval)``.
 
     :param folders: the directories
-    :param ensure_traits: sees to it that Placement has the traits that rules name, before they are used; None where
-        somebody else does
+    :param ensure_traits: creates the traits that rules name before the rules are used; None if that is done elsewhere
     :raises DocumentError: if they cannot be read
     """
 
@@ -54,10 +45,10 @@ class RuleFolders:
         self._folders = tuple(folders)
         self._ensure_traits = ensure_traits
         self._reading = threading.Lock()
-        self._told: dict[str, str] = {}
-        self._state = self._look()
+        self._problems: dict[str, str] = {}
+        self._stats = self._stat_all()
+        self._failed_stats: list[_Stat] | None = None
         self._latest = self._read()
-        self._failed: tuple[_Seen, ...] | None = None
         self._in_use: RuleSet | None = None
         self._ensured: frozenset[str] = frozenset()
 
@@ -67,24 +58,24 @@ class RuleFolders:
         return self._latest
 
     def __call__(self, _context: Any = None) -> RuleSet:
-        """Return the rules to use, after a look at the files.
+        """Return the rules to use, after a check of the files.
 
-        New ones are used once Placement has their traits. At the start there are none of before, so that they are used
-        in any case: Placement refuses the requests that they apply to until it has the traits, and no others.
+        New rules are used once Placement has their traits. The first rules are used at once: without them, requests
+        that they apply to could go to any host; with them, Placement refuses these requests until it has the traits.
         """
-        self._look_again(told_to=False)
+        self._reload(forced=False)
         latest = self._latest
         if self._has_traits(latest) or self._in_use is None:
             self._in_use = latest
         return self._in_use
 
     def read_again(self) -> None:
-        """Read the files now, whether they look changed or not. Placement is asked at the next use, not here.
+        """Reload the files now, changed or not. Placement is asked at the next use, not here.
 
         A service may call this in the process that starts its workers, which must not inherit connections.
         """
         self._ensured = frozenset()
-        self._look_again(told_to=True)
+        self._reload(forced=True)
 
     def _has_traits(self, rules: RuleSet) -> bool:
         missing = rules.traits - self._ensured
@@ -92,101 +83,86 @@ class RuleFolders:
             return True
         custom = {trait for trait in missing if trait.startswith(CUSTOM_PREFIX)}
         try:
-            # Apart: a standard trait that this Placement is too old for is no reason not to create the others.
+            # Separately: a standard trait that this Placement is too old for must not keep it from creating the others.
             for traits in filter(None, (custom, missing - custom)):
                 self._ensure_traits(sorted(traits))
                 self._ensured |= traits
-        except Exception as error:  # noqa: BLE001 - of somebody else's client; the scheduler goes on without it
-            self._tell(
-                "traits", f"Placement does not have the traits of new request rules yet. {describe_error(error)}"
-            )
+        except Exception as error:  # noqa: BLE001 - of any client; the scheduler goes on without the new rules
+            problem = f"Placement does not have the traits of the new request rules yet. {describe_error(error)}"
+            self._log_once("traits", problem)
             return False
-        self._tell("traits", "")
+        self._log_once("traits", "")
         return True
 
-    def _look_again(self, *, told_to: bool) -> None:
-        state: tuple[_Seen, ...] | None = None
+    def _reload(self, *, forced: bool) -> None:
+        stats: list[_Stat] | None = None
         with self._reading:
             try:
-                state = self._look()
-                unchanged = state in (self._state, self._failed) or not _are_settled(state)
-                if unchanged and not told_to:
+                stats = self._stat_all()
+                if not forced and (stats in (self._stats, self._failed_stats) or not _are_settled(stats)):
                     return
                 latest = self._read()
-                if self._look() != state and not told_to:
-                    # Somebody is writing: next time.
+                if not forced and self._stat_all() != stats:
                     return
             except DocumentError as error:
-                # A directory that comes back may look as before, so it is read then; files that stay broken are not.
-                self._state, self._failed = (), state
-                self._tell("files", f"The request rules were not read again, and those of before stay in use. {error}")
+                # A directory that returns may look as before, so it is read then; files that stay broken are not.
+                self._stats, self._failed_stats = [], stats
+                self._log_once("files", f"Failed to reload the request rules; keeping the previous rules. {error}")
                 return
-            before, self._state, self._latest = self._latest, state, latest
-            self._failed = None
-            self._tell("files", "")
+            before, self._stats, self._latest, self._failed_stats = self._latest, stats, latest, None
+            self._log_once("files", "")
             if latest != before:
-                LOG.info("Request rules were read again: %s.", _changes(before, latest))
+                LOG.info("Reloaded the request rules: %s.", _describe_changes(before, latest))
 
-    def _look(self) -> tuple[_Seen, ...]:
-        """Return how the directories and files look.
+    def _stat_all(self) -> list[_Stat]:
+        """Return the status of the directories and files.
 
-        :raises DocumentError: if a directory is not there, or cannot be read
+        :raises DocumentError: if a directory is missing, or cannot be read
         """
-        paths = [path for folder in self._folders for path in (Path(folder), *rule_files(folder))]
-        return tuple(map(_seen, paths))
+        return [_stat(path) for folder in self._folders for path in (Path(folder), *rule_files(folder))]
 
     def _read(self) -> RuleSet:
         read = read_rules(self._folders)
+        advice = f"'os-prefilter rules check {' '.join(self._folders)}' shows all."
         if read.errors:
-            raise self._mistakes(read)
+            first, *others = read.errors
+            more = f" There are {len(others)} more mistakes. {advice}" if others else ""
+            raise DocumentError(first.file, first.text + more, first.line)
         for warning in read.warnings[:_MOST_WARNINGS]:
             LOG.warning("Request rules: %s", warning)
         if read.warnings[_MOST_WARNINGS:]:
-            LOG.warning("Request rules: %d warnings more. %s", len(read.warnings) - _MOST_WARNINGS, self._advice)
+            LOG.warning("Request rules: %d more warnings. %s", len(read.warnings) - _MOST_WARNINGS, advice)
         return read.rules
 
-    def _mistakes(self, read: RulesRead) -> DocumentError:
-        first, *others = read.errors
-        place = f"{first.file}:{first.line}" if first.line else first.file
-        more = f" There are {len(others)} mistakes more. {self._advice}" if others else ""
-        return DocumentError(place, first.text + more)
-
-    @property
-    def _advice(self) -> str:
-        return f"'os-prefilter rules check {' '.join(self._folders)}' shows all."
-
-    def _tell(self, about: str, text: str) -> None:
+    def _log_once(self, about: str, problem: str) -> None:
         """Log a problem once, and once that it is over."""
-        before, self._told[about] = self._told.get(about, ""), text
-        if text and text != before:
-            LOG.error("%s", text)
-        elif before and not text:
-            LOG.info("The %s of the request rules are as they should be again.", about)
+        before, self._problems[about] = self._problems.get(about, ""), problem
+        if problem and problem != before:
+            LOG.error("%s", problem)
+        elif before and not problem:
+            LOG.info("The problem with the %s of the request rules is over.", about)
 
 
-def _changes(before: RuleSet, after: RuleSet) -> str:
+def _describe_changes(before: RuleSet, after: RuleSet) -> str:
     old, new = ({rule.name: rule for rule in rules.rules} for rules in (before, after))
-    changed = [name for name in new.keys() & old.keys() if new[name] != old[name]]
-    return (
-        f"{len(new)} in all; new: {_some(new.keys() - old.keys())}; changed: {_some(changed)}; "
-        f"gone: {_some(old.keys() - new.keys())}"
-    )
+    names = {
+        "new": new.keys() - old.keys(),
+        "changed": {name for name in new.keys() & old.keys() if new[name] != old[name]},
+        "removed": old.keys() - new.keys(),
+    }
+    shown = (f"{kind}: {', '.join(shorten(sorted(some), _MOST_NAMES)) or 'none'}" for kind, some in names.items())
+    return f"{len(new)} in all; {'; '.join(shown)}"
 
 
-def _some(names: Collection[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return join_names(sorted(names)[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _seen(path: Path) -> _Seen:
+def _stat(path: Path) -> _Stat:
     try:
         found = path.stat()
     except OSError as error:
-        raise DocumentError(path, f"it cannot be looked at: {error.strerror or error}.") from error
-    return _Seen(str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        raise DocumentError(path, f"its status cannot be read: {error.strerror or error}.") from error
+    return str(path), found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def _are_settled(state: Iterable[_Seen]) -> bool:
-    # A time to come is no time at which somebody wrote.
+def _are_settled(stats: Iterable[_Stat]) -> bool:
+    # A time in the future says nothing about when the file was written.
     now = time.time()
-    return not any(0 <= now - each.modified / 1e9 < SETTLED for each in state)
+    return not any(0 <= now - modified / 1e9 < SETTLED for _, _, _, modified, _ in stats)

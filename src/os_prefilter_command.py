@@ -1,27 +1,34 @@
 """Start of the command ``os-prefilter``.
 
-Importing the package takes a few tenths of a second, and Ctrl-C in them would print a traceback. So this module stands
-outside the package, and imports it where an interruption is caught.
+Importing the package takes a few tenths of a second, and Ctrl-C during that would print a traceback. So this module
+is outside the package, and imports it where an interruption is caught.
 """
 
 import os
 import signal
 import sys
 
+_ERROR = 1
 _INTERRUPTED = 130
 
 
 def main() -> int:
     """Run the command; return its exit code, which is 130 after Ctrl-C."""
-    # Python's own handler, or none where a script has it ignored.
+    # Python's own handler, or none if a script ignores the signal.
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         # The import machinery swallows exceptions at some places.
         signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
     try:
         from os_prefilter.cli.main import main as run  # noqa: PLC0415 - see above
-
-        signal.signal(signal.SIGINT, handler)
+    except ModuleNotFoundError:
+        advice = "os-prefilter: the command needs more than the library: pip install 'os-prefilter[cli]'"
+        print(advice, file=sys.stderr)  # noqa: T201
+        return _ERROR
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    signal.signal(signal.SIGINT, handler)
+    try:
         return run(sys.argv[1:])
     except KeyboardInterrupt:
         return _INTERRUPTED

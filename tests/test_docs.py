@@ -21,8 +21,7 @@ import pytest
 
 import os_prefilter
 from os_prefilter import errors
-from os_prefilter.cli.main import main
-from os_prefilter.cli.program import Program
+from os_prefilter.cli.main import Program, main
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE

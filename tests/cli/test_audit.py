@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.main import main
+from os_prefilter.cli.output import progress_on
 from os_prefilter.vocabulary import REPORTED
 
 Capture = pytest.CaptureFixture[str]

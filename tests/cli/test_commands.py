@@ -359,7 +359,7 @@ def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, t
     path.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
     assert main(["candidates", "--property", "hw_time_hpet=yes", "--filter", "hpet", "--hosts", str(path)]) == 2
     err = capsys.readouterr().err
-    assert "No host of the fleet has CUSTOM_COMPUTE_TIME_HPET; created, to be asked for." in err
+    assert "No host of the fleet has CUSTOM_COMPUTE_TIME_HPET; created for the query." in err
     assert "0 of 1 hosts remain." in err
 
 

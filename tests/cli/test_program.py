@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.cli.main import main
-from os_prefilter.cli.program import Program
+from os_prefilter.cli.main import Program, main
 
 _SCRIPT = """
 import sys

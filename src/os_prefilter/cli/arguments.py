@@ -1,52 +1,43 @@
-"""The arguments that several commands share, and what they stand for."""
+"""Arguments that several commands share, and what they name: a request, filters, hosts."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from oslo_config import cfg
+from oslo_log import log as logging
 
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud, note
-from os_prefilter.cli.configuration import read_configuration
-from os_prefilter.cli.named import flavor_in, image_in, server_in
 from os_prefilter.common.quoting import join_names
-from os_prefilter.conf import GROUP
+from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.documents.files import is_file, opened
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
+from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.report_gates import Coverage
-from os_prefilter.request.from_json import read_json, request_spec_from
+from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import opt_in_traits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from os_prefilter.adapters.embedded import EmbeddedPlacement
+    from os_prefilter.adapters.placement.reported import LiveReported
+
+# The adapters are imported late: the SDK and Placement take seconds to import, and many commands need neither.
 
 MOST_CANDIDATES = 1000
-"""How many allocation candidates the embedded Placement of a command returns: Nova's own limit."""
+"""Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
 
-# noop asks for nothing, image_metadata asks for the sound model too, and rules are in a configuration file or nowhere.
-_LEFT_OUT = frozenset(("noop", "rules", "sound_model"))
-
-
-class Reported(Protocol):
-    """What a pipeline must know of hosts."""
-
-    @property
-    def traits(self) -> frozenset[str]:
-        """Each trait that any provider has."""
-
-    def every_compute_has(self, trait: str) -> bool:
-        """Whether every compute node has ``trait``, and there is one."""
-
-    def coverage(self) -> Coverage:
-        """Return which compute nodes have said whether they can."""
+# noop requires nothing, image_metadata includes the sound model, and rules exist only in a configuration.
+_NOT_BY_DEFAULT = frozenset(("noop", "rules", "sound_model"))
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,35 +53,39 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="output of 'openstack flavor show -f json'; with a cloud, also the name or ID of a flavor there",
     )
-    group.add_argument("--server", metavar="ID", help="with a cloud: what this server asks for")
+    group.add_argument("--server", metavar="ID", help="with a cloud: the request of this server")
     group.add_argument("--request-spec", metavar="FILE", help="a request spec as Nova stores it in JSON")
     group.add_argument("--example", metavar="NAME", help="a bundled request; 'os-prefilter demo' lists them")
     group.add_argument(
-        "--property", metavar="KEY=VALUE", action="append", default=[], help="an image property more (repeatable)"
+        "--property", metavar="KEY=VALUE", action="append", default=[], help="additional image property (repeatable)"
     )
     group.add_argument(
-        "--extra-spec", metavar="KEY=VALUE", action="append", default=[], help="a flavor extra spec more (repeatable)"
+        "--extra-spec",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="additional flavor extra spec (repeatable)",
     )
 
 
 def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say which filters run, and on which hosts."""
+    """Add the arguments that name the filters and the hosts."""
     group = parser.add_argument_group("filters and hosts")
     group.add_argument(
         "--filter",
         metavar="NAME",
         action="append",
         default=[],
-        help="a request filter to run (comma-separated or repeated, in this order); default: those that --config-file "
-        "enables, else all that come with the library",
+        help="a request filter to run (comma-separated or repeated, in this order); default: the filters that "
+        "--config-file enables, else all filters of the library",
     )
     group.add_argument(
         "--config-file", metavar="FILE", help="a configuration file with the group [prefilter], e.g. nova.conf"
     )
     group.add_argument(
-        "--hosts", metavar="FILE", help="a fleet file in YAML; default: the cloud's, or else the bundled example fleet"
+        "--hosts", metavar="FILE", help="a fleet file in YAML; default: the cloud's hosts, else the bundled example"
     )
-    add_cloud_argument(group, "the cloud in clouds.yaml whose hosts, images, flavors and servers are meant")
+    add_cloud_argument(group, "the cloud in clouds.yaml that has the hosts, images, flavors and servers")
 
 
 def request_from(arguments: argparse.Namespace) -> RequestSpec:
@@ -105,9 +100,8 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
         spec = replace(spec, flavor=flavor_in(arguments, arguments.flavor))
     if arguments.property:
         image = spec.image or Image()
-        spec = replace(
-            spec, image=replace(image, properties={**image.properties, **_pairs(arguments.property, "--property")})
-        )
+        properties = {**image.properties, **_pairs(arguments.property, "--property")}
+        spec = replace(spec, image=replace(image, properties=properties))
     if arguments.extra_spec:
         extra_specs = {**spec.flavor.extra_specs, **_pairs(arguments.extra_spec, "--extra-spec")}
         spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
@@ -120,7 +114,7 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
         first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
         raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
     if arguments.server:
-        return server_in(arguments, arguments.server)
+        return _request_of_server(arguments)
     if arguments.request_spec:
         return request_spec_from(read_json(arguments.request_spec), arguments.request_spec)
     if arguments.example:
@@ -132,7 +126,7 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
         raise DocumentError(
             "no request", "give --image, --flavor, --server, --request-spec, --example, --property or --extra-spec."
         )
-    # Placement wants to be asked for something; a flavor file replaces it.
+    # Placement refuses a query without resources; a flavor file replaces these.
     return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))
 
 
@@ -147,10 +141,56 @@ def _pairs(texts: Sequence[str], option: str) -> dict[str, str]:
     return pairs
 
 
-def fleet_from(arguments: argparse.Namespace) -> Fleet:
-    """Return the fleet that the arguments name: of a file, or else of the cloud, read as a whole.
+def image_in(arguments: argparse.Namespace, name: str) -> Image:
+    """Return the image in a file or, if there is no such file, of this name or ID in the cloud.
 
-    Where they name none, it is the example, and a note says so.
+    :raises DocumentError: if there is none, or several.
+    :raises PrefilterError: if the cloud does not answer.
+    """
+    if has_cloud(arguments) and not is_file(name):
+        from os_prefilter.adapters.cloud.connection import image_named  # noqa: PLC0415
+
+        return image_named(connection_of(arguments), name)
+    return image_from(_of_kind(name, "image", {"disk_format", "properties"}, {"ram", "vcpus"}), name)
+
+
+def flavor_in(arguments: argparse.Namespace, name: str) -> Flavor:
+    """Return the flavor in a file or, if there is no such file, of this name or ID in the cloud.
+
+    :raises DocumentError: if there is none, or several.
+    :raises PrefilterError: if the cloud does not answer.
+    """
+    if has_cloud(arguments) and not is_file(name):
+        from os_prefilter.adapters.cloud.connection import flavor_named  # noqa: PLC0415
+
+        return flavor_named(connection_of(arguments), name)
+    return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}, set()), name)
+
+
+def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> dict[str, object]:
+    """Return the document in a file; refuse one of something else, which would require nothing."""
+    document = read_json(path)
+    if expected.isdisjoint(document) or not unexpected.isdisjoint(document):
+        raise DocumentError(path, f"this is no {kind}. Expected the output of 'openstack {kind} show -f json'.")
+    return document
+
+
+def _request_of_server(arguments: argparse.Namespace) -> RequestSpec:
+    connection = connection_of(arguments)
+    if connection is None:
+        raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
+    from os_prefilter.adapters.cloud.connection import request_of_server  # noqa: PLC0415
+
+    return request_of_server(connection, arguments.server)
+
+
+def asks_live_placement(arguments: argparse.Namespace) -> bool:
+    """Whether the hosts are those of the cloud, so that its own Placement can be asked."""
+    return has_cloud(arguments) and not arguments.hosts
+
+
+def fleet_from(arguments: argparse.Namespace) -> Fleet:
+    """Return the fleet that the arguments name: of a file, of the cloud, or the example, with a note.
 
     :raises DocumentError: if its file is wrong.
     :raises PrefilterError: if the cloud does not answer.
@@ -167,17 +207,11 @@ def fleet_from(arguments: argparse.Namespace) -> Fleet:
     return read_fleet(placement_of(connection), host_aggregates(connection))
 
 
-def asks_live_placement(arguments: argparse.Namespace) -> bool:
-    """Whether the hosts are those of the cloud, and it can be asked about them itself."""
-    return has_cloud(arguments) and not arguments.hosts
-
-
-def traits_from(arguments: argparse.Namespace, progress: "Callable[[int, int], None] | None" = None) -> Fleet:
+def traits_from(arguments: argparse.Namespace, progress: Callable[[int, int], None] | None = None) -> Fleet:
     """Return the fleet that the arguments name; of a cloud, without inventories: one request for each trait.
 
-    :param progress: called with the requests that are done, and all that there are
-    :raises DocumentError: if its file is wrong.
-    :raises PrefilterError: if the cloud does not answer.
+    :param progress: called with the number of requests that are done, and of all
+    :raises DocumentError, PrefilterError: as :func:`fleet_from`
     """
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
@@ -187,13 +221,10 @@ def traits_from(arguments: argparse.Namespace, progress: "Callable[[int, int], N
     return read_fleet(placement_of(connection_of(arguments)), inventories=False, progress=progress)
 
 
-def reported_from(arguments: argparse.Namespace) -> Fleet | Reported:
-    """Return what the hosts that the arguments name report, which is all that a pipeline must know of them.
+def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
+    """Return what a pipeline must know of the hosts; of a cloud, that takes two or three requests.
 
-    Of a cloud, that is two or three requests; :func:`fleet_from` takes some for each trait and each host.
-
-    :raises DocumentError: if its file is wrong.
-    :raises PrefilterError: if the cloud does not answer.
+    :raises DocumentError, PrefilterError: as :func:`fleet_from`
     """
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
@@ -204,18 +235,73 @@ def reported_from(arguments: argparse.Namespace) -> Fleet | Reported:
 
 
 def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacement]":
-    """Return a real Placement in this process that holds ``fleet``, and lists :data:`MOST_CANDIDATES`."""
-    # cliff imports every command at its start, and Placement takes seconds to import.
+    """Return a real Placement in this process with ``fleet``, which returns :data:`MOST_CANDIDATES` at most."""
     from os_prefilter.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
 
     return EmbeddedPlacement(fleet, most_candidates=MOST_CANDIDATES)
 
 
-def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pipeline:
+class Backend(NamedTuple):
+    """The filters and the Placement that the arguments name."""
+
+    pipeline: Pipeline
+    ask: Callable[[RequestSpec, Decision], Found]
+    """Asks Placement for the candidates of a request to which the pipeline was applied."""
+    fleet: Fleet | None
+    """None for the Placement of a cloud."""
+
+
+@contextmanager
+def backend_from(arguments: argparse.Namespace) -> Iterator[Backend]:
+    """Yield the pipeline and the Placement that the arguments name: the cloud's, read-only, or one with their fleet.
+
+    :raises PrefilterError: as :func:`reported_from` and :func:`pipeline_from`
+    """
+    if asks_live_placement(arguments):
+        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
+
+        placement = placement_of(connection_of(arguments))
+        pipeline = pipeline_from(arguments, reported_from(arguments))
+        yield Backend(pipeline, partial(ask_live_placement, placement=placement), None)
+        return
+    fleet = fleet_from(arguments)
+    pipeline = pipeline_from(arguments, fleet)
+    with embedded_placement(fleet) as embedded:
+        yield Backend(pipeline, partial(ask_placement, placement=embedded.client), fleet)
+
+
+def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.ConfigOpts:
+    """Return the configuration in a file with our options registered; their defaults without a file.
+
+    :param with_logging: register oslo.log's options as well
+    :raises DocumentError: if there is no such file, or it cannot be read
+    :raises ConfigurationError: if it is no configuration file
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    if with_logging:
+        logging.register_options(conf)
+    with opened(path) if path else nullcontext():
+        try:
+            conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
+        except SystemExit as error:
+            # oslo.log's options are also command-line options: argparse prints what is wrong, without the file's name.
+            raise ConfigurationError(f"{path}: an option of oslo.log has a wrong value. Correct it.") from error
+        except UnicodeDecodeError as error:
+            raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+        except cfg.Error as error:
+            from os_prefilter.adapters.libvirt.nova_conf import reason_of  # noqa: PLC0415
+
+            # Without its cause, which has the line, in which a password may be.
+            raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
+    return conf
+
+
+def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Pipeline:
     """Return the pipeline that the arguments name.
 
-    What a deployment would say of itself is read off ``fleet``: whether every compute reports the owner trait, and,
-    unless the configuration file says it, which traits hosts report that Nova does not.
+    The deployment facts come from ``fleet``: whether every compute node reports the owner trait and, unless the
+    configuration file names them, which traits hosts report that Nova does not.
 
     :raises ConfigurationError: if the configuration cannot be served.
     """
@@ -224,7 +310,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pip
     if not enabled and not arguments.config_file:
         # Not those of other packages: one that does not load would break every command.
         ours = (name for name, target in installed_filters().items() if target.startswith("os_prefilter."))
-        enabled = [name for name in ours if name not in _LEFT_OUT]
+        enabled = [name for name in ours if name not in _NOT_BY_DEFAULT]
     if not enabled:
         raise ConfigurationError(
             f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
@@ -246,6 +332,6 @@ def pipeline_from(arguments: argparse.Namespace, fleet: Fleet | Reported) -> Pip
         others = installed_filters().keys() - set(enabled)
         waiting = [name for name in conf[GROUP].wait_for_answers if name not in others]
         conf.set_override("wait_for_answers", waiting, GROUP)
-    # Nobody serves a command's.
+    # A command does not serve metrics.
     conf.set_override("metrics", False, GROUP)
     return Pipeline.from_conf(conf, facts)

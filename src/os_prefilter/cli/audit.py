@@ -1,48 +1,57 @@
-"""``os-prefilter audit``: what enabling filters would do to all images."""
+"""``os-prefilter audit``: the effect of enabling filters on all images."""
 
 import argparse
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from os_prefilter.cli.arguments import add_pipeline_arguments, traits_from
-from os_prefilter.cli.audit_arguments import add_audit_arguments, change_from, flavors_from, images_from
-from os_prefilter.cli.audit_progress import progress_on
-from os_prefilter.cli.audit_told import told_loss
+from os_prefilter.cli.arguments import (
+    add_pipeline_arguments,
+    flavor_in,
+    pipeline_from,
+    read_configuration,
+    traits_from,
+)
+from os_prefilter.cli.audit_page import format_loss, page
+from os_prefilter.cli.cloud import connection_of, has_cloud, note
 from os_prefilter.cli.listing import NO_HOST, Listing
-from os_prefilter.cli.output import check_output, write_output
+from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import pluralize, shorten
+from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Cause, Line, Verdict, audit
-from os_prefilter.operators.audit.image_groups import MOST_UNKNOWN
-from os_prefilter.operators.audit.image_list import LeftOut
+from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Line, Verdict, audit
+from os_prefilter.operators.audit.image_groups import MOST_UNKNOWN, Change
+from os_prefilter.operators.audit.image_list import Broken, LeftOut, read_images
+from os_prefilter.operators.examples import example_requests
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.request.spec import Flavor, Image
 
 _COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict", "Lost to")
 _WAITING = _COLUMNS.index("Waiting")
 _SHOWN = 10
 _MOST_NAMES = 3
 PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
-"""How each page begins: a file that does is one, and is replaced."""
+"""The beginning of each page; a file that has it is replaced."""
 _ONLY = {"changed": CHANGED, "unschedulable": BECOMES_UNSCHEDULABLE}
 
 
 class AuditImages(Listing):
-    """Show which hosts each image has before and after filters are enabled, and what it loses the others to."""
+    """Show the hosts of each image before and after enabling filters, and which requirements remove the others."""
 
-    # Here --filter means those to enable.
+    # Here --filter names the filters to enable.
     conflict_handler = "resolve"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_pipeline_arguments(parser)
-        add_audit_arguments(parser)
+        _add_arguments(parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -56,18 +65,15 @@ class AuditImages(Listing):
         left_out = LeftOut()
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
             fleet = traits_from(parsed_args, partial(progress, "hosts by trait"))
-            change = change_from(parsed_args, fleet)
-            images = images_from(parsed_args, left_out)
-            self._audit = audit(images, fleet, change, flavors=flavors_from(parsed_args), progress=progress)
+            change = _change(parsed_args, fleet)
+            images = _images(parsed_args, left_out)
+            self._audit = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
         if left_out.count and not self._audit.images:
             raise DocumentError(
                 parsed_args.images or "the cloud",
                 f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
             )
         if parsed_args.html:
-            # Jinja2 takes its time to import.
-            from os_prefilter.cli.audit_page import page  # noqa: PLC0415
-
             text = page(self._audit, change, left_out, fleet.taken_at)
             write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
         for text in _of_fleet(fleet):
@@ -81,6 +87,95 @@ class AuditImages(Listing):
         if self._audit.is_waiting:
             return _COLUMNS, rows
         return _without_waiting(_COLUMNS), [_without_waiting(row) for row in rows]
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the audit")
+    group.add_argument(
+        "--images",
+        metavar="FILE",
+        help="a JSON array of outputs of 'openstack image show -f json', a response of GET /v2/images, or JSON lines; "
+        "default: the images of the cloud, else the bundled examples",
+    )
+    group.add_argument(
+        "--flavor",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="output of 'openstack flavor show -f json', or with a cloud the name or ID of a flavor (repeatable): "
+        "audit each image with each flavor; default: each image alone, on hosts of any size",
+    )
+    group.add_argument(
+        "--before",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a filter that is already enabled (comma-separated or repeated); default: those of --config-file, or none",
+    )
+    group.add_argument(
+        "--enable",
+        "--filter",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a filter to enable in addition (comma-separated or repeated); default: all filters of the library",
+    )
+    group.add_argument(
+        "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
+    )
+    group.add_argument(
+        "--html", metavar="FILE", help="write the audit as a self-contained web page; an older page is replaced"
+    )
+    add_force_argument(group, "with --html, replace any existing file")
+
+
+def _images(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:
+    if arguments.images:
+        return read_images(arguments.images, broken)
+    if has_cloud(arguments):
+        from os_prefilter.adapters.cloud.connection import images  # noqa: PLC0415
+
+        return images(connection_of(arguments), broken)
+    note(arguments, "Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.")
+    return _example_images()
+
+
+def _example_images() -> Iterator[Image]:
+    for example in example_requests().values():
+        image = example.request_spec().image
+        if image:
+            image.name = example.name
+            yield image
+
+
+def _flavors(arguments: argparse.Namespace) -> list[Flavor]:
+    flavors: list[Flavor] = []
+    for path in arguments.flavor:
+        flavor = flavor_in(arguments, path)
+        flavor.name = flavor.name or path
+        if any(each.name == flavor.name for each in flavors):
+            raise DocumentError(path, "another --flavor has the same name. Give each a name of its own.")
+        flavors.append(flavor)
+    return flavors
+
+
+def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
+    """Return the pipelines before and after the filters are enabled."""
+
+    def pipeline(names: list[str], config_file: str | None = arguments.config_file) -> Pipeline:
+        return pipeline_from(
+            argparse.Namespace(**{**vars(arguments), "filter": names, "config_file": config_file}), fleet
+        )
+
+    before = _names(arguments.before) or read_configuration(arguments.config_file)[GROUP].enabled_filters
+    # Without names and a file: all filters of the library.
+    enable = _names(arguments.enable) or [each.name for each in pipeline([], None).filters]
+    after = [*before, *(name for name in enable if name not in before)]
+    return Change(pipeline(before) if before else Pipeline(()), pipeline(after))
+
+
+def _names(given: Sequence[str]) -> list[str]:
+    return [name for names in given for name in names.split(",")]
 
 
 def _row(line: Line, form: str) -> tuple[Any, ...]:
@@ -101,7 +196,7 @@ def _without_waiting(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 class _Names(FormattableColumn[Any]):
-    """The names of images: the first few for people."""
+    """The names of images: the first few in tables."""
 
     def human_readable(self) -> str:
         names = [_cut(name) for name in self._value.names[:_MOST_NAMES]]
@@ -112,10 +207,10 @@ class _Names(FormattableColumn[Any]):
 
 
 class _Lost(FormattableColumn[Any]):
-    """What a line loses hosts to."""
+    """The requirements to which a line loses hosts."""
 
     def human_readable(self) -> str:
-        told = [told_loss(loss) for loss in self._value.losses]
+        told = [format_loss(loss) for loss in self._value.losses]
         if self._value.combined:
             told.append(f"only together: {self._value.combined}")
         return "\n".join(told)
@@ -128,7 +223,7 @@ class _Lost(FormattableColumn[Any]):
 
 
 def _cell(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula, which whoever names an image could run elsewhere."""
+    """Return text that a spreadsheet does not execute as a formula: tenants name images."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
@@ -137,7 +232,6 @@ def _cut(name: str) -> str:
 
 
 def _of_fleet(fleet: Fleet) -> Iterator[str]:
-    """Yield what limits the answer."""
     if fleet.taken_at:
         yield summary(fleet)
     if not fleet.has_inventories:
@@ -145,7 +239,6 @@ def _of_fleet(fleet: Fleet) -> Iterator[str]:
 
 
 def _summary(result: Audit) -> Iterator[str]:
-    """Yield the lines that go beside the table."""
     flavors = f" with {pluralize(result.flavors, 'flavor')} each" * bool(result.flavors)
     groups = pluralize(len(result.lines), "group")
     yield f"{pluralize(result.images, 'image')}{flavors}, in {groups}, on {pluralize(result.hosts, 'host')}."
@@ -155,7 +248,13 @@ def _summary(result: Audit) -> Iterator[str]:
             f"Lose hosts: {result.count(Verdict.LOSES)}. "
             f"Were unschedulable before: {result.count(Verdict.ALREADY, Verdict.ALREADY_REJECTED)}."
         )
-        yield from _first("No host meets", [_told_unserved(*each) for each in result.unserved])
+        yield from _first(
+            "No host meets",
+            [
+                f"{cause.rule} {cause.trait} ({cause.because}; {pluralize(images, 'image')})"
+                for cause, images in result.unserved
+            ],
+        )
         yield from _first("Hosts that serve no image", result.unused)
         yield from _first("Hosts of these that served one before", result.newly_unused)
     yield from _first("Not asked for yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
@@ -170,12 +269,8 @@ def _summary(result: Audit) -> Iterator[str]:
     yield from _first(told, [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown])
 
 
-def _told_unserved(cause: Cause, images: int) -> str:
-    return f"{cause.rule} {cause.trait} ({cause.because}; {pluralize(images, 'image')})"
-
-
 def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
-    """Yield a line with the first items, if there are any, and how many there are."""
+    """Yield a line with the number of items and the first ones, if there are any."""
     if items:
         count = len(items) if count is None else count
         told = shorten([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
@@ -184,7 +279,7 @@ def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterato
 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
-    """Log once what a flavor makes the library warn of with each image."""
+    """Log each warning about a flavor once, not for each image."""
     logger = logging.getLogger("os_prefilter.request.extra_specs")
     seen: set[str] = set()
 

@@ -1,4 +1,4 @@
-"""The audit as one web page: no other file, no network, no text of a tenant's that a browser could take for code."""
+"""The audit as one self-contained web page, in which a browser takes no text of a tenant for code."""
 
 import base64
 import hashlib
@@ -7,29 +7,41 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment
-from markupsafe import Markup
-
-from os_prefilter.cli.audit_told import told_cause, told_loss
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.operators.audit.audit import Audit, Line
+from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss
 from os_prefilter.operators.audit.image_groups import Change
 from os_prefilter.operators.audit.image_list import LeftOut
 
 MOST_COLUMNS = 24
-"""So many groups of hosts have a column of their own, the largest; all others share one."""
+"""Maximum number of host groups, the largest, with a column of their own; all others share one."""
 _MOST_GROUPS = 200
 _MOST_NAMES = 100
 _MOST_ITEMS = 200
 _KEPT, _LOST, _NEVER = "+", "-", "."
 
 
+def format_loss(loss: Loss) -> str:
+    """Return a requirement and the number of hosts that lack it."""
+    return f"{format_cause(loss.cause)}: {loss.lacking} ({loss.lacking_only} by it alone)"
+
+
+def format_cause(cause: Cause) -> str:
+    """Return a requirement and the filter that it comes from."""
+    sign = "!" if cause.rule == "forbidden" else ""
+    on = f" on {escape_line(cause.on)}" if cause.on else ""
+    return f"{sign}{cause.trait}{on} by {cause.by}"
+
+
 def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at: str = "") -> str:
     """Return the page.
 
-    :param left_out: the entries of the list that are no images.
-    :param taken_at: when the fleet was read; empty if that is not known.
+    :param left_out: the entries of the list that are not images.
+    :param taken_at: the time at which the fleet was read; empty if unknown.
     """
+    # Slow to import.
+    from jinja2 import Environment  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
     enabled = [each.name for each in change.before.filters]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     style, script = _file("audit.css"), _file("audit.js")
@@ -39,7 +51,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
         added=[each.name for each in change.after.filters if each.name not in enabled],
         left_out=left_out,
         taken_at=escape_line(taken_at),
-        unserved=[(told_cause(cause), cause.because, images) for cause, images in audit.unserved[:_MOST_ITEMS]],
+        unserved=[(format_cause(cause), cause.because, images) for cause, images in audit.unserved[:_MOST_ITEMS]],
         unknown=audit.unknown[:_MOST_ITEMS],
         waits=audit.waits[:_MOST_ITEMS],
         host_groups=_host_groups(audit),
@@ -52,7 +64,7 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
 
 
 def _data(audit: Audit) -> dict[str, Any]:
-    """Return what the script reads; the template escapes it so that it cannot end the element that it is in."""
+    """Return the data of the script; the template escapes it, so that it cannot end its element."""
     columns = audit.host_groups[:MOST_COLUMNS]
     others = 0
     for group in audit.host_groups[MOST_COLUMNS:]:
@@ -75,7 +87,7 @@ def _line(line: Line, numbers: Sequence[int], others: int, *, waiting: bool) -> 
         "after": line.after.bit_count(),
         "verdict": line.verdict,
         "reason": line.reason,
-        "lost": [[told_loss(loss), loss.cause.because] for loss in line.losses],
+        "lost": [[format_loss(loss), loss.cause.because] for loss in line.losses],
         "combined": line.combined,
         "cells": "".join(_cell(line, number) for number in numbers),
         "others": [(line.before & others).bit_count(), (line.after & others).bit_count()],

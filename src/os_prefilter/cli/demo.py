@@ -1,40 +1,27 @@
-"""``os-prefilter demo``: the story of the bundled requests on the example fleet."""
+"""``os-prefilter demo``: the bundled requests, their requirements and their hosts."""
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from cliff.columns import FormattableColumn
 
-from os_prefilter.cli.arguments import (
-    add_pipeline_arguments,
-    asks_live_placement,
-    embedded_placement,
-    fleet_from,
-    pipeline_from,
-    reported_from,
-)
-from os_prefilter.cli.cloud import connection_of
+from os_prefilter.cli.arguments import Backend, add_pipeline_arguments, backend_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.common.quoting import pluralize
 from os_prefilter.errors import PlacementRefused, UnknownTraits
-from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import RequestSpec
 
 _COLUMNS = ("Request", "Required, by whom", "Hosts that remain", "Without filters, also")
 _WIDTH = 38
 _ANY_WIDTH = 10_000
 
-_Ask = Callable[[RequestSpec, Decision], Found]
-
 
 class Demo(Listing):
-    """Tell, for each bundled request, what was asked, what was required and by whom, and which hosts remain."""
+    """Show for each bundled request its content, the requirements and their filters, and the hosts that remain."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -44,11 +31,15 @@ class Demo(Listing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
-        where, pipeline, rows = (_of_cloud if asks_live_placement(parsed_args) else _of_fleet)(parsed_args)
-        names = ", ".join(each.name for each in pipeline.filters) or "none"
+        with backend_from(parsed_args) as backend:
+            rows = [_row(each, backend) for each in example_requests().values()]
+        names = ", ".join(each.name for each in backend.pipeline.filters) or "none"
+        where = "The Placement of the cloud"
+        if backend.fleet:
+            where = f"{pluralize(len(backend.fleet.instance_hosts), 'host')} in a real Placement on SQLite"
         self.tell(f"{where}; filters: {names}.")
         if parsed_args.formatter in ("csv", "value"):
-            # They have one line for a row and no structure in a cell.
+            # These have one line for a row and no structure in a cell.
             return _COLUMNS, [tuple("; ".join(cell.lines(_ANY_WIDTH)) for cell in row) for row in rows]
         return _COLUMNS, rows
 
@@ -61,12 +52,12 @@ class _Cell(FormattableColumn[Any]):
         raise NotImplementedError
 
     def human_readable(self) -> str:
-        # The empty line parts it from the next request.
+        # The empty line separates it from the next request.
         return "\n".join([*self.lines(_WIDTH), ""])
 
 
 class _Asked(_Cell):
-    """A request: its title and what it asks for."""
+    """A request: its title, properties and extra specs."""
 
     def lines(self, width: int) -> list[str]:
         example: Example = self._value
@@ -81,7 +72,7 @@ class _Required(_Cell):
     """Lines of an explanation."""
 
     def lines(self, width: int) -> list[str]:
-        return [told for line in self._value for told in _told(line, width)] or ["nothing"]
+        return [told for line in self._value for told in _format_line(line, width)] or ["nothing"]
 
     def machine_readable(self) -> list[dict[str, str]]:
         return [line._asdict() for line in self._value]
@@ -97,51 +88,25 @@ class _Hosts(_Cell):
         return list(self._value)
 
 
-_Told = tuple[str, Pipeline, list[tuple[_Cell, ...]]]
-"""Where the hosts are, the pipeline, and a row for each request."""
-
-
-def _of_fleet(arguments: argparse.Namespace) -> _Told:
-    fleet = fleet_from(arguments)
-    pipeline = pipeline_from(arguments, fleet)
-    with embedded_placement(fleet) as placement:
-        rows = [_row(each, pipeline, partial(ask_placement, placement=placement.client)) for each in _examples()]
-    hosts = len(fleet.instance_hosts)
-    where = f"{hosts} host{'s' * (hosts != 1)} in a real Placement on SQLite"
-    return where, pipeline, rows
-
-
-def _of_cloud(arguments: argparse.Namespace) -> _Told:
-    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
-
-    ask = partial(ask_live_placement, placement=placement_of(connection_of(arguments)))
-    pipeline = pipeline_from(arguments, reported_from(arguments))
-    return "The Placement of the cloud", pipeline, [_row(each, pipeline, ask) for each in _examples()]
-
-
-def _examples() -> Iterable[Example]:
-    return example_requests().values()
-
-
-def _row(example: Example, pipeline: Pipeline, ask: _Ask) -> tuple[_Cell, ...]:
+def _row(example: Example, backend: Backend) -> tuple[_Cell, ...]:
     spec = example.request_spec()
-    decision = pipeline.apply(spec)
-    hosts = _hosts(spec, decision, ask)
-    without = _hosts(example.request_spec(), Decision(()), ask)
+    decision = backend.pipeline.apply(spec)
+    hosts = _hosts(spec, decision, backend)
+    without = _hosts(example.request_spec(), Decision(()), backend)
     spared = [host for host in without if host not in hosts]
     return _Asked(example), _Required(lines_of(decision)), _Hosts(hosts), _Hosts(spared)
 
 
-def _hosts(spec: RequestSpec, decision: Decision, ask: _Ask) -> tuple[str, ...]:
+def _hosts(spec: RequestSpec, decision: Decision, backend: Backend) -> tuple[str, ...]:
     try:
-        hosts: tuple[str, ...] = ask(spec, decision).candidates.hosts
+        hosts: tuple[str, ...] = backend.ask(spec, decision).candidates.hosts
     except (PlacementRefused, UnknownTraits):
-        # A fleet of somebody's own may not have the resource class of a bundled request, nor an old cloud a trait.
+        # Another fleet may lack the resource class of a bundled request, or an old cloud a trait.
         return ()
     return hosts
 
 
-def _told(line: Line, width: int) -> list[str]:
+def _format_line(line: Line, width: int) -> list[str]:
     if not line.trait:
         return textwrap.wrap(f"({line.because})", width, subsequent_indent=" ")
     sign = "" if line.rule == "required" else "!"

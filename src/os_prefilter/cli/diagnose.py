@@ -16,9 +16,9 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
-from os_prefilter.cli.audit_progress import progress_on
 from os_prefilter.cli.cloud import connection_of
 from os_prefilter.cli.listing import NO_HOST, RequestListing
+from os_prefilter.cli.output import progress_on
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.errors import PlacementUnavailable
 from os_prefilter.fleet.model import Fleet

@@ -1,33 +1,36 @@
-"""Where a command that makes one document puts it: on the standard output, or into a file, whole or not at all."""
+"""Output beside listings: a document to the standard output or a file, and progress to a terminal."""
 
 import argparse
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from os_prefilter.documents.files import opened, replace_file, status_to_replace
 from os_prefilter.errors import DocumentError
+from os_prefilter.operators.audit.audit import Progress
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say where to."""
+    """Add ``--output`` and ``--force``."""
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write to this file, at once or not at all; default: standard output"
+        "-o", "--output", metavar="FILE", help="write to this file, whole or not at all; default: standard output"
     )
     add_force_argument(parser)
 
 
-def add_force_argument(parser: Any, text: str = "replace the file if there is one already") -> None:
+def add_force_argument(parser: Any, text: str = "replace an existing file") -> None:
     """Add ``--force`` to a parser or a group."""
     parser.add_argument("--force", action="store_true", help=text)
 
 
 def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
-    """Refuse, before anything is asked of anybody, what could not be written.
+    """Refuse a path that could not be written, before any work is done.
 
-    :param mark: how a document of this kind begins; a file that begins so is replaced without ``force``
-    :raises DocumentError: the file is there already, is a link, or its directory is not there.
+    :param mark: the beginning of documents of this kind; a file that has it is replaced without ``force``
+    :raises DocumentError: if the file exists, is a link, or its directory is missing.
     """
     if path is None or status_to_replace(path) is None or force:
         return
@@ -40,13 +43,13 @@ def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
         raise DocumentError(path, advice)
 
 
-def write_output(  # noqa: PLR0913 - what the options of a command say
+def write_output(  # noqa: PLR0913 - the options of a command
     text: str, path: str | None, stdout: Any, *, force: bool, mark: str = "", private: bool = False
 ) -> None:
     """Write a document into a file, or to the standard output if there is no path.
 
-    :param private: whether it says what not everybody may know: the file is its owner's alone
-    :raises DocumentError: it cannot be written, or a file came there meanwhile.
+    :param private: whether only the owner may read and write the file
+    :raises DocumentError: if it cannot be written, or the file has appeared meanwhile.
     """
     if path is None:
         stdout.write(text)
@@ -56,13 +59,36 @@ def write_output(  # noqa: PLR0913 - what the options of a command say
 
 
 def _mode(path: str, *, private: bool) -> int:
-    """Return who may do what with the file: as now, or as with any that the user makes."""
+    """Return the permissions of the file: its present ones, or the user's defaults for a new one."""
     if private:
         return 0o600
     try:
         return stat.S_IMODE(Path(path).lstat().st_mode)
     except FileNotFoundError:
-        # The one way to ask for it.
+        # The only way to read it.
         mask = os.umask(0)
         os.umask(mask)
         return 0o666 & ~mask
+
+
+@contextmanager
+def progress_on(stream: TextIO, *, is_wanted: bool = True) -> Iterator[Progress]:
+    """Show progress on ``stream`` within the context, if it is a terminal."""
+    if not (is_wanted and stream.isatty()):
+        yield lambda _what, _done, _of: None
+        return
+    # Slow to import.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import Progress as Bars  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=Console(file=stream), transient=True) as bars:
+        tasks: dict[str, object] = {}
+
+        def show(what: str, done: int, of: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=of)
+            bars.update(tasks[what], completed=done, total=of)  # type: ignore[arg-type]
+
+        yield show

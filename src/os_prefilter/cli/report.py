@@ -12,11 +12,11 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter.cli.configuration import read_configuration
+from os_prefilter.cli.arguments import read_configuration
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
+from os_prefilter.cli.main import PasswordMaskingFormatter
 from os_prefilter.cli.node import asks_ironic, check_node_arguments, node_of
-from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts import agent

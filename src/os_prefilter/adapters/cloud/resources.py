@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
+from oslo_log import log as logging
+
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import DocumentError

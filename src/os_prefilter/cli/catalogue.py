@@ -1,23 +1,68 @@
 """``os-prefilter vocabulary list`` and ``os-prefilter filter list``."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 from os_prefilter.cli.listing import Listing
-from os_prefilter.operators.catalogue import FILTER_COLUMNS, VOCABULARY_COLUMNS, filters, vocabulary
+from os_prefilter.conf.options import effective_templates
+from os_prefilter.errors import ConfigurationError
+from os_prefilter.filters.loading import installed_filters, load_filters
+from os_prefilter.vocabulary import table
+from os_prefilter.vocabulary.model import Term
+
+VOCABULARY_COLUMNS = (
+    "Image property",
+    "Flavor extra spec",
+    "Value",
+    "Also spelt",
+    "Rule",
+    "Trait",
+    "Kind",
+    "When",
+    "Asked by",
+    "Why none",
+)
 
 
 class VocabularyList(Listing):
-    """List what a request may ask for, and the trait by which a host says that it can."""
+    """List the values of image properties and extra specs, and the trait with which hosts report each."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
         """Return the columns and rows of the table."""
-        return VOCABULARY_COLUMNS, vocabulary()
+        return VOCABULARY_COLUMNS, list(vocabulary())
 
 
 class FilterList(Listing):
     """List the installed request filters."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        """Return the columns and rows of the table."""
-        return FILTER_COLUMNS, filters()
+        """Return the columns and rows of the table; a filter that does not load has the reason."""
+        rows = [(name, _summary(name), target) for name, target in installed_filters().items()]
+        return ("Name", "What it does", "From"), rows
+
+
+def vocabulary() -> Iterator[tuple[str, ...]]:
+    """Yield one line for each value of each row, and for each trait of each bundled configuration template."""
+    for row in table():
+        place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
+        asked_by = ", ".join(row.asked_by)
+        for value, term in row.values.items():
+            also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
+            rule = when = ""
+            if term.trait:
+                rule = "required" if term.required else "forbidden"
+                when = "if reported" if term.opt_in else "always"
+            trait = term.trait or ""
+            yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, asked_by, term.reason
+    for template in effective_templates(None):
+        name = template.extra_spec
+        for trait in template.traits:
+            yield name, name, template.value, "", "required", trait, Term(trait).kind, "always", "deploy_config", ""
+
+
+def _summary(name: str) -> str:
+    try:
+        return load_filters([name], provided=None)[0].summary
+    except ConfigurationError as error:
+        return f"does not load: {error}"

@@ -1,7 +1,7 @@
-"""The plugin of the openstack client: ``openstack prefilter ...`` has the commands of ``os-prefilter``.
+"""Plugin of the openstack client, with the commands of ``os-prefilter`` as ``openstack prefilter ...``.
 
 The client imports this module at each start, finds the commands under the entry point group ``openstack.prefilter.v1``,
-and asks for the four names and the two functions below (osc-lib's documentation, "Plugins").
+and requires the four names and the two functions below (osc-lib's documentation, "Plugins").
 """
 
 import argparse
@@ -14,10 +14,10 @@ DEFAULT_API_VERSION = "1"
 
 
 def make_client(instance: Any) -> Any:
-    """Return the client's connection: there is no service of our own to talk to."""
+    """Return the client's connection; the plugin has no service of its own."""
     return instance.sdk_connection
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add no option to the client's own: there is one version."""
+    """Return the client's parser without a new option; there is only one version."""
     return parser

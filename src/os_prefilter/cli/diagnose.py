@@ -1,4 +1,4 @@
-"""``os-prefilter diagnose``: why there is no host for a request."""
+"""``os-prefilter diagnose``: why no host remains for a request."""
 
 import argparse
 import json
@@ -29,7 +29,7 @@ from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
 _COLUMNS = ("No.", "Requirement", "Asked by", "Lack it", "Lack only it", "Hosts without it", "State")
 _ERROR = 1
-# Where the resources of a flavor are asked for, and the traits of a host: it need not be said.
+# The usual scopes of resources and traits are not printed.
 _PLAIN = (ROOT, UNSUFFIXED)
 _MOST_NAMES = 5
 _MOST_LINES = 20
@@ -37,7 +37,7 @@ _MOST_WAYS = 5
 
 
 class Diagnose(RequestListing):
-    """Say why there is no host for a request: at which stage it ends, who lacks what, and what would help."""
+    """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the diagnosis; return 0 if there are candidates, 2 if there is none, 1 if Placement does not answer."""
@@ -46,10 +46,10 @@ class Diagnose(RequestListing):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
-        self._diagnosis = self._diagnosed(parsed_args)
+        self._diagnosis = self._diagnose(parsed_args)
         return _COLUMNS, [self._row(each) for each in self._diagnosis.findings]
 
-    def _diagnosed(self, arguments: argparse.Namespace) -> Diagnosis:
+    def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
         spec = request_from(arguments)
         try:
             fleet = fleet_from(arguments)
@@ -63,7 +63,7 @@ class Diagnose(RequestListing):
             return diagnose(spec, pipeline, fleet, placement, live=live, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Print the whole for people or, as one document, for machines; csv and value have the requirements alone."""
+        """Print all parts; csv and value print the table of requirements only."""
         write = self.app.stdout.write
         if parsed_args.formatter == "json":
             write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
@@ -82,21 +82,21 @@ class Diagnose(RequestListing):
     def _row(self, finding: Finding) -> tuple[Any, ...]:
         asked_by = f"{finding.by}: {finding.because}"
         counts = (finding.lack, finding.lack_only, finding.if_dropped)
-        return (finding.number, self._told(finding.condition), asked_by, *counts, finding.state)
+        return (finding.number, self._describe(finding.condition), asked_by, *counts, finding.state)
 
-    def _told(self, condition: Condition) -> str:
-        told = str(condition)
+    def _describe(self, condition: Condition) -> str:
+        text = str(condition)
         if condition.kind == RESOURCE:
-            told = f"{condition.amount} {condition.names[0]}"
+            text = f"{condition.amount} {condition.names[0]}"
         elif condition.kind == AGGREGATE:
             names = ", ".join(self._names.get(name, name) for name in condition.names)
-            told = ("in one of " if condition.wanted else "in none of ") + names
+            text = ("in one of " if condition.wanted else "in none of ") + names
         elif condition.kind == POLICY:
-            told = f"group_policy={condition}"
+            text = f"group_policy={condition}"
         if condition.scope in _PLAIN:
-            return escape_line(told)
+            return escape_line(text)
         suffixes = condition.scope.split(",")
-        return escape_line(f"{told} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
+        return escape_line(f"{text} on {'each of ' * (len(suffixes) > 1)}{join_first_names(suffixes, _MOST_NAMES)}")
 
     def _head(self) -> str:
         found = self._diagnosis
@@ -108,7 +108,7 @@ class Diagnose(RequestListing):
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         found = self._diagnosis
-        short = {each.number: f"{each.number} ({self._told(each.condition)})" for each in found.findings}
+        short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.findings}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
         elif found.conflicts:
@@ -117,35 +117,35 @@ class Diagnose(RequestListing):
                 f"{'no host could ever' if each.ever else 'no host now; one could if it were empty'}"
                 for each in found.conflicts
             ]
-            yield "No host meets together (smallest sets)", lines
+            yield "Smallest sets of requirements that no host meets", lines
         if found.accounts:
             lines = [_account(each.ways, each.hosts) for each in found.accounts]
-            yield f"Each of the {found.hosts} hosts once: without which requirements it would do", lines
+            yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
         if found.nearest and not found.candidates:
             lines = [
                 f"{_names(each.hosts)}: " + "; ".join(f"{short[number]}: {has}" for number, has in each.lacks)
                 for each in found.nearest
             ]
-            yield "Nearest hosts, what they lack, and what they have", lines
+            yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
         in_the_way = {number for conflict in found.conflicts for number in conflict.numbers}
         in_the_way |= {each.number for each in found.findings if each.state == UNKNOWN}
         lines = [f"{each.number}: {each.help}{_others(each)}" for each in _by_effect(found.findings, in_the_way)]
         if lines and not found.candidates:
-            yield "What would help, what brings most first", lines
+            yield "Suggested changes, most effective first", lines
         if found.notes:
-            yield "To note", [escape_line(note) for note in found.notes]
+            yield "Notes", [escape_line(note) for note in found.notes]
 
 
 @contextmanager
 def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
-    """Yield the cloud's Placement, or one without hosts that knows what the fleet's knows."""
+    """Yield the cloud's Placement, or an empty one with the custom names of the fleet."""
     if asks_live_placement(arguments):
         from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
 
         yield placement_of(connection_of(arguments))
         return
     with embedded_placement(Fleet(())) as placement:
-        # A standard one that is not there is newer than this one: it then says so of a query that names it.
+        # A standard name that is missing is newer than this Placement, which then refuses a query with it.
         placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
         yield placement.client
 
@@ -163,12 +163,12 @@ def _by_effect(findings: Sequence[Finding], in_the_way: Collection[int]) -> list
 
 
 def _others(finding: Finding) -> str:
-    """Return what else keeps those hosts out that meet a requirement."""
+    """Return what else excludes the hosts that meet a requirement."""
     if not finding.kept_out:
         return ""
     total = sum(finding.kept_out.values())
-    told = "; ".join(f"{reason} ({count})" for reason, count in finding.kept_out.items())
-    return f" Hosts that meet it and lack something else: {total}: {told}."
+    reasons = "; ".join(f"{reason} ({count})" for reason, count in finding.kept_out.items())
+    return f" Hosts that meet it and lack something else: {total}: {reasons}."
 
 
 def _names(hosts: Sequence[str]) -> str:

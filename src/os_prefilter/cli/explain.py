@@ -1,19 +1,15 @@
-"""``os-prefilter explain``: who required what of a request, and why."""
+"""``os-prefilter explain``: the requirements of a request, their filters and sources."""
 
 import argparse
 from typing import Any
 
-from os_prefilter.cli.arguments import (
-    pipeline_from,
-    reported_from,
-    request_from,
-)
+from os_prefilter.cli.arguments import pipeline_from, reported_from, request_from
 from os_prefilter.cli.listing import RequestListing
 from os_prefilter.operators.explain import explain
 
 
 class Explain(RequestListing):
-    """Show what a request requires of a host, who asked for it and because of what."""
+    """Show what a request requires of a host, which filter requires it, and why."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""

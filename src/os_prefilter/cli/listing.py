@@ -1,4 +1,4 @@
-"""What the commands have in common."""
+"""Listings: tables that fit the terminal, and cliff's other formats."""
 
 import argparse
 import sys
@@ -17,21 +17,21 @@ from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_argum
 from os_prefilter.cli.cloud import CloudCommand
 
 NO_HOST = 2
-"""The exit code where no host remains, and nothing is wrong with the command."""
+"""Exit code of a command that succeeds but finds no host."""
 
 
 class Listing(CloudCommand, Lister):
-    """A listing in the formats table, json, yaml, csv and value, which starts quickly."""
+    """A listing in the formats table, json, yaml, csv and value."""
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Print the listing, a table in one that fits the terminal."""
+        """Print the listing; a table fits the terminal."""
         if parsed_args.formatter == "table":
             self.formatter = Table()
         return int(super().produce_output(parsed_args, column_names, data) or 0)
 
 
 class Table(TableFormatter):
-    """cliff's table, which breaks no word: if the words are too wide for it, each row is a list of names and values."""
+    """cliff's table without broken words: if they do not fit, each row becomes a list of names and values."""
 
     def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
         """Print the rows, no wider than the terminal or ``--max-width``."""
@@ -57,7 +57,7 @@ class Table(TableFormatter):
 
 
 def _display_width(arguments: argparse.Namespace) -> int:
-    """Return how wide a table may be; 0 if it may have any width."""
+    """Return the maximum width of a table; 0 for any."""
     if arguments.max_width > 0:
         return int(arguments.max_width)
     return (terminal_width() or 0) if arguments.fit_width or sys.stdout.isatty() else 0
@@ -68,7 +68,7 @@ def _width(text: str) -> int:
 
 
 def _shared_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
-    """Return the widths of columns, from ``least`` to ``full``, that are ``most`` together."""
+    """Return the widths of columns, each from ``least`` to ``full``, with the sum ``most``."""
     widths = list(least)
     for _ in range(most - sum(least)):
         needy = max(range(len(widths)), key=lambda index: full[index] - widths[index])
@@ -77,7 +77,7 @@ def _shared_out(least: Sequence[int], full: Sequence[int], most: int) -> list[in
 
 
 def _folded(cell: Any, width: int) -> Any:
-    """Return the text of a cell in lines that break no word; what is no text stays, as it is aligned otherwise."""
+    """Return a text wrapped between words; other values, which are aligned differently, stay."""
     if not isinstance(cell, str):
         return cell
     lines = (
@@ -87,7 +87,7 @@ def _folded(cell: Any, width: int) -> Any:
 
 
 def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout: TextIO, width: int) -> None:
-    """Print each row as lines of a name and a value, and an empty line between two rows."""
+    """Print each row as lines of a name and a value, with an empty line between rows."""
     indent = max(map(len, names)) + 2
     for number, row in enumerate(rows):
         stdout.write("\n" * bool(number))

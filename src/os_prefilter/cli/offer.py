@@ -1,4 +1,4 @@
-"""``os-prefilter offer``: what this cloud can do, for its customers."""
+"""``os-prefilter offer``: the abilities of a cloud as a document for its customers."""
 
 import argparse
 
@@ -16,21 +16,21 @@ _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 
 
 class Offer(CloudCommand):
-    """Say what this cloud can do, for its customers: in the words of image properties, and without naming a host."""
+    """Describe for customers which image properties and extra specs this cloud serves, without naming a host."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_pipeline_arguments(parser)
         parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")
-        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="say it of each of these")
+        parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
         parser.add_argument(
             "--default-zone",
             metavar="NAME",
             default=DEFAULT_ZONE,
-            help="the zone of hosts that are in no aggregate with one; default: %(default)s",
+            help="the zone of hosts whose aggregates have none; default: %(default)s",
         )
-        parser.add_argument("--count", action="store_true", help="also say how many hosts serve a value")
+        parser.add_argument("--count", action="store_true", help="also show how many hosts serve a value")
         add_output_arguments(parser)
         return parser
 
@@ -40,7 +40,9 @@ class Offer(CloudCommand):
         fleet = fleet_from(parsed_args)
         found = offer(fleet, pipeline_from(parsed_args, fleet), parsed_args.by, parsed_args.default_zone)
         if parsed_args.by and found.hosts and not found.places:
-            raise DocumentError(f"--by {parsed_args.by}", "no aggregate has a name here. Leave it out, or name them.")
+            raise DocumentError(
+                f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
+            )
         try:
             text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
         except ModuleNotFoundError as error:
@@ -51,12 +53,9 @@ class Offer(CloudCommand):
         if fleet.taken_at:
             self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
         if found.waiting:
-            told = (
-                f"Filters that wait for compute nodes to report: {join_names(found.waiting)}. The values that they "
-                "would ask for are not checked; 'os-prefilter readiness' shows the compute nodes."
-            )
-            self.tell(told, warning=True)
+            names = join_names(found.waiting)
+            advice = "Values that they would require are not checked; 'os-prefilter readiness' shows the compute nodes."
+            self.tell(f"Filters that wait for compute nodes to report: {names}. {advice}", warning=True)
         if not found.hosts:
-            told = "No host is an enabled compute node: one with COMPUTE_NODE that is not disabled."
-            self.tell(told, warning=True)
+            self.tell("No host is an enabled compute node: one with COMPUTE_NODE that is not disabled.", warning=True)
         return 0 if found.hosts else NO_HOST

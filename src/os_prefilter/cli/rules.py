@@ -1,4 +1,4 @@
-"""``os-prefilter rules check``: what is wrong with files of rules, before they are deployed."""
+"""``os-prefilter rules check``: check files of rules before they are deployed."""
 
 import argparse
 from pathlib import Path
@@ -12,7 +12,7 @@ _ERROR = 1
 
 
 class RulesCheck(Listing):
-    """Show the rules in files and directories as they are understood, or all that is wrong with them."""
+    """Show the rules in files and directories as the filter reads them, or all their errors."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -27,7 +27,7 @@ class RulesCheck(Listing):
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table, or the problems; return 1 if the rules must not be used."""
-        # What is named twice would contradict itself.
+        # A file that is named twice would have duplicate rules.
         read = read_rules(list({Path(path).resolve(): path for path in parsed_args.paths}.values()))
         for problem in read.problems:
             self.tell(str(problem), warning=True)
@@ -35,7 +35,7 @@ class RulesCheck(Listing):
             return _ERROR
         self._rules = read.rules.rules
         if not self._rules:
-            self.tell("There is no rule. The names of their files end in .yaml or .yml.", warning=True)
+            self.tell("No rules found. The names of rule files end in .yaml or .yml.", warning=True)
         return int(super().run(parsed_args) or 0)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002

@@ -11,20 +11,20 @@ from os_prefilter.fleet.snapshot import anonymous, snapshot
 
 
 class Snapshot(CloudCommand):
-    """Write the fleet to one file, which the other commands take with --hosts, also where the cloud is out of reach."""
+    """Write the fleet to one file, which the other commands read with --hosts, without access to the cloud."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
-            "--hosts", metavar="FILE", help="a fleet file; default: the cloud's, or else the bundled example fleet"
+            "--hosts", metavar="FILE", help="a fleet file; default: the cloud's hosts, else the bundled example"
         )
-        add_cloud_argument(parser, "the cloud in clouds.yaml whose fleet is read")
+        add_cloud_argument(parser, "the cloud in clouds.yaml whose fleet to read")
         parser.add_argument(
             "--anonymous",
             action="store_true",
             help="replace the names of hosts, providers, aggregates and zones, and all UUIDs; the names of traits and "
-            "resource classes, also of custom ones, stay",
+            "resource classes, including custom ones, stay",
         )
         add_output_arguments(parser)
         return parser
@@ -40,11 +40,11 @@ class Snapshot(CloudCommand):
 
 
 def summary(fleet: Fleet) -> str:
-    """Return what is in a fleet, and whether it changed while it was read."""
+    """Return the size of a fleet, and whether it changed while it was read."""
     providers = sum(1 for _ in fleet.walk())
-    told = f"{pluralize(len(fleet.instance_hosts), 'host')}, {pluralize(providers, 'resource provider')}"
+    text = f"{pluralize(len(fleet.instance_hosts), 'host')}, {pluralize(providers, 'resource provider')}"
     if fleet.taken_at:
-        told += f", read at {fleet.taken_at}"
+        text += f", read at {fleet.taken_at}"
     if fleet.changed_while_read:
-        told += f"; {fleet.changed_while_read} changed meanwhile, so what is said of these may be half old, half new"
-    return f"{told}."
+        text += f"; {fleet.changed_while_read} changed meanwhile, and their data may be partly old, partly new"
+    return f"{text}."

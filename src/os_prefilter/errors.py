@@ -1,39 +1,7 @@
-"""Every error that this library raises on purpose.
+"""Every error that this library raises on purpose; docs/errors.rst explains each.
 
-::
-
-    PrefilterError
-    |-- ConfigurationError              the service must not start
-    |   |-- UnknownFilter               enabled, but no installed package offers it
-    |   |-- DuplicateFilter             two packages offer the same name
-    |   |-- FilterLoadError             offered, but it does not import
-    |   |-- InvalidFilter               imported, but not callable as a filter
-    |   |-- MissingFact                 a filter needs a deployment fact nobody provides
-    |   |-- InvalidOption               an option's value makes no sense
-    |   |-- UnusableReporter            no capability reporter for a virt driver
-    |   `-- UnusableRow                 a package offers a row that the vocabulary cannot take
-    |-- RequestRejected                 this request cannot be scheduled as it was asked
-    |   |-- UnknownValue                a property's value is not in the vocabulary
-    |   |-- FlavorImageConflict         flavor and image ask for different things
-    |   |-- ImpossibleCombination       two values that no host has together
-    |   |-- UnsupportedByHost           this one host cannot do what it asks for
-    |   |-- ContradictingRequirements   one trait both required and forbidden
-    |   |-- RejectedByFilter            a Nova-style filter said no
-    |   `-- MalformedRequest            a trait name, amount or suffix that Placement cannot take
-    |-- FilterFailed                    a filter raised something of its own
-    |-- UnsuitableRequestSpec           the object is not RequestSpec-like
-    |-- DocumentError                   a file cannot be read or does not say what it should
-    |-- ProbeFailed                     a host did not say what it can do; what is known of it stays
-    |-- PlacementError
-    |   |-- PlacementUnavailable        no answer, or a server error
-    |   |-- PlacementRefused            it answered with a client error
-    |   |-- UnknownTraits               a query names traits that Placement does not have
-    |   |-- UnknownProvider             there is no resource provider of that name or UUID
-    |   `-- GenerationConflict          another writer changed the provider each time
-    `-- IronicError                     its kinds: os_prefilter.adapters.ironic.errors
-
-Each message says what happened, to what, and what to do next. A password in a URL is not shown. A tenant's text goes
-through :func:`os_prefilter.common.quoting.quote`: it can break neither a log line nor a terminal.
+Each message says what happened, to what, and what to do next. Passwords in URLs are hidden. Text of tenants goes
+through :func:`os_prefilter.common.quoting.quote`, so that it can break neither a log line nor a terminal.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,7 +12,7 @@ _DETAIL_LENGTH = 500
 
 
 class PrefilterError(Exception):
-    """Base of all errors of this library; a URL in the message is without its password."""
+    """Base of all errors of this library."""
 
     def __init__(self, *parts: object) -> None:
         super().__init__(*(mask_passwords(part) if isinstance(part, str) else part for part in parts))
@@ -55,7 +23,7 @@ class ConfigurationError(PrefilterError):
 
 
 class UnknownFilter(ConfigurationError):
-    """A name in ``[prefilter] enabled_filters`` that no installed package offers."""
+    """No installed package offers a filter that ``[prefilter] enabled_filters`` names."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -67,47 +35,51 @@ class UnknownFilter(ConfigurationError):
         )
 
 
-class DuplicateFilter(ConfigurationError):
+class UnusableFilter(ConfigurationError):
+    """An enabled filter is installed, and cannot be used."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"The request filter {name!r} {problem}")
+
+
+class DuplicateFilter(UnusableFilter):
     """Two entry points share the name of an enabled filter."""
 
     def __init__(self, name: str, targets: Sequence[str]) -> None:
-        self.name = name
         self.targets = list(targets)
-        offered = ", ".join(self.targets)
-        super().__init__(f"The request filter {name!r} is offered more than once: {offered}. Uninstall all but one.")
+        super().__init__(name, f"is offered more than once: {', '.join(targets)}. Uninstall all but one.")
 
 
-class FilterLoadError(ConfigurationError):
+class FilterLoadError(UnusableFilter):
     """An enabled filter cannot be imported."""
 
     def __init__(self, name: str, target: str, cause: BaseException) -> None:
-        self.name = name
         self.target = target
         super().__init__(
-            f"The request filter {name!r} ({target}) does not load: {describe_error(cause)}. Repair or reinstall its "
-            "package, or remove the name from [prefilter] enabled_filters."
+            name,
+            f"({target}) does not load: {describe_error(cause)}. Repair or reinstall its package, or remove the name "
+            "from [prefilter] enabled_filters.",
         )
 
 
-class InvalidFilter(ConfigurationError):
-    """An enabled filter is not something that can be called as one."""
+class InvalidFilter(UnusableFilter):
+    """An enabled filter cannot be called as a filter."""
 
     def __init__(self, name: str, expected: str, found: str) -> None:
-        self.name = name
-        super().__init__(f"The request filter {name!r} is not a filter: expected {expected}, found {found}.")
+        super().__init__(name, f"is not a filter: expected {expected}, found {found}.")
 
 
-class MissingFact(ConfigurationError):
-    """An enabled filter needs a fact about the deployment that the embedding service does not provide."""
+class MissingFact(UnusableFilter):
+    """An enabled filter needs a deployment fact that the embedding service does not provide."""
 
     def __init__(self, name: str, fact: str, advice: str) -> None:
-        self.name = name
         self.fact = fact
-        super().__init__(f"The request filter {name!r} needs the fact {fact!r}, which nobody provides. {advice}")
+        super().__init__(name, f"needs the fact {fact!r}, which the embedding service does not provide. {advice}")
 
 
 class InvalidOption(ConfigurationError):
-    """The value of an option makes no sense."""
+    """An option has an invalid value."""
 
     def __init__(self, option: str, problem: str) -> None:
         self.option = option
@@ -115,7 +87,7 @@ class InvalidOption(ConfigurationError):
 
 
 class UnusableReporter(ConfigurationError):
-    """The capability reporter of a virt driver is missing, does not load, or is not one."""
+    """The capability reporter of a virt driver is missing, does not load, or is invalid."""
 
     def __init__(self, driver: str, problem: str) -> None:
         self.driver = driver
@@ -126,7 +98,7 @@ class UnusableReporter(ConfigurationError):
 
 
 class UnusableRow(ConfigurationError):
-    """A row that an installed package offers does not load, or does not fit into the vocabulary."""
+    """A row of an installed package does not load, or does not fit into the vocabulary."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -136,10 +108,10 @@ class UnusableRow(ConfigurationError):
 
 
 class RequestRejected(PrefilterError):
-    """The request cannot be scheduled as it was asked; the request spec is unchanged."""
+    """The request cannot be scheduled as it is; the request spec is unchanged."""
 
     filter = ""
-    """The request filter that rejected it; empty if the request itself cannot be put into a query."""
+    """The request filter that rejected it; empty if the request itself is invalid."""
 
 
 class UnknownValue(RequestRejected):
@@ -153,7 +125,7 @@ class UnknownValue(RequestRejected):
 
 
 class FlavorImageConflict(RequestRejected):
-    """Flavor and image both say something about one thing, and disagree."""
+    """Flavor and image contradict each other."""
 
     def __init__(self, first: str, second: str) -> None:
         self.sources = (first, second)
@@ -161,7 +133,7 @@ class FlavorImageConflict(RequestRejected):
 
 
 class ImpossibleCombination(RequestRejected):
-    """Two values that make no sense together: a device on a machine type that never has it, a TPM 1.2 with CRB."""
+    """Two values exclude each other, such as a TPM 1.2 with CRB, or a device and a machine type without it."""
 
     def __init__(self, device: str, platform: str) -> None:
         self.sources = (device, platform)
@@ -169,7 +141,7 @@ class ImpossibleCombination(RequestRejected):
 
 
 class UnsupportedByHost(RequestRejected):
-    """The host cannot switch on what the request asks for; the driver must fail the spawn."""
+    """The host cannot serve the request; the driver must fail the spawn."""
 
     def __init__(self, host: str, refusals: Iterable[object]) -> None:
         self.refusals = list(refusals)
@@ -180,7 +152,7 @@ class UnsupportedByHost(RequestRejected):
 
 
 class ContradictingRequirements(RequestRejected):
-    """One trait is required and forbidden on the same part of the request."""
+    """One trait is both required and forbidden in the same scope."""
 
     def __init__(self, trait: str, scope: str, required_by: str, forbidden_by: str) -> None:
         self.trait = trait
@@ -192,7 +164,7 @@ class ContradictingRequirements(RequestRejected):
 
 
 class RejectedByFilter(RequestRejected):
-    """A filter written the Nova way rejected the request; the cause is chained."""
+    """A Nova-style filter rejected the request; the cause is chained."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -200,7 +172,7 @@ class RejectedByFilter(RequestRejected):
 
 
 class MalformedRequest(RequestRejected):
-    """Part of the request cannot be put into a Placement query."""
+    """Part of the request cannot be part of a Placement query."""
 
     def __init__(self, source: str, value: object, expected: str) -> None:
         self.source = source
@@ -220,7 +192,7 @@ class FilterFailed(PrefilterError):
 
 
 class UnsuitableRequestSpec(PrefilterError):
-    """An object is not RequestSpec-like: it cannot be read, or has no place for what filters require."""
+    """An object is not RequestSpec-like: it cannot be read, or cannot hold requirements."""
 
     def __init__(self, request_spec: object, problem: str) -> None:
         super().__init__(
@@ -231,10 +203,10 @@ class UnsuitableRequestSpec(PrefilterError):
 
 
 class DocumentError(PrefilterError):
-    """A file cannot be read, or does not say what it should."""
+    """A file, or an argument, cannot be read or is invalid."""
 
     def __init__(self, path: object, problem: str, line: int = 0) -> None:
-        # It may contain what breaks a line, too.
+        # A path may have line breaks.
         self.path = str(path) if str(path).isprintable() else ascii(str(path))
         self.problem = problem
         self.line = line
@@ -243,7 +215,7 @@ class DocumentError(PrefilterError):
 
 
 class ProbeFailed(PrefilterError):
-    """A host did not say what it can do. Nothing new is known of it: what it reported before stays."""
+    """A host did not report its capabilities; those that it reported before stay."""
 
     def __init__(self, what: str, reason: str, advice: str) -> None:
         self.what = escape_line(what)
@@ -252,7 +224,7 @@ class ProbeFailed(PrefilterError):
 
 
 class PlacementError(PrefilterError):
-    """Placement did not do what was asked."""
+    """Placement failed to serve a request."""
 
 
 class PlacementUnavailable(PlacementError):
@@ -295,7 +267,7 @@ class UnknownProvider(PlacementError):
 
 
 class GenerationConflict(PlacementError):
-    """The traits of a resource provider were not written: somebody else changed the provider in the meantime."""
+    """The traits of a resource provider were not written, because another writer changed it at the same time."""
 
     def __init__(self, provider: str, attempts: int = 1) -> None:
         self.provider = provider
@@ -307,4 +279,4 @@ class GenerationConflict(PlacementError):
 
 
 class IronicError(PrefilterError):
-    """Ironic did not do what was asked."""
+    """Ironic failed to serve a request; its kinds are in :mod:`os_prefilter.adapters.ironic.errors`."""

@@ -52,7 +52,11 @@ _WRONG = [
     Wrong(
         "wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "waits by itself"
     ),
-    Wrong("wait_for_answers", "enabled_filters = hpet\nwait_for_answers = *", "fact 'answers', which nobody provides"),
+    Wrong(
+        "wait_for_answers",
+        "enabled_filters = hpet\nwait_for_answers = *",
+        "fact 'answers', which the embedding service does not provide",
+    ),
     Wrong("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
     Wrong("owner_trait", "owner_trait = owner", "'owner' is not a trait name"),
     Wrong("owner_trait", "owner_trait =", "'' is not a trait name"),

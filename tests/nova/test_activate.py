@@ -185,7 +185,7 @@ _BROKEN = [
     (InvalidOption, ["hpet,hpet"], "'hpet' is named twice"),
     (DuplicateFilter, ["twice"], "'twice' is offered more than once"),
     (FilterLoadError, ["broken"], "'broken' (no.such.module:f) does not load"),
-    (MissingFact, ["needy"], "needs the fact 'weather', which nobody provides"),
+    (MissingFact, ["needy"], "needs the fact 'weather', which the embedding service does not provide"),
     (InvalidOption, ["hpet", "reported_traits = CUSTOM_NONE"], "'CUSTOM_NONE' matches no trait"),
     (ConfigurationError, ["hpet", "unknown_values = maybe"], "unknown_values"),
     (ConfigurationError, ["hpet", "facts_interval = soon"], "facts_interval"),

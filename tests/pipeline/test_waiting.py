@@ -231,7 +231,9 @@ def test_nova_style_filter_cannot_be_gated() -> None:
 
 @pytest.mark.parametrize("names", [["hpet"], ["*"]])
 def test_gated_filter_without_the_answers_fact_stops_the_service(names: list[str]) -> None:
-    with pytest.raises(MissingFact, match="needs the fact 'answers', which nobody provides") as raised:
+    with pytest.raises(
+        MissingFact, match="needs the fact 'answers', which the embedding service does not provide"
+    ) as raised:
         Pipeline.from_conf(conf_with(enabled_filters=["hpet"], wait_for_answers=names))
     assert isinstance(raised.value, ConfigurationError)
 

@@ -247,9 +247,9 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
         "image property hw_tpm_version=2.0: with the default tpm_model tpm-tis: [libvirt] swtpm_enabled is off",
     ]
     (unknown,) = unsupported(spec_of({"hw_tpm_version": "3.0"}), KVM)
-    assert str(unknown) == "image property hw_tpm_version='3.0': nobody knows this value"
+    assert str(unknown) == "image property hw_tpm_version='3.0': unknown value"
     (unknown,) = unsupported(spec_of(extra_specs={"deploy-config:raid": "5"}), KVM)
-    assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': nobody knows this configuration"
+    assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': no configuration template"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
     [
         (_flavor(), replace(_flavor(), memory_mb=1, root_gb=1), "the flavors differ in memory_mb, root_gb"),
         (_flavor(), Flavor(vcpus=2), "the flavors differ in 'resources:CUSTOM_BAREMETAL'"),
-        (_flavor(), _flavor(hyperthreading="odd"), "deploy-config:hyperthreading='odd': nobody knows this value"),
+        (_flavor(), _flavor(hyperthreading="odd"), "deploy-config:hyperthreading='odd': unknown value"),
     ],
 )
 def test_plan_refuses_other_flavor_differences_and_unknown_configuration_values(

@@ -11,8 +11,7 @@ from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import ALWAYS, GATES, IF_REPORTED, Coverage, Silent, gates_by_trait, held_back
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
-from os_prefilter.vocabulary.model import Trait
-from os_prefilter.vocabulary.report_markers import REVISION, is_reported_marker
+from os_prefilter.vocabulary.model import REVISION, Trait, is_reported_marker
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import fleet_of
 

@@ -17,10 +17,9 @@ from types import MappingProxyType
 
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
 from os_prefilter.vocabulary.machine_types import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Trait
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, REPORTED, REPORTED_CUSTOM, Row, Trait
 from os_prefilter.vocabulary.nova_rows import STATED
 from os_prefilter.vocabulary.plugin_rows import installed_rows
-from os_prefilter.vocabulary.report_markers import REPORTED, REPORTED_CUSTOM
 
 __all__ = [
     "BY_NAME",

@@ -1,5 +1,6 @@
 """What the vocabulary is made of: traits, the terms that values stand for, and rows of values."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -188,3 +189,20 @@ def trait_named(name: str) -> Trait:
     if not is_trait_name(name):
         raise ValueError(f"{quote(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
     return Trait(name)
+
+
+REVISION = 2
+"""Revision of the table: each release that adds a trait to it raises it, as older reports lack that trait."""
+
+REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
+"""Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported"."""
+
+REPORTED_CUSTOM = Trait(f"CUSTOM_PREFILTER_REPORTED_CUSTOM_{REVISION}")
+"""The same for ``CUSTOM_`` traits only: a provider configuration file of Nova's takes no others."""
+
+_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_\d+", re.ASCII)
+
+
+def is_reported_marker(trait: str) -> bool:
+    """Whether a trait is :data:`REPORTED`, of this revision or another."""
+    return _MARKER.fullmatch(trait) is not None

@@ -12,8 +12,7 @@ import os_traits
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.errors import UnusableRow
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_trait_name
-from os_prefilter.vocabulary.report_markers import is_reported_marker
+from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_reported_marker, is_trait_name
 
 GROUP = "os_prefilter.vocabulary"
 FILTERS = "os_prefilter.request_filters"

@@ -99,7 +99,7 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         # The exact version: what no trait says, and the driver must refuse.
         ({"hw_machine_type": "pc-i440fx-7.2"}, None),
         ({"hw_machine_type": "pc-i440fx-99.0"}, "no machine type pc-i440fx-99.0"),
-        ({"hw_machine_type": "my-board"}, "nobody knows this value"),
+        ({"hw_machine_type": "my-board"}, "unknown value"),
         ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "possible for s390x guests"),
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
         ({"hw_emulation_architecture": "i686"}, None),
@@ -118,7 +118,7 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_scsi_model": "ibmvscsi", "hw_disk_bus": "scsi"}, "it is for guests of ppc64 and ppc64le"),
         ({"hw_scsi_model": "virtio-scsi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
         ({"hw_scsi_model": "paraVirtual", "hw_disk_bus": "scsi", "hw_machine_type": "q35"}, None),
-        ({"hw_scsi_model": "nosuch"}, "nobody knows this value"),
+        ({"hw_scsi_model": "nosuch"}, "unknown value"),
         # Devices that the guest does not get.
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),

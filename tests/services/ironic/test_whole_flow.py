@@ -311,8 +311,8 @@ class Refused(NamedTuple):
     [
         Refused("none of its BIOS settings is one of the template", bios=(MODEL,)),
         Refused("'LogicalProc' cannot be changed", bios=({**LOGICAL_PROC, "read_only": True}, MODEL)),
-        Refused("nobody knows this value", extra_specs={_KEY: "perhaps"}),
-        Refused("nobody knows this configuration", extra_specs={"deploy-config:raid": "10"}),
+        Refused("unknown value", extra_specs={_KEY: "perhaps"}),
+        Refused("no configuration template", extra_specs={"deploy-config:raid": "10"}),
         Refused("the flavors differ in memory_mb", ram=1024),
         Refused("the flavors differ in 'trait:CUSTOM_X'", extra_specs={_KEY: "enabled", "trait:CUSTOM_X": "required"}),
         # Nova has not copied the trait yet, or somebody has taken it away.

@@ -81,7 +81,7 @@ class TestFiles:
     )
     def test_versions_must_be_given_where_traits_are_written(self, given: tuple[str, ...], says: str) -> None:
         """What is not known of a host must not take traits from it."""
-        with pytest.raises(DocumentError, match=f"Give {says}.*not written on what is assumed"):
+        with pytest.raises(DocumentError, match=f"Give {says}.*not written by assumptions"):
             facts_from(parsed(*SAVED, *given), assume=False)
 
     def test_lxc_needs_neither_domain_capabilities_nor_a_qemu(self) -> None:

@@ -295,16 +295,16 @@ def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Ser
     assert service.line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
     before = everything(aware.placement)
     service.libvirt.unlink()
-    assert service.line().startswith("The host cannot be asked what it can do; everything stays as it is")
+    assert service.line().startswith("Failed to probe the host; its traits stay as they are")
     assert everything(aware.placement) == before
     service.libvirt.write_text("old")
-    assert service.line() == "The host can be asked again."
+    assert service.line() == "Able to probe the host again."
     # One line when an outage of Placement begins and one when it ends, however many rounds are between.
     aware.answer = lambda _method, _url: (503, b"")
-    assert service.line().startswith("What the host can do cannot be reported; everything stays as it is")
+    assert service.line().startswith("Failed to report the traits of the host; its traits stay as they are")
     until(aware, 2)
     aware.answer = lambda _method, _url: None
-    assert service.line() == "What the host can do is reported again."
+    assert service.line() == "Able to report the traits of the host again."
     until(aware, 1)
     assert service.end(signal.SIGTERM) == ("", "", 0)
     assert everything(aware.placement) == before
@@ -360,7 +360,7 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
         assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in service.line()
         aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
         assert {service.line(), service.line()} == {
-            "What the host can do is reported again.",
+            "Able to report the traits of the host again.",
             f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}",
         }
         assert service.end(signal.SIGTERM) == ("", "", 0)
@@ -393,9 +393,9 @@ def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: S
         service = Service(str(conf), tmp_path)
         try:
             lines = iter(service.line, "")
-            assert any(line.startswith("What the host can do cannot be reported") for line in lines)
+            assert any(line.startswith("Failed to report the traits of the host") for line in lines)
             refuses.clear()
-            assert any(line == "What the host can do is reported again." for line in lines)
+            assert any(line == "Able to report the traits of the host again." for line in lines)
             assert service.end(signal.SIGTERM)[2] == 0
         finally:
             service.process.kill()

@@ -132,11 +132,11 @@ class TestOutages:
         story.lines(2)
         story.now = PROBE_INTERVAL
         story.host.down[call] = error
-        begin = f"The host cannot be asked what it can do; everything stays as it is until that works. {error}"
+        begin = f"Failed to probe the host; its traits stay as they are until that works. {error}"
         assert story.lines(5) == [("WARNING", begin)]
         assert story.report.told == ["libvirt 9"] * 2
         story.host.down.clear()
-        assert story.lines(5) == [("INFO", "The host can be asked again.")]
+        assert story.lines(5) == [("INFO", "Able to probe the host again.")]
         assert story.report.told == ["libvirt 9"] * 7
 
     @pytest.mark.parametrize("error", [NO_ANSWER, GenerationConflict("kvm-1", 10), UnknownProvider("kvm-1")])
@@ -144,11 +144,11 @@ class TestOutages:
         self, story: Story, error: PrefilterError
     ) -> None:
         story.report.error = error
-        begin = f"What the host can do cannot be reported; everything stays as it is until that works. {error}"
+        begin = f"Failed to report the traits of the host; its traits stay as they are until that works. {error}"
         assert story.lines(5) == [("WARNING", begin)]
         assert story.host.probed == ["libvirt 9"]
         story.report.error = None
-        assert story.lines(5) == [("INFO", "What the host can do is reported again.")]
+        assert story.lines(5) == [("INFO", "Able to report the traits of the host again.")]
         assert story.report.told == ["libvirt 9"] * 5
 
     def test_host_outage_and_placement_outage_are_logged_independently(self, story: Story) -> None:
@@ -157,16 +157,9 @@ class TestOutages:
         story.host.down["identity"] = DOWN
         assert [level for level, _ in story.lines(2)] == ["WARNING"]
         story.host.down.clear()
-        assert story.lines(2) == [("INFO", "The host can be asked again.")]
+        assert story.lines(2) == [("INFO", "Able to probe the host again.")]
         story.report.error = None
-        assert story.lines(2) == [("INFO", "What the host can do is reported again.")]
-
-    def test_second_placement_outage_is_logged_again(self, story: Story) -> None:
-        for _ in range(2):
-            story.report.error = NO_ANSWER
-            assert [level for level, _ in story.lines(3)] == ["WARNING"]
-            story.report.error = None
-            assert [level for level, _ in story.lines(3)] == ["INFO"]
+        assert story.lines(2) == [("INFO", "Able to report the traits of the host again.")]
 
     def test_report_that_never_ends_is_given_up_and_the_next_round_reports(
         self, story: Story, monkeypatch: pytest.MonkeyPatch
@@ -186,14 +179,9 @@ class TestOutages:
         ((level, message),) = story.lines()
         assert level == "WARNING"
         assert "the report has not ended in 1 seconds" in message
-        assert story.lines(2) == [("INFO", "What the host can do is reported again.")]
+        assert story.lines(2) == [("INFO", "Able to report the traits of the host again.")]
         assert begun == ["libvirt 9"] * 3
         hangs.set()
-
-    def test_placement_error_text_is_logged_as_one_printable_line(self, story: Story) -> None:
-        story.report.error = PlacementUnavailable("GET /", "a\nWARNING b\x1b[2J")
-        ((_, message),) = story.lines()
-        assert message.isprintable()
 
 
 def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
@@ -215,39 +203,6 @@ def test_configuration_error_while_reporting_stops_the_agent(story: Story) -> No
     story.report.error = ConfigurationError("no reporter")
     with pytest.raises(ConfigurationError):
         story.watch.run()
-
-
-def test_stop_ends_the_agent_while_it_waits_for_the_next_round() -> None:
-    """However long it would have waited."""
-    reported = threading.Event()
-
-    def report(_facts: HostFacts) -> str:
-        reported.set()
-        return ""
-
-    watch = Watch(FakeHost(), report, 1e300)
-    thread = threading.Thread(target=watch.run, daemon=True)
-    thread.start()
-    assert reported.wait(60)
-    watch.stop()
-    thread.join(60)
-    assert not thread.is_alive()
-
-
-def test_wait_and_run_return_at_once_after_stop() -> None:
-    host = FakeHost()
-    watch = Watch(host, lambda _facts: "", 1.0)
-    watch.stop()
-
-    def wait_and_run() -> None:
-        watch.wait(1e6)
-        watch.run()
-
-    waiting = threading.Thread(target=wait_and_run, daemon=True)
-    waiting.start()
-    waiting.join(60)
-    assert not waiting.is_alive()
-    assert host.probed == []
 
 
 def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:

@@ -6,35 +6,16 @@ import pytest
 from stevedore import named
 
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns, reporter_of
+from os_prefilter.hosts.capabilities import known_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
-from tests.support.hosts import KVM
 
 
 def test_known_traits_are_exactly_the_vocabulary_traits_and_the_qualified_traits() -> None:
     required = {term.trait for row in ROWS for term in row.values.values() if term.trait}
     assert set(known_traits()) == required | set(QUALIFIED.values())
-
-
-def test_vmware_reporter_does_not_report_traits_it_does_not_own() -> None:
-    facts = VmwareFacts()
-    assert not owns(reporter_of(facts), "HW_CPU_HYPERTHREADING", facts)
-    assert "HW_CPU_HYPERTHREADING" not in capability_traits(facts)
-    assert not owns(reporter_of(facts), "CUSTOM_OF_AN_OPERATOR", facts)
-
-
-def test_capability_traits_are_deterministic_in_content_and_order() -> None:
-    assert capability_traits(KVM) == capability_traits(KVM)
-    assert list(capability_traits(KVM)) == list(capability_traits(KVM))
-
-
-def test_unknown_driver_error_lists_the_known_drivers() -> None:
-    with pytest.raises(UnusableReporter, match="there are fake, ironic, libvirt, vmware"):
-        load_reporter("nosuch\ndriver")
 
 
 class _Point:

@@ -18,7 +18,7 @@ from os_prefilter.errors import (
 from os_prefilter.fleet.model import Fleet, Inventory
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import traits_to_know
-from os_prefilter.hosts.driver_check import Unsupported, guest_settings, unsupported
+from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
 from os_prefilter.vocabulary.model import Row
@@ -116,16 +116,6 @@ def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -
         ("machine_type", "q35"),
     ]
     assert (settings.machine, settings.architecture) == ("pc-q35-7.2", "x86_64")
-
-
-def test_a_refusal_says_property_value_and_reason() -> None:
-    assert unsupported(spec_of({"hw_vif_model": "sriov"}), KVM) == [
-        Unsupported(
-            "image property hw_vif_model",
-            "sriov",
-            "possible on kvm hosts: e1000, e1000e, igb, ne2k_pci, pcnet, rtl8139, spapr-vlan, virtio, vmxnet3",
-        )
-    ]
 
 
 @pytest.mark.parametrize("value", ["nosuch", "virtio\nERROR fake", "x" * 10_000, 7, ["virtio"]])

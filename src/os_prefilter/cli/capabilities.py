@@ -10,7 +10,7 @@ from os_prefilter.operators.capabilities import COLUMNS, capabilities
 
 
 class CapabilitiesShow(Listing):
-    """Show what a host can do, probed from its libvirt or judged by saved files, with the reason for each no."""
+    """Show the capabilities of a host, probed from its libvirt or read from files, with the reason for each no."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -28,10 +28,10 @@ class CapabilitiesShow(Listing):
         facts = facts_from(parsed_args)
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
-        told = ", ".join(f"{number} {answer}" for answer, number in counts.items())
+        summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
         for assumed in assumptions(parsed_args, facts):
             self.tell(assumed, warning=True)
         for line in builder_of(facts):
             self.tell(line)
-        self.tell(f"{facts.host}, reporter {facts.driver}: {told}.")
+        self.tell(f"{facts.host}, reporter {facts.driver}: {summary}.")
         return COLUMNS, lines

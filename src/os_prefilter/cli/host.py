@@ -1,4 +1,4 @@
-"""The arguments that name one host, and what is known of it: asked of its libvirt, or read from files."""
+"""Arguments that name one host, and its facts: probed from its libvirt, or read from files."""
 
 import argparse
 from dataclasses import replace
@@ -8,7 +8,9 @@ from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.guest_starts import is_recorded, records
 from os_prefilter.hosts.reporter import HostFacts
 
@@ -38,7 +40,7 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--connect", metavar="URI", help="its libvirt; default: as nova.conf says, else qemu:///system")
     group.add_argument(
-        "--capabilities", metavar="FILE", help="output of 'virsh capabilities', to ask no libvirt but read files"
+        "--capabilities", metavar="FILE", help="output of 'virsh capabilities'; read files instead of probing libvirt"
     )
     group.add_argument(
         "--domain-capabilities",
@@ -54,34 +56,35 @@ def add_host_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_release,
         help="the release of its nova-compute, whose driver builds the guests: 34 for 2026.2; default: that of the "
-        "package nova beside this one, else it is not known",
+        "installed package nova, else unknown",
     )
     group.add_argument(
         "--alone",
         action="store_true",
         help="no nova-compute runs on the host: its driver builds guests with the settings of os-prefilter; a report "
-        "writes also what nova-compute would",
+        "also writes the traits that nova-compute would",
     )
     add_node_arguments(group)
 
 
 def facts_from(arguments: argparse.Namespace, *, assume: bool = True) -> HostFacts:
-    """Return what is known of the host that the arguments name.
+    """Return the facts of the host that the arguments name.
 
-    :param assume: whether versions that files do not have may be assumed, see :func:`assumptions`; not where traits are
-        written, because what is not known of a host must not take traits from it
-    :raises DocumentError: if a file is wrong, or arguments do not go together
+    :param assume: whether to assume versions that files do not contain, see :func:`assumptions`; not where traits are
+        written, because an assumption must not remove traits
+    :raises DocumentError: if a file is wrong, or arguments conflict
     :raises ConfigurationError: if nova.conf is wrong, or a package is missing
-    :raises ProbeFailed: if libvirt does not answer
+    :raises ProbeFailed: if libvirt fails
     """
     _check(arguments)
     if arguments.driver == "libvirt":
         return _libvirt(arguments, assume=assume)
-    return _other(arguments)
+    kind = {"vmware": VmwareFacts, "fake": FakeFacts}.get(arguments.driver)
+    return kind() if kind else node_facts(arguments)
 
 
 def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, ...]:
-    """Return what of the facts was assumed, not known: sentences for the user."""
+    """Return a sentence for each assumption in the facts."""
     if not isinstance(facts, LibvirtFacts) or not _is_given(arguments, "capabilities"):
         return ()
     found = []
@@ -99,32 +102,33 @@ def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, .
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return who builds the guests of a libvirt host, and whether such guests were started: sentences for the user."""
+    """Return sentences on which driver builds the guests of a libvirt host, and whether such guests were started."""
     if not isinstance(facts, LibvirtFacts):
         return ()
+    ours = "a driver with the settings of os-prefilter"
     if not facts.built_by_nova:
         found = ["A driver with the settings of os-prefilter builds the guests."]
     elif facts.nova_release:
         found = [
-            f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for a driver "
-            "with the settings of os-prefilter."
+            f"Nova {facts.nova_release} builds the guests. Give --nova-release N for another one, --alone for {ours}."
         ]
     else:
         found = [
-            "Nova builds the guests; of which release is not known, so what only some releases fail at is a yes. Give "
-            "--nova-release N, or --alone for a driver with the settings of os-prefilter."
+            "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
+            f"Give --nova-release N, or --alone for {ours}."
         ]
     if facts.guests and not is_recorded(facts):
         tried = {f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()}
-        builders = {f"Nova {each.nova}" if each.nova else "the settings of os-prefilter" for each in records()}
+        builders = {f"Nova {each.nova}" if each.nova else "os-prefilter's settings" for each in records()}
         found.append(
-            f"Whether such guests start was not tried, but with {join_names(tried)}, built by {join_names(builders)}."
+            "No guests were started with these versions to check it, only with "
+            f"{join_names(tried)}, built by {join_names(builders)}."
         )
     return tuple(found)
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse arguments that do not go together: none is ever ignored."""
+    """Refuse arguments that conflict: none is ever ignored."""
     for drivers, names in _OF_DRIVER.items():
         for name in names:
             if _is_given(arguments, name) and arguments.driver not in drivers:
@@ -153,21 +157,8 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _other(arguments: argparse.Namespace) -> HostFacts:
-    """Return the facts of a host of another driver; what is known of it does not come from the host."""
-    if arguments.driver == "vmware":
-        from os_prefilter.hosts.drivers.vmware import VmwareFacts  # noqa: PLC0415
-
-        return VmwareFacts()
-    if arguments.driver == "fake":
-        from os_prefilter.hosts.drivers.fake import FakeFacts  # noqa: PLC0415
-
-        return FakeFacts()
-    return node_facts(arguments)
-
-
 def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
-    """Return what nova.conf says of a libvirt host, and which release of Nova builds its guests, if any does.
+    """Return the options of a libvirt host, and the release of Nova that builds its guests, if one does.
 
     :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
     """
@@ -197,17 +188,13 @@ def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
     try:
         if _is_given(arguments, "capabilities"):
             return _read(arguments, settings, assume=assume)
-        return _asked(arguments, settings)
+        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415 - as above
+
+        return LibvirtHost(arguments.connect or "", settings).facts()
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"what libvirt says cannot be read ({error}): pip install 'os-prefilter[libvirt]'"
+            f"libvirt's XML cannot be read ({error}): pip install 'os-prefilter[libvirt]'"
         ) from error
-
-
-def _asked(arguments: argparse.Namespace, settings: "LibvirtSettings") -> HostFacts:
-    from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
-
-    return LibvirtHost(arguments.connect or "", settings).facts()
 
 
 def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume: bool) -> HostFacts:
@@ -228,5 +215,5 @@ def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume:
     )
     missing = assumptions(arguments, facts)
     if missing and not assume:
-        raise DocumentError(arguments.capabilities, f"{missing[0]} Traits are not written on what is assumed.")
+        raise DocumentError(arguments.capabilities, f"{missing[0]} Traits are not written by assumptions.")
     return facts

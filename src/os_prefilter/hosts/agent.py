@@ -1,7 +1,7 @@
-"""The watch: keeps what a host reports true for as long as it runs.
+"""The agent: a loop that keeps the reported traits of a host up to date.
 
-Each round asks the host who it is, probes it again if that changed or an hour has passed, and reports. While the host
-or Placement does not answer, everything stays as it is: what is not known is not taken for a change.
+Each round reads the host's identity, probes the host again if that changed or an hour has passed, and reports. While
+libvirt or Placement fails, the traits stay as they are: a failure is no change of the host.
 """
 
 import signal
@@ -22,40 +22,39 @@ from os_prefilter.hosts.reporter import HostFacts
 LOG = logging.getLogger(__name__)
 
 PROBE_INTERVAL = 3600.0
-"""Seconds after which a host is probed again although it seems to be the same."""
+"""Seconds after which a host is probed again although its identity is the same."""
 
 REPORT_TIMEOUT = 600.0
 """Seconds that one report may take: enough for the 265 requests of the first one if each takes 2 s."""
 
 GRACE = 0.5
-"""Seconds that a round under way has to end after a signal; what it asks Placement to write is one request each."""
+"""Seconds that a running round has to end after a signal; each write to Placement is one request."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LOOK_INTERVAL = 0.25
 
 
 class Host(Protocol):
-    """What is needed of a host (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
+    """A host to watch (:class:`os_prefilter.adapters.libvirt.host.LibvirtHost`)."""
 
     def identity(self) -> object:
-        """Return what changes when the host may have become able to do other things."""
+        """Return a value that changes when the capabilities of the host may have changed."""
 
     def facts(self) -> HostFacts:
         """Probe the host."""
 
 
 Report = Callable[[HostFacts], str]
-"""Makes what is reported true; returns what was changed, empty if nothing was."""
+"""Report the facts; returns a text with the changes, empty if there were none."""
 
 
 class Watch:
-    """One host, watched.
+    """The loop over one host.
 
-    :param host: is asked and probed
-    :param report: is called with the facts in each round
+    :param report: called with the facts in each round
     :param interval: seconds from the end of a round to the next one, at least 1
-    :param clock: seconds that pass
-    :param give_up: is called where a report takes too long: the next one must not wait for what that one waits for
+    :param clock: returns seconds
+    :param give_up: called when a report takes too long, so that the next one does not wait for the same connection
     """
 
     def __init__(
@@ -76,28 +75,28 @@ class Watch:
         self._identity: object = None
         self._facts: HostFacts | None = None
         self._probe_due = 0.0
-        self._asking = _Outage("The host cannot be asked what it can do", "The host can be asked again.")
-        self._reporting = _Outage("What the host can do cannot be reported", "What the host can do is reported again.")
+        self._probing = _Outage("probe the host")
+        self._reporting = _Outage("report the traits of the host")
 
     def run(self) -> None:
-        """Watch until :meth:`stop` is called.
+        """Run rounds until :meth:`stop` is called.
 
-        :raises ConfigurationError: in the first round, if the host or the report cannot work at all
+        :raises ConfigurationError: in the first round, if the probe or the report is configured wrongly
         """
         while not self._stopping.is_set():
             self.round()
             self.wait(self._interval)
 
     def stop(self) -> None:
-        """Let :meth:`run` return: at once if it waits, else after the round."""
+        """Make :meth:`run` return: at once if it waits, else after the round."""
         self._stopping.set()
 
     def wait(self, seconds: float) -> None:
-        """Wait, but not longer than until :meth:`stop` is called."""
+        """Wait, at most until :meth:`stop` is called."""
         self._stopping.wait(seconds)
 
     def round(self) -> None:
-        """Ask, probe if need be, and report.
+        """Probe the host if need be, and report.
 
         :raises ConfigurationError: as :meth:`run`
         """
@@ -105,7 +104,7 @@ class Watch:
         if facts is None:
             return
         try:
-            changed = self._reported(facts)
+            changed = self._run_report(facts)
         except (PlacementError, IronicError) as error:
             self._reporting.begins(error)
             return
@@ -113,8 +112,8 @@ class Watch:
         if changed:
             LOG.info("%s", escape_line(changed))
 
-    def _reported(self, facts: HostFacts) -> str:
-        """Report; a client library that waits without end costs a thread, and not the rounds that follow."""
+    def _run_report(self, facts: HostFacts) -> str:
+        """Report in a thread of its own: a client library that waits for ever does not block the next rounds."""
         report = start_thread(partial(self._report, facts), "report")
         if not wait([report], REPORT_TIMEOUT).done:
             self._give_up()
@@ -122,7 +121,7 @@ class Watch:
         return report.result()
 
     def _current_facts(self) -> HostFacts | None:
-        """Return the facts; None while they cannot be asked for."""
+        """Return the facts; None while the probe fails."""
         try:
             identity = self._host.identity()
             if self._facts is None or identity != self._identity or self._clock() >= self._probe_due:
@@ -132,35 +131,36 @@ class Watch:
         except PrefilterError as error:
             if self._facts is None and isinstance(error, ConfigurationError):
                 raise
-            self._asking.begins(error)
+            self._probing.begins(error)
             return None
-        self._asking.ends()
+        self._probing.ends()
         return self._facts
 
 
 class _Outage:
-    """Says when something begins to fail, and when it works again: one line each, however long it lasts."""
+    """Log one line when an action begins to fail, and one when it works again, however long it lasts."""
 
-    def __init__(self, begin: str, end: str) -> None:
-        self._begin = begin
-        self._end = end
+    def __init__(self, action: str) -> None:
+        self._action = action
         self._lasts = False
 
     def begins(self, error: PrefilterError) -> None:
         if not self._lasts:
-            LOG.warning("%s; everything stays as it is until that works. %s", self._begin, escape_line(str(error)))
+            LOG.warning(
+                "Failed to %s; its traits stay as they are until that works. %s", self._action, escape_line(str(error))
+            )
         self._lasts = True
 
     def ends(self) -> None:
         if self._lasts:
-            LOG.info("%s", self._end)
+            LOG.info("Able to %s again.", self._action)
         self._lasts = False
 
 
 def run_until_signal(watch: Watch) -> None:
     """Run a watch until SIGTERM or SIGINT, and return within a second of it.
 
-    The watch has a thread of its own: a libvirt or a Placement that hangs must not keep the process.
+    The loop has a thread of its own, so that a libvirt or a Placement that hangs does not keep the process alive.
 
     :raises ConfigurationError: as :meth:`Watch.run`
     """
@@ -174,7 +174,7 @@ def run_until_signal(watch: Watch) -> None:
             errors.append(error)
 
     thread = threading.Thread(target=run, name="watch", daemon=True)
-    # It notes the signal and no more: an event that it would set may be locked by what it interrupts.
+    # The handler only appends the signal: an event may be locked by the code that the signal interrupts.
     before = {each: signal.signal(each, lambda number, _frame: signals.append(number)) for each in _SIGNALS}
     try:
         thread.start()

@@ -1,4 +1,4 @@
-"""What a host can do as a table: each trait of the vocabulary, whether the host has it, and why not."""
+"""The capabilities of a host as a table: each trait of the vocabulary, whether the host has it, and why not."""
 
 from typing import NamedTuple
 
@@ -19,14 +19,14 @@ class Capability(NamedTuple):
     answer: str
     """``yes``, ``no`` or ``not owned``."""
     real_guests: str
-    """What became of guests that were started with such a libvirt and QEMU; empty for what no guest can show."""
+    """The outcome of guests started with such a libvirt and QEMU; empty for what no guest can show."""
     because: str
 
 
 def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[Capability]:
-    """Return one line for each trait that says something of a host.
+    """Return one line for each trait of a host.
 
-    :param every_architecture: also of guests of architectures that the host does not emulate, all of which are no.
+    :param every_architecture: also traits of guest architectures that the host does not emulate, which are all no
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
     reasons = refusals(facts)
@@ -34,7 +34,7 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
     emulates = {value for value, term in emulated.values.items() if term.trait and not reasons.get(term.trait, "not")}
     return [
         _line(trait, reasons, facts)
-        # Those of an operator's configuration templates as well.
+        # With the traits of configuration templates.
         for trait in dict.fromkeys((*known_traits(), *reasons))
         if every_architecture or _ARCHITECTURE_OF.get(trait, "") in {"", *emulates}
     ]
@@ -42,5 +42,5 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
 
 def _line(trait: Trait, reasons: dict[Trait, str], facts: HostFacts) -> Capability:
     if trait not in reasons:
-        return Capability(trait, _NOT_OWNED, "", f"whoever sets it answers for it, not the reporter {facts.driver}")
+        return Capability(trait, _NOT_OWNED, "", f"set by operators; the reporter {facts.driver} does not report it")
     return Capability(trait, "no" if reasons[trait] else "yes", evidence_of(trait, facts), reasons[trait])

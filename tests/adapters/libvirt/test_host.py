@@ -203,11 +203,6 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     assert host.facts().smm is None
 
 
-def test_probe_finds_the_address_bits_of_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    libvirt = FakeLibvirt({"getCapabilities": capabilities(address_bits="46").decode()})
-    assert host_of(monkeypatch, libvirt).facts().physical_address_bits == 46
-
-
 def test_identity_changes_only_with_upgrades_capabilities_or_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

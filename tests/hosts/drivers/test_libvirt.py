@@ -21,7 +21,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, V
 from os_prefilter.vocabulary import HPET
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
-from tests.support.hosts import ARM, KVM, LXC, NEW, NOTHING, OLD, POWER, RISCV, S390, X86
+from tests.support.hosts import ARM, KVM, LXC, NOTHING, POWER, RISCV, S390, X86
 from tests.support.nova_objects import nova_spec
 
 QEMU = replace(KVM, virt_type="qemu")
@@ -376,10 +376,3 @@ def test_architecture_unknown_to_nova_reports_no_architecture_trait() -> None:
     traits = capability_traits(facts)
     assert not any(has for trait, has in traits.items() if trait.startswith("HW_ARCH_"))
     assert traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_OTHER"]
-
-
-@pytest.mark.parametrize("version", [OLD, NEW])
-def test_reasons_are_one_line(version: tuple[Version, Version]) -> None:
-    for base in (KVM, LXC, PARALLELS, replace(KVM, guests={"x86_64": NOTHING})):
-        facts = replace(base, libvirt_version=version[0], hypervisor_version=version[1])
-        assert all(reason.isprintable() for reason in refusals(facts).values())

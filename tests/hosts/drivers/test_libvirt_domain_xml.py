@@ -172,11 +172,6 @@ def test_emulated_architecture_is_written_by_the_name_of_libvirt(architecture: s
     assert f'<os><type arch="{name}">hvm</type></os>' in domain_elements(settings)
 
 
-def test_the_machine_type_keeps_its_exact_version() -> None:
-    settings = guest_settings(spec_of({"hw_machine_type": "pc-i440fx-7.2"}), KVM)
-    assert domain_elements(settings)[1] == '<os><type arch="x86_64" machine="pc-i440fx-7.2">hvm</type></os>'
-
-
 @pytest.mark.parametrize("machine", ["microvm", "isapc"])
 def test_machine_type_without_hpet_gets_no_timer_element(machine: str) -> None:
     """Of microvm QEMU does not take the element, not even for "no"."""

@@ -105,7 +105,7 @@ def test_read_only_connection_is_named_as_the_cause_of_the_failed_probe(
     libvirt: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     host = LibvirtHost(f"{uri()}?socket=/run/libvirt/libvirt-sock-ro", LibvirtSettings(virt_type="qemu"))
-    with pytest.raises(ProbeFailed, match="The connection may only read") as raised:
+    with pytest.raises(ProbeFailed, match="The connection is read-only") as raised:
         host.facts()
     # Of the first architecture that it has a QEMU for.
     assert re.search(r"getDomainCapabilities\(None, '\w+', None, 'qemu'\) of qemu:", str(raised.value))

@@ -63,7 +63,7 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
         # Its socket is there before all its drivers are.
         until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
         assert everything(placement) == before
-    assert [record.getMessage() for record in said(caplog)][1:] == ["The host can be asked again."]
+    assert [record.getMessage() for record in said(caplog)][1:] == ["Able to probe the host again."]
 
 
 def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
@@ -85,11 +85,11 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
                 watch.round()
             assert [thread.name for thread in threading.enumerate()].count("libvirt") == 1
             assert levels(caplog) == [logging.WARNING]
-            assert "no answer in 2 seconds. libvirt hangs" in caplog.text
-            with pytest.raises(ProbeFailed, match="no answer in 0.5 seconds"):
+            assert "no response in 2 seconds. libvirt hangs" in caplog.text
+            with pytest.raises(ProbeFailed, match="no response in 0.5 seconds"):
                 LibvirtHost(uri, libvirt_settings(None), timeout=0.5).facts()
         finally:
             service.go_on()
         until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
         assert everything(placement) == before
-    assert "can be asked again" in caplog.text
+    assert "Able to probe the host again" in caplog.text

@@ -22,8 +22,7 @@ from nova.utils import SM_IMAGE_PROP_PREFIX
 from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -110,7 +109,7 @@ def _pipeline() -> Pipeline:
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
-        "answers": AnswerCoverage(client),
+        "answers": ReportCoverage(client),
     }
     try:
         return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)

@@ -143,7 +143,7 @@ def test_audit_warns_of_what_waiting_filters_take_away_once_all_hosts_have_repor
     assert main(["audit", *waiting, "--enable", "hpet", "--html", str(html)]) == 2
     out, err = capsys.readouterr()
     assert "| Before | Waiting | After |" in out
-    said = "CUSTOM_COMPUTE_TIME_HPET is not asked for: 1 compute node (kvm-0) does not say yet"
+    said = "CUSTOM_COMPUTE_TIME_HPET is not required yet: 1 compute node (kvm-0) has not reported"
     assert f"Not asked for yet: 1: image property hw_time_hpet=true: {said}" in err
     assert "one that has not reported counts as one that cannot" in err
     text = html.read_text(encoding="utf-8")

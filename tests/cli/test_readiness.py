@@ -97,7 +97,7 @@ def test_explain_names_the_compute_nodes_that_a_gated_filter_waits_for(
     assert main(["explain", *argv]) == 0
     lines = json.loads(capsys.readouterr().out)
     (line,) = (each for each in lines if each["By"] == "hpet")
-    assert "5 compute nodes (among them old0, old1, old2) do not say yet" in str(line)
+    assert "5 compute nodes (among them old0, old1, old2) have not reported" in str(line)
 
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
@@ -109,8 +109,8 @@ def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
     conf.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
     assert main([command, "--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet]) == 0
     said = "".join(capsys.readouterr())
-    assert "CUSTOM_COMPUTE_TIME_HPET is not asked for: 5 compute nodes (among them old0, old1, old2) do not" in said
-    assert "not every compute service reports OWNER_NOVA yet: not asked for" in said
+    assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: 5 compute nodes (among them old0, old1, old2)" in said
+    assert "not every compute service reports OWNER_NOVA yet: not required yet" in said
 
 
 @pytest.mark.parametrize("arguments", [[], ["--filter", "image_type"]])

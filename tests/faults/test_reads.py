@@ -7,10 +7,8 @@ import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.adapters.placement.coverage import LiveReported, OwnerCoverage, ReportCoverage
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
-from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
-from os_prefilter.adapters.placement.reported import LiveReported
 from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import PlacementError
 from os_prefilter.fleet.model import Fleet
@@ -24,7 +22,7 @@ FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
-    "answer coverage": lambda client: AnswerCoverage(client)(),
+    "answer coverage": lambda client: ReportCoverage(client)(),
     "what is reported": lambda client: (
         LiveReported(client).traits,
         LiveReported(client).every_compute_has("CUSTOM_A"),

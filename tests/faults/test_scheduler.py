@@ -8,8 +8,7 @@ import pytest
 from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
 from os_prefilter.common.threads import start_thread
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
@@ -31,7 +30,7 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
         owner_gate="coverage",
         facts_interval=interval,
     )
-    return Pipeline.from_conf(conf, {"answers": AnswerCoverage(client), "owner_coverage": OwnerCoverage(client)})
+    return Pipeline.from_conf(conf, {"answers": ReportCoverage(client), "owner_coverage": OwnerCoverage(client)})
 
 
 def asked(pipeline: Pipeline) -> set[str]:
@@ -93,8 +92,8 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
             "os_prefilter.pipeline.deployment_facts.start_thread", lambda call, _name: hanging.append(call)
         )
         monkeypatch.setattr(
-            "os_prefilter.pipeline.deployment_facts.Question.wait",
-            lambda question: waited.append(question.seconds_left),
+            "os_prefilter.pipeline.deployment_facts.Query.wait",
+            lambda query: waited.append(query.seconds_left),
         )
         found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
     assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20

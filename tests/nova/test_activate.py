@@ -143,7 +143,7 @@ def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_fil
     start("hpet", f"rules_dirs = {tmp_path}")
     assert [each.name for each in our_entry().pipeline.filters] == ["hpet"]
     assert "a.yaml:1: " in caplog.text
-    assert "Ignored, because the filter rules is not enabled." in caplog.text
+    assert "Ignored, because no enabled filter uses rules." in caplog.text
 
 
 def test_third_party_request_filters_keep_their_position(start: Start) -> None:

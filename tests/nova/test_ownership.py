@@ -87,7 +87,7 @@ def test_open_coverage_gate_stays_open_while_placement_fails(
     assert _schedule() == {"OWNER_NOVA"}
     observed.hook = lambda _method, _url: answer
     assert _schedule(3) == {"OWNER_NOVA"}
-    assert caplog.text.count("cannot be asked for (Placement") == 1
+    assert caplog.text.count("owner_is_reported (Placement") == 1
 
 
 def test_compute_version_gate_opens_with_the_last_cell_without_querying_placement(

@@ -192,7 +192,7 @@ def test_unresponsive_cell_keeps_the_last_known_minimum_compute_version(
         spec = nova_spec()
         our_entry()(user_context(), spec)
         assert spec.root_required == ({"OWNER_NOVA"} if required else set())
-    assert caplog.text.count("cannot be asked for (CellTimeout") == outages
+    assert caplog.text.count("owner_is_reported (CellTimeout") == outages
 
 
 def test_the_cells_are_asked_with_the_context_of_the_request(start: Start, cells: _Cells) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 import pytest
 
 from os_prefilter import Options
-from os_prefilter.filters.loading import installed_filters
+from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_asked_by
@@ -31,7 +31,6 @@ _LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tu
     ([{"OWNER_NOVA"}, {REPORTED}], "owner", [("owner", "always", CLOSED, ("host-1",))]),
     ([{"OWNER_NOVA"}], "owner", [("owner", "always", OPEN, ())]),
     ([set()], "compute_status", []),
-    ([set()], "of_somebody_else", []),
 ]
 
 
@@ -39,28 +38,28 @@ _LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tu
 def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts(
     nodes: Sequence[AbstractSet[str]], name: str, lines: list[tuple[str, str, str, tuple[str, ...]]]
 ) -> None:
-    assert readiness(fleet_of(nodes), [name], _EVERY) == [Line(name, *each) for each in lines]
+    assert readiness(fleet_of(nodes), load_filters([name], None), _EVERY) == [Line(name, *each) for each in lines]
 
 
 def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:
     for name in installed_filters():
         rows = {row.name for row in rows_asked_by(name) if row.traits}
-        listed = {line.row for line in readiness(fleet_of([set()]), [name], _EVERY)}
+        listed = {line.row for line in readiness(fleet_of([set()]), load_filters([name], None), _EVERY)}
         assert listed == rows or name in ("deploy_config", "owner")
 
 
 def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
     """Traits that are not in reported_traits; the filter hpet asks without."""
     fleet = fleet_of([set()])
-    assert {line.kind for line in readiness(fleet, ["image_metadata"], Options())} == {"always"}
-    some = readiness(fleet, ["image_metadata"], Options(reported_traits=("CUSTOM_VM_MODE_*",)))
+    assert {line.kind for line in readiness(fleet, load_filters(["image_metadata"], None), Options())} == {"always"}
+    some = readiness(fleet, load_filters(["image_metadata"], None), Options(reported_traits=("CUSTOM_VM_MODE_*",)))
     assert [line.row for line in some if line.kind == "if reported"] == ["vm_mode"]
-    assert readiness(fleet, ["hpet"], Options())
+    assert readiness(fleet, load_filters(["hpet"], None), Options())
 
 
 def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
     options = Options(owner_trait="OWNER_CYBORG", foreign_owner_traits=(), owned_resource_classes=("FPGA",))
-    assert readiness(fleet_of([set()]), ["owner"], options) == []
+    assert readiness(fleet_of([set()]), load_filters(["owner"], None), options) == []
 
 
 def test_only_compute_nodes_are_waited_for() -> None:
@@ -68,4 +67,4 @@ def test_only_compute_nodes_are_waited_for() -> None:
     child = provider("gpu", "VGPU")
     compute = provider("a", traits=f"COMPUTE_NODE OWNER_NOVA {REPORTED}", children=(child,))
     fleet = Fleet((compute, provider("disk", "DISK_GB")))
-    assert {line.state for line in readiness(fleet, installed_filters(), _EVERY)} == {OPEN}
+    assert {line.state for line in readiness(fleet, load_filters(list(installed_filters()), None), _EVERY)} == {OPEN}

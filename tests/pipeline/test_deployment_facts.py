@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.pipeline.deployment_facts import Fact, Question, values_of
+from os_prefilter.pipeline.deployment_facts import Fact, Query, values_of
 
 _DOWN = OSError("x://me:hunter2@h is down")
 
@@ -51,8 +51,8 @@ def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.Log
     assert seen == [True, True, True, True, False]
     assert [record.getMessage() for record in caplog.records] == [
         "The deployment fact f is now True (was False).",
-        "The deployment fact f cannot be asked for (OSError: x://***@h is down); it stays True until that works again.",
-        "The deployment fact f can be asked for again.",
+        "Failed to read the deployment fact f (OSError: x://***@h is down); keeping True until it can be read.",
+        "The deployment fact f can be read again.",
         "The deployment fact f is now False (was True).",
     ]
 
@@ -118,9 +118,8 @@ def test_no_request_waits_longer_than_patience_and_a_late_answer_is_used(caplog:
     until_known(fact, "known")
     assert asked == [1]
     assert [record.getMessage() for record in caplog.records] == [
-        "The deployment fact f cannot be asked for (no answer in 0.05 seconds); it stays 'unknown' until that works "
-        "again.",
-        "The deployment fact f can be asked for again.",
+        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
+        "The deployment fact f can be read again.",
         "The deployment fact f is now 'known' (was 'unknown').",
     ]
 
@@ -145,7 +144,7 @@ def test_requests_wait_for_the_first_answer_and_later_ones_use_the_known_value()
         assert set(threads.map(value, range(8))) == {"first"}
         answer.clear()
         asking = threads.submit(fact.value, None, lambda: 10.0)
-        while not fact._question:
+        while not fact._query:
             assert not asking.done()
         assert fact.value(None, lambda: 10.0) == "first"
         answer.set()
@@ -177,12 +176,11 @@ def test_hanging_query_is_retried_and_logged_with_its_age(caplog: pytest.LogCapt
     assert fact.value(None, clock) == "second"
     clock.now = 660
     assert fact.value(None, clock) == "third"
-    asked = "The deployment fact f was asked for {} seconds ago, with no answer; it stays 'unknown' until one comes."
+    asked = "Reading the deployment fact f has had no answer for {} seconds; keeping 'unknown'."
     assert [record.getMessage() for record in caplog.records] == [
-        "The deployment fact f cannot be asked for (no answer in 0.05 seconds); it stays 'unknown' until that works "
-        "again.",
+        "Failed to read the deployment fact f (no answer in 0.05 seconds); keeping 'unknown' until it can be read.",
         *map(asked.format, (60, 120, 599)),
-        "The deployment fact f can be asked for again.",
+        "The deployment fact f can be read again.",
         "The deployment fact f is now 'second' (was 'unknown').",
         "The deployment fact f is now 'third' (was 'second').",
     ]
@@ -215,11 +213,11 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
     steps: list[str] = []
 
     class Noted(Fact):
-        def begin(self, *arguments: Any) -> Question | None:
+        def begin(self, *arguments: Any) -> Query | None:
             steps.append("begin")
             return super().begin(*arguments)
 
-        def wait(self, question: Question) -> None:
+        def wait(self, question: Query) -> None:
             steps.append("wait")
             super().wait(question)
 

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
+from os_prefilter.adapters.placement.coverage import OwnerCoverage
 from os_prefilter.errors import MissingFact
 from os_prefilter.fleet.model import Fleet
 from tests.conftest import conf_with, spec_of
@@ -184,7 +184,7 @@ def test_coverage_gate_keeps_its_state_while_placement_fails(
     assert pipeline.apply(spec_of()).requirements
     observed.hook = lambda _method, _url: answer
     assert pipeline.apply(spec_of()).requirements
-    assert caplog.text.count("The deployment fact owner_is_reported cannot be asked for") == 2
+    assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2
 
 
 def test_coverage_gate_without_the_owner_coverage_fact_stops_the_service() -> None:

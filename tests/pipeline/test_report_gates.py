@@ -8,7 +8,15 @@ from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, managed
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.pipeline.report_gates import ALWAYS, GATES, IF_REPORTED, Coverage, Silent, gates_by_trait, held_back
+from os_prefilter.pipeline.report_gates import (
+    ALWAYS,
+    GATES,
+    IF_REPORTED,
+    Coverage,
+    Unreported,
+    deferral,
+    gates_by_trait,
+)
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.model import REVISION, Trait, is_reported_marker
@@ -22,7 +30,7 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
     answers: dict[str, set[frozenset[str]]] = {}
     for gate in GATES:
         for trait in gate.traits:
-            answers.setdefault(trait, set()).add(frozenset(gate.answers))
+            answers.setdefault(trait, set()).add(frozenset(gate.reported_by))
     assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
     assert {trait for trait, each in answers.items() if len(each) > 1} == set()
     assert answers.keys() | effective_templates(None).found_traits == _BY_TRAIT.keys()
@@ -30,12 +38,12 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
 
 def test_report_marker_opens_every_gate_and_a_driver_trait_opens_the_gate_of_its_row() -> None:
     for gate in GATES:
-        assert REPORTED in gate.answers
+        assert REPORTED in gate.reported_by
         if gate.kind == ALWAYS and gate.row != "emulation_architecture":
-            assert gate.answers == gate.traits | {REPORTED}
+            assert gate.reported_by == gate.traits | {REPORTED}
         else:
-            assert gate.answers <= {REPORTED, REPORTED_CUSTOM}
-        assert (REPORTED_CUSTOM in gate.answers) == (
+            assert gate.reported_by <= {REPORTED, REPORTED_CUSTOM}
+        assert (REPORTED_CUSTOM in gate.reported_by) == (
             gate.kind == IF_REPORTED and all(trait.startswith("CUSTOM_") for trait in gate.traits)
         )
 
@@ -49,7 +57,7 @@ def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:
             # What is on a node of these rows is its operator's.
             continue
         for gate in GATES:
-            if not gate.traits <= gate.answers:
+            if not gate.traits <= gate.reported_by:
                 continue
             assert gate.traits <= ours.keys() or not gate.traits & ours.keys(), (gate.row, facts)
             compared += 1
@@ -80,31 +88,31 @@ _E1000 = BY_NAME["vif_model"].values["e1000"].trait
 _HPET = BY_NAME["time_hpet"].values["true"].trait
 _SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
 
-_HELD_BACK = [
+_DEFERRED = [
     # (the traits of the compute nodes, the trait, required, a part of the reason)
     ([_SOME], _E1000, True, ""),
     ([{REPORTED}], _E1000, True, ""),
-    ([{REPORTED_CUSTOM}], _E1000, True, "1 compute node (host-0) does not say yet"),
-    ([_SOME, set()], _E1000, True, "1 compute node (host-1) does not say yet"),
-    ([_SOME, set(), set()], _E1000, True, "2 compute nodes (host-1, host-2) do not say yet"),
-    ([set()] * 4, _E1000, True, "4 compute nodes (among them host-0, host-1, host-2) do not say yet"),
+    ([{REPORTED_CUSTOM}], _E1000, True, "1 compute node (host-0) has not reported"),
+    ([_SOME, set()], _E1000, True, "1 compute node (host-1) has not reported"),
+    ([_SOME, set(), set()], _E1000, True, "2 compute nodes (host-1, host-2) have not reported"),
+    ([set()] * 4, _E1000, True, "4 compute nodes (among them host-0, host-1, host-2) have not reported"),
     ([{_HPET}], _HPET, True, "1 compute node (host-0)"),
     ([{_HPET, REPORTED_CUSTOM}, {REPORTED}], _HPET, True, ""),
     ([{"HW_CPU_HYPERTHREADING"}, {REPORTED}], "HW_CPU_HYPERTHREADING", True, ""),
-    ([], _E1000, True, "there is no compute node yet"),
+    ([], _E1000, True, "there is no compute node"),
     ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
-    ([set()], "CUSTOM_LICENSED", True, "CUSTOM_LICENSED is not asked for: nothing has it yet"),
-    ([set()], "CUSTOM_LICENSED", False, "no host has CUSTOM_LICENSED"),
+    ([set()], "CUSTOM_LICENSED", True, "CUSTOM_LICENSED is not required yet: no provider has it"),
+    ([set()], "CUSTOM_LICENSED", False, "CUSTOM_LICENSED need not be forbidden: no provider has it"),
     ([{"CUSTOM_LICENSED"}], "CUSTOM_LICENSED", False, ""),
     ([set()], "COMPUTE_STATUS_DISABLED", False, ""),
 ]
 
 
-@pytest.mark.parametrize(("nodes", "trait", "required", "reason"), _HELD_BACK)
+@pytest.mark.parametrize(("nodes", "trait", "required", "reason"), _DEFERRED)
 def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use(
     nodes: list[set[str]], trait: str, required: bool, reason: str
 ) -> None:
-    found = held_back(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
+    found = deferral(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
     assert reason in found
     assert bool(found) == bool(reason)
 
@@ -117,13 +125,11 @@ def test_unknown_coverage_defers_required_traits_and_forbidden_custom_traits(
     trait: str, required: bool, expected: bool
 ) -> None:
     """And nothing forbidden that Placement may not know; what it knows for sure is forbidden as ever."""
-    assert bool(held_back(Requirement(Trait(trait), required, ROOT, "x"), None, _BY_TRAIT)) is expected
+    assert bool(deferral(Requirement(Trait(trait), required, ROOT, "x"), None, _BY_TRAIT)) is expected
 
 
 def test_control_characters_in_host_names_are_escaped_in_gate_messages() -> None:
-    silent = {gate.answers: Silent(1, ("a\nb\x1b",)) for gate in GATES}
-    coverage = Coverage(silent)
+    unreported = {gate.reported_by: Unreported(1, ("a\nb\x1b",)) for gate in GATES}
+    coverage = Coverage(unreported)
     assert repr(coverage).isprintable()
-    assert held_back(
-        Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT
-    ).isprintable()
+    assert deferral(Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT).isprintable()

@@ -8,7 +8,7 @@ import pytest
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
@@ -130,7 +130,7 @@ def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int) 
     ]
     cases = random.sample(ours, 40)
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = _pipeline(AnswerCoverage(placement.client))
+        pipeline = _pipeline(ReportCoverage(placement.client))
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)

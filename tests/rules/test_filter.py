@@ -129,12 +129,12 @@ def test_rules_of_all_directories_apply_in_file_order(tmp_path: Path) -> None:
 
 def test_filter_without_rules_dirs_requires_nothing_and_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     assert asked_by("rules", spec_of({"os_distro": "windows"})) == []
-    assert caplog.text.count("No rule applies") == 1
+    assert caplog.text.count("Rules are inactive") == 1
 
 
 def test_rules_dirs_without_the_filter_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pipeline_of("noop", rules_dirs=[str(tmp_path)])
-    assert caplog.text.count("No rule applies") == 1
+    assert caplog.text.count("Rules are inactive") == 1
     caplog.clear()
     pipeline_of("rules", rules_dirs=[str(tmp_path)])
     assert not caplog.text

@@ -17,8 +17,7 @@ from oslo_log import log as logging
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.owner_coverage import OwnerCoverage
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.errors import (
     ConfigurationError,
@@ -39,7 +38,7 @@ def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient) -> Pipeline:
     """Return the filters that the configuration enables, with what they may need to know of the deployment."""
     facts: dict[str, Callable[[Any], Any]] = {
         "owner_coverage": OwnerCoverage(placement),
-        "answers": AnswerCoverage(placement),
+        "answers": ReportCoverage(placement),
     }
     return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits)
 

@@ -229,7 +229,7 @@ def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
     from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
-    from os_prefilter.adapters.placement.reported import LiveReported  # noqa: PLC0415
+    from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
 
     return LiveReported(placement_of(connection_of(arguments)))
 

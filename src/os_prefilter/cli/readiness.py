@@ -39,17 +39,19 @@ class Readiness(Listing):
         pipeline = pipeline_from(parsed_args, fleet)
         # Without a configuration it is the question what could be asked for.
         options = pipeline.options if parsed_args.config_file else replace(pipeline.options, reported_traits=("*",))
-        lines = readiness(fleet, (each.name for each in pipeline.filters), options)
+        lines = readiness(fleet, pipeline.filters, options)
         self._closed = sum(line.state == CLOSED for line in lines)
         others = [each.name for each in pipeline.filters if each.name not in {line.filter for line in lines}]
         self.tell(f"{len(lines) - self._closed} open, {self._closed} closed.")
-        if self._closed and not any(line.silent for line in lines):
+        if self._closed and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
         if others:
             self.tell(f"Hosts are not asked for what these filters need: {escape_line(', '.join(others))}.")
         if parsed_args.formatter in ("csv", "value"):
-            return COLUMNS, [(*line[:4], len(line.silent), " ".join(map(escape_line, line.silent))) for line in lines]
-        return COLUMNS, [(*line[:4], len(line.silent), _Names(line.silent)) for line in lines]
+            return COLUMNS, [
+                (*line[:4], len(line.unreported), " ".join(map(escape_line, line.unreported))) for line in lines
+            ]
+        return COLUMNS, [(*line[:4], len(line.unreported), _Names(line.unreported)) for line in lines]
 
 
 class _Names(FormattableColumn[Any]):

@@ -1,11 +1,12 @@
 """Loading request filters and capability reporters from entry points; what cannot be used stops the service."""
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import (
     DuplicateFilter,
     FilterLoadError,
@@ -33,6 +34,39 @@ _ADVICE = {
 }
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _no_traits(_options: Options) -> Iterable[str]:
+    return ()
+
+
+class Declaration(NamedTuple):
+    """What is special about a filter, beside the parameters that it needs."""
+
+    gate: str = ""
+    """The fact that must be true before the filter is run; empty if it is run at once."""
+    closed: str = ""
+    """Why it is not run while that fact is not true; a format of ``options``."""
+    traits: Callable[[Options], Iterable[str]] = _no_traits
+    """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
+
+
+def declare(
+    *, gate: str = "", closed: str = "", traits: Callable[[Options], Iterable[str]] = _no_traits
+) -> Callable[[F], F]:
+    """Declare what is special about a request filter, see :class:`Declaration`."""
+
+    def decorate(function: F) -> F:
+        function.declaration = Declaration(gate, closed, traits)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+_NOTHING_SPECIAL = Declaration()
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedFilter:
     """A filter that is ready to be called."""
@@ -43,6 +77,13 @@ class LoadedFilter:
     needs: tuple[str, ...] = ()
     """The keyword-only parameters that it declares."""
     nova_style: bool = False
+    declaration: Declaration = _NOTHING_SPECIAL
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The names of the facts that it needs, or its gate."""
+        gate = (self.declaration.gate,) if self.declaration.gate else ()
+        return (*(need for need in self.needs if need not in NEEDS), *gate)
 
     @property
     def summary(self) -> str:
@@ -108,7 +149,8 @@ def as_filter(name: str, function: object, provided: Collection[str] | None = ()
         raise InvalidFilter(name, f"(request, *, {each.name})", f"no * before it in {inspect.signature(function)}")
     if any(each.kind is each.VAR_KEYWORD for each in parameters) or (len(positional) != 1 and not nova_style):
         raise InvalidFilter(name, _EXPECTED, f"{function!r} with the parameters {inspect.signature(function)}")
-    for need in needs:
-        if provided is not None and need not in provided:
-            raise MissingFact(name, need, _ADVICE.get(need, _GENERAL_ADVICE))
-    return LoadedFilter(name, function, needs, nova_style)
+    found = LoadedFilter(name, function, needs, nova_style, getattr(function, "declaration", _NOTHING_SPECIAL))
+    for fact in (*needs, *found.facts):
+        if provided is not None and fact not in provided:
+            raise MissingFact(name, fact, _ADVICE.get(fact, _GENERAL_ADVICE))
+    return found

@@ -19,6 +19,7 @@ import os_traits
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.loading import declare
 from os_prefilter.request.extra_specs import Group, trait_key
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
 from os_prefilter.request.view import Request
@@ -39,13 +40,13 @@ _OWN_SUFFIX = "_owned_"
 _LONGEST_SUFFIX = 64
 
 
-def owner(
-    request: Request, *, options: Options, owner_is_reported: bool, asked_before: tuple[Requirement, ...] = ()
-) -> Requirements:
+@declare(
+    gate="owner_is_reported",
+    closed="not every compute service reports {options.owner_trait} yet",
+    traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),
+)
+def owner(request: Request, *, options: Options, asked_before: tuple[Requirement, ...] = ()) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""
-    if not owner_is_reported:
-        note = Note(f"not every compute service reports {options.owner_trait} yet", "not asked for", waits=True)
-        return Requirements(notes=(note,))
     trait = trait_named(options.owner_trait)
     asked = _on_device_profiles(request, trait, options)
     if options.owns_hosts:

@@ -7,18 +7,17 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
-from os_prefilter.pipeline.report_gates import ALWAYS, GATES, Coverage, Gate, Silent, gates_by_trait, gates_of
-from os_prefilter.vocabulary import BY_NAME, REPORTED, rows_asked_by
+from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
+from os_prefilter.vocabulary import BY_NAME, rows_asked_by
 from os_prefilter.vocabulary.model import Trait, trait_named
 
 OPEN = "open"
 """The state of what can be asked for without excluding a host that can."""
 CLOSED = "closed"
 """The state of what some compute node says nothing about, or where there is no compute node."""
-
-_ASKS_WITHOUT_OPTION = frozenset(("hpet",))
 
 
 class Line(NamedTuple):
@@ -31,23 +30,22 @@ class Line(NamedTuple):
     """Which traits of the row: ``always`` or ``if reported``, as ``os-prefilter vocabulary list`` says "when"."""
     state: str
     """:data:`OPEN` or :data:`CLOSED`."""
-    silent: tuple[str, ...]
-    """The names of the compute nodes that do not answer, sorted."""
+    unreported: tuple[str, ...]
+    """The names of the compute nodes that have not reported, sorted."""
 
 
 def coverage_of(fleet: Fleet) -> Coverage:
     """Return what filters that wait would be told of a fleet."""
-    every = {gate.answers for gate in GATES} | {frozenset((REPORTED,))}
-    silent = {answers: Silent.of(each.name for each in silent_in(fleet, answers)) for answers in every}
-    return Coverage(silent, any(_compute_nodes(fleet)), fleet.traits)
+    unreported = {each: Unreported.of(unreported_in(fleet, each)) for each in REPORTS}
+    return Coverage(unreported, any(_compute_nodes(fleet)), fleet.traits)
 
 
-def silent_in(fleet: Fleet, answers: frozenset[Trait]) -> Iterator[Provider]:
-    """Yield the compute nodes of a fleet that have none of ``answers``."""
-    return (each for each in _compute_nodes(fleet) if answers.isdisjoint(each.traits))
+def unreported_in(fleet: Fleet, reported_by: frozenset[Trait]) -> tuple[str, ...]:
+    """Return the names of the compute nodes of a fleet that have none of these traits, sorted."""
+    return tuple(sorted(each.name for each in _compute_nodes(fleet) if reported_by.isdisjoint(each.traits)))
 
 
-def readiness(fleet: Fleet, filters: Iterable[str], options: Options) -> list[Line]:
+def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[Line]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
     What is not asked for, because it is not in ``reported_traits``, is not listed. Nor is what a filter asks for beyond
@@ -55,10 +53,11 @@ def readiness(fleet: Fleet, filters: Iterable[str], options: Options) -> list[Li
     """
     some = any(_compute_nodes(fleet))
     lines = []
-    for name in filters:
-        for gate in _gates(name, options):
-            silent = tuple(sorted(each.name for each in silent_in(fleet, gate.answers)))
-            lines.append(Line(name, gate.row, gate.kind, OPEN if some and not silent else CLOSED, silent))
+    for each in filters:
+        for gate in _gates(each, options):
+            unreported = unreported_in(fleet, gate.reported_by)
+            state = OPEN if some and not unreported else CLOSED
+            lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
     return lines
 
 
@@ -81,23 +80,22 @@ def once_owned(fleet: Fleet, options: Options) -> Fleet:
     return replace(fleet, hosts=tuple(hosts))
 
 
-def _gates(name: str, options: Options) -> list[Gate]:
-    if name == "deploy_config":
-        templates = effective_templates(options.templates)
-        by_trait = gates_by_trait(templates)
-        return sorted({by_trait[trait] for trait in templates.traits if trait in by_trait})
-    if name == "owner":
-        # Whichever gate is configured: a compute node without the trait is excluded once the filter enforces.
-        own = frozenset((trait_named(options.owner_trait),))
-        return [Gate(name, ALWAYS, own, own)] if options.owns_hosts else []
-    return [
+def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
+    declared = frozenset(map(trait_named, each.declaration.traits(options)))
+    if each.declaration.gate:
+        # Whichever way the gate opens: a compute node without the trait is excluded once the filter enforces.
+        return [Gate(each.name, ALWAYS, declared, declared)] if declared else []
+    of_rows = [
         gate
-        # That hosts were asked for the rows of other packages, no marker says.
-        for row in rows_asked_by(name)
+        # No marker says that hosts have reported the rows of other packages.
+        for row in rows_asked_by(each.name)
         if row.name in BY_NAME
         for gate in gates_of(row)
-        if gate.kind == ALWAYS or name in _ASKS_WITHOUT_OPTION or any(map(options.reports, gate.traits))
+        if gate.kind == ALWAYS or any(map(options.reports, gate.traits))
     ]
+    by_trait = gates_by_trait(effective_templates(options.templates)) if declared else {}
+    of_traits = sorted({by_trait[trait] for trait in declared if trait in by_trait})
+    return dict.fromkeys((*of_rows, *of_traits))
 
 
 def _compute_nodes(fleet: Fleet) -> Iterator[Provider]:

@@ -1,12 +1,13 @@
-"""Facts about the deployment that a filter may declare as a need, each asked at most once per interval.
+"""Facts about the deployment that a filter may declare as a need, each queried at most once per interval.
 
-Asking can mean a query to every cell's database, so it never happens per request; a filter sees the value only.
+A query may go to the database of every cell, so no request waits for one of its own; a filter sees the value only.
 """
 
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,186 +19,179 @@ from os_prefilter.common.threads import start_thread
 LOG = logging.getLogger(__name__)
 
 PATIENCE = 5.0
-"""Seconds that a request waits for answers, at most; the questions go on without it."""
+"""The seconds that requests wait for a query, at most; the query goes on without them."""
 
 GIVEN_UP = 600.0
-"""Seconds after which a question that has no answer is asked again, beside the one that hangs."""
+"""The seconds after which another query is started beside one that has no answer."""
 
 Ask = Callable[[Any], Any]
-"""``(context) -> value``; the context is the one that the request came with, None if there was none.
+"""``(context) -> value``; the context is that of the request, None if there is none.
 
-A new value is a new object: pipelines keep what their filters answered for as long as they are given the same one.
+A new value is a new object: pipelines keep the results of their filters for as long as they are given the same one.
 """
 
 
+@dataclass(slots=True, eq=False)
+class Query:
+    """A query under way."""
+
+    begun: float
+    """When it was started."""
+    logged: float
+    """When the log last said that it has no answer; before that, when it was started."""
+    deadline: float
+    """Until when requests wait, on the clock of :func:`time.monotonic`."""
+    process: int = field(default_factory=os.getpid)
+    done: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def seconds_left(self) -> float:
+        """How long requests still wait."""
+        return max(0.0, self.deadline - time.monotonic())
+
+    def wait(self) -> bool:
+        """Wait for the answer; return whether there is one."""
+        return self.done.wait(self.seconds_left)
+
+
 class Fact:
-    """A value that is asked for again after ``interval`` seconds.
+    """A value that is queried again after ``interval`` seconds.
 
-    While asking fails, the last known value stays (``unknown`` before the first answer): absence of knowledge is not
-    knowledge of absence. So it does while an answer takes longer than requests wait. One log line says when a value
-    changes, when asking begins to fail, and when it works again; while a question hangs, one each interval says for how
-    long.
+    While queries fail, or take longer than requests wait, the last known value stays (``unknown`` before the first
+    answer): absence of knowledge is not knowledge of absence. One log line says when a value changes, when queries
+    begin to fail, and when they work again; while a query hangs, one line each interval says for how long.
 
-    :param patience: seconds that a request waits for an answer, at most
+    :param patience: the seconds that requests wait for a query, at most
     """
 
     def __init__(
         self, name: str, ask: Ask, interval: float, unknown: Any = None, *, patience: float = PATIENCE
     ) -> None:
         self.name = name
+        self.latest = unknown
+        """The value as it was last known, however old."""
         self._ask = ask
         self._interval = interval
-        self.latest = unknown
-        """The value as it was known last, however old."""
         self._patience = patience
+        self._lock = threading.Lock()
+        self._query: Query | None = None
         self._next = float("-inf")
-        # When the question was begun that `latest` answers.
+        # When the query was started that `latest` is the answer of.
         self._answered = float("-inf")
-        self._asked_once = False
-        self._expired = False
-        self._failing = False
-        self._starting = threading.Lock()
-        self._question: Question | None = None
+        self._tried = self._failing = self._expired = False
 
     def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
-        """Return the value; it is at most ``interval`` seconds old if whoever is asked answers in time.
+        """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
 
-        The request that finds it older has it asked for, in a thread of its own, and waits for the answer as long as
-        requests wait. The others go on with the old value meanwhile, or wait as long if there never was one.
+        The request that finds it older starts a query in a thread, and waits for it. Other requests use the old value
+        meanwhile, or wait as well if there never was one.
         """
-        question = self.begin(context, now)
-        if question:
-            self.wait(question)
+        query = self.begin(context, now)
+        if query:
+            self.wait(query)
         return self.latest
 
-    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> "Question | None":
-        """Have it asked for if it is due; return the question if this request is to wait for its answer."""
-        # As _is_due; each request comes here.
-        if not self._expired and now() < self._next:
+    def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Query | None:
+        """Start a query if one is due; return the query that this request must wait for, if any."""
+        # Without the lock: each request comes here.
+        if not self._is_due(now):
             return None
-        question, is_mine = self._begin(context, now)
-        return question if is_mine or not self._asked_once else None
+        with self._lock:
+            query = self._query
+            # After a fork, the query of the parent is answered in the parent only.
+            if query and query.process == os.getpid():
+                self._remind(query, now())
+                if now() - query.begun < max(GIVEN_UP, self._interval):
+                    return None if self._tried else query
+            # Another request may have got the answer meanwhile.
+            if not self._is_due(now):
+                return None
+            # Before the query: if the value expires meanwhile, the answer on its way may be the old one.
+            self._expired = False
+            self._query = query = Query(now(), now(), time.monotonic() + self._patience)
+            try:
+                start_thread(partial(self._run, query, context, now), f"fact {self.name}")
+            except RuntimeError as error:
+                # The process cannot have another thread.
+                self._end(query, str(error), now)
+                return None
+            return query
 
-    def wait(self, question: "Question") -> None:
-        """Wait for the answer as long as requests wait."""
-        if question.wait():
+    def wait(self, query: Query) -> None:
+        """Wait for a query as long as requests wait."""
+        if query.wait():
             return
-        with self._starting:
-            # Who comes now does not wait as long again.
-            self._asked_once = True
-            if self._question is question:
-                self._fails(f"no answer in {self._patience:g} seconds")
+        with self._lock:
+            # Later requests do not wait as long again.
+            self._tried = True
+            if self._query is query:
+                self._log_failure(f"no answer in {self._patience:g} seconds")
 
     def expire(self) -> None:
-        """Let it be asked for again at the next use."""
+        """Have the next request query the value again."""
         self._expired = True
 
     def _is_due(self, now: Callable[[], float]) -> bool:
         return self._expired or now() >= self._next
 
-    def _begin(self, context: Any, now: Callable[[], float]) -> "tuple[Question | None, bool]":
-        """Return the question under way, if any, and whether this request has begun it."""
-        with self._starting:
-            # Of a process that was forked, the parent's question is answered to the parent alone.
-            if self._question and self._question.process == os.getpid():
-                self._remind(self._question, now())
-                if now() - self._question.begun < max(GIVEN_UP, self._interval):
-                    return self._question, False
-            # Another request may have got the answer since it was looked at.
-            if not self._is_due(now):
-                return None, False
-            # Before it is asked: who lets it expire meanwhile means another answer.
-            self._expired = False
-            self._question = question = Question(self._patience, now())
-            try:
-                start_thread(partial(self._answer, question, context, now), f"fact {self.name}")
-            except RuntimeError as error:
-                # No thread can be had.
-                self._ended(now)
-                self._fails(str(error))
-                return None, False
-            return question, True
-
-    def _answer(self, question: "Question", context: Any, now: Callable[[], float]) -> None:
-        problem = "the question was broken off"
+    def _run(self, query: Query, context: Any, now: Callable[[], float]) -> None:
+        problem = "the query was broken off"
         try:
             value = self._ask(context)
-            with self._starting:
-                # One that was asked again may have its answer after the later one.
-                if question.begun >= self._answered:
-                    self._answered = question.begun
-                    self._becomes(value)
+            with self._lock:
+                # A query that was given up may be answered after a later one.
+                if query.begun >= self._answered:
+                    self._answered = query.begun
+                    self._set(value)
             problem = ""
-        except Exception as error:  # noqa: BLE001 - a provider of somebody else's; the scheduler goes on without it
+        except Exception as error:  # noqa: BLE001 - of the embedding service; the scheduler goes on without it
             problem = describe_error(error)
         finally:
-            with self._starting:
-                if self._question is question:
-                    self._ended(now)
-                    if problem:
-                        self._fails(problem)
-            question.answered.set()
+            with self._lock:
+                self._end(query, problem, now)
+            query.done.set()
 
-    def _ended(self, now: Callable[[], float]) -> None:
-        self._next = now() + self._interval
-        self._asked_once = True
-        self._question = None
-
-    def _fails(self, problem: str) -> None:
-        if not self._failing:
-            LOG.warning(
-                "The deployment fact %s cannot be asked for (%s); it stays %r until that works again.",
-                self.name,
-                problem,
-                self.latest,
-            )
-        self._failing = True
-
-    def _remind(self, question: "Question", now: float) -> None:
-        """Say again that a question hangs, once in an interval."""
-        if self._failing and now - question.said >= max(self._interval, self._patience):
-            question.said = now
-            LOG.warning(
-                "The deployment fact %s was asked for %.0f seconds ago, with no answer; it stays %r until one comes.",
-                self.name,
-                now - question.begun,
-                self.latest,
-            )
-
-    def _becomes(self, value: Any) -> None:
+    def _set(self, value: Any) -> None:
         if self._failing:
-            LOG.info("The deployment fact %s can be asked for again.", self.name)
+            LOG.info("The deployment fact %s can be read again.", self.name)
             self._failing = False
         if value != self.latest:
             LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self.latest)
         # Equal values may still differ in what is not worth a line.
         self.latest = value
 
+    def _end(self, query: Query, problem: str, now: Callable[[], float]) -> None:
+        if self._query is not query:
+            return
+        self._query = None
+        self._next = now() + self._interval
+        self._tried = True
+        if problem:
+            self._log_failure(problem)
+
+    def _log_failure(self, problem: str) -> None:
+        if not self._failing:
+            LOG.warning(
+                "Failed to read the deployment fact %s (%s); keeping %r until it can be read.",
+                self.name,
+                problem,
+                self.latest,
+            )
+        self._failing = True
+
+    def _remind(self, query: Query, now: float) -> None:
+        if self._failing and now - query.logged >= max(self._interval, self._patience):
+            query.logged = now
+            LOG.warning(
+                "Reading the deployment fact %s has had no answer for %.0f seconds; keeping %r.",
+                self.name,
+                now - query.begun,
+                self.latest,
+            )
+
 
 def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
-    """Return the values of facts; those that are due are asked for at the same time."""
-    for fact, question in [(fact, question) for fact in facts if (question := fact.begin(context))]:
-        fact.wait(question)
+    """Return the values of facts; those that are due are queried at the same time."""
+    for fact, query in [(fact, query) for fact in facts if (query := fact.begin(context))]:
+        fact.wait(query)
     return tuple([fact.latest for fact in facts])
-
-
-class Question:
-    """One that is under way, and until when requests wait for its answer."""
-
-    def __init__(self, patience: float, now: float) -> None:
-        self.answered = threading.Event()
-        self.begun = now
-        """When it was begun."""
-        self.said = now
-        """When the log last said that it has no answer, or when it was begun."""
-        self.process = os.getpid()
-        self._until = time.monotonic() + patience
-
-    @property
-    def seconds_left(self) -> float:
-        """How long requests still wait."""
-        return max(0.0, self._until - time.monotonic())
-
-    def wait(self) -> bool:
-        """Wait; return whether it was answered."""
-        return self.answered.wait(self.seconds_left)

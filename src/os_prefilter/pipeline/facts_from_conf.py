@@ -1,8 +1,7 @@
-"""The facts about a deployment that filters may declare as needs, from the configuration and what is provided."""
+"""The deployment facts of a service: those that it provides, and those derived from them and from the configuration."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
-from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -10,70 +9,74 @@ from oslo_log import log as logging
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.pipeline.deployment_facts import Ask, Fact
-from os_prefilter.pipeline.metrics import Measuring
-from os_prefilter.pipeline.waiting import FACT
 from os_prefilter.rules.model import NO_RULES
 
 LOG = logging.getLogger(__name__)
 
-OWNER_GATE = "owner_is_reported"
-"""The name of the fact that opens the filter ``owner``."""
+OWNER = "owner_is_reported"
+"""The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
+RULES = "rules"
+"""The fact with the operator's rules, from the option ``rules_dirs``."""
+
+
+def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[str]:
+    """Return the names of the facts that :func:`facts_from` adds to those that the service provides."""
+    source = {"compute_version": "minimum_compute_version", "coverage": "owner_coverage"}.get(conf[GROUP].owner_gate)
+    return frozenset((RULES, OWNER) if source is None or source in provided else (RULES,))
 
 
 def facts_from(
     conf: cfg.ConfigOpts,
     provided: Mapping[str, Ask],
-    measuring: Measuring | None = None,
+    needed: Collection[str],
     ensure_traits: Callable[[Iterable[str]], object] | None = None,
 ) -> dict[str, Fact]:
-    """Return the facts that filters may declare as needs: those provided, and those derived from them.
+    """Return the provided and the derived facts.
 
+    :param needed: the names of those that the enabled filters need
     :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
-    :raises InvalidOption: if the filter ``rules`` is enabled and its rules cannot be read
+    :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
-    if measuring and FACT in provided:
-        provided = {**provided, FACT: measuring.counted(provided[FACT])}
     facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
-    gate = _owner_gate(group, provided)
-    if gate:
-        always = group.owner_gate == "always"
-        interval = inf if always else group.facts_interval
-        facts[OWNER_GATE] = Fact(OWNER_GATE, gate, interval, unknown=always)
-    if "rules" not in facts:
+    if OWNER in derived_facts(conf, provided):
+        facts[OWNER] = _owner_fact(group, provided)
+    if RULES not in provided:
         try:
-            facts["rules"] = rules_fact(conf, ensure_traits)
+            facts[RULES] = rules_fact(conf, ensure_traits)
         except InvalidOption as error:
-            if "rules" in group.enabled_filters:
+            if RULES in needed:
                 raise
-            # Disabling the filter must be enough to start without its rules. A filter of another package that needs
-            # them stops the service: the fact is missing.
-            LOG.warning("%s Ignored, because the filter rules is not enabled.", error)
+            # Disabling the filter must be enough to start without its rules.
+            LOG.warning("%s Ignored, because no enabled filter uses rules.", error)
+    if (RULES in needed) != (RULES in provided or bool(group.rules_dirs)):
+        LOG.warning(
+            "Rules are inactive: set both [prefilter] enabled_filters (add 'rules') and [prefilter] rules_dirs."
+        )
     return facts
 
 
-def _owner_gate(group: Any, provided: Mapping[str, Ask]) -> Ask | None:
-    """Return how to ask whether the owner trait is reported; None if nobody provides what that needs."""
+def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, Ask]) -> Fact:
     if group.owner_gate == "always":
-        return lambda _context: True
+        return Fact(OWNER, lambda _context: True, inf, unknown=True)
     if group.owner_gate == "coverage":
-        return provided.get("owner_coverage")
-    minimum, needed = provided.get("minimum_compute_version"), group.owner_compute_version
-    return minimum and (lambda context: minimum(context) >= needed)
+        return Fact(OWNER, provided["owner_coverage"], group.facts_interval, unknown=False)
+    minimum, needed = provided["minimum_compute_version"], group.owner_compute_version
+    return Fact(OWNER, lambda context: minimum(context) >= needed, group.facts_interval, unknown=False)
 
 
 def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], object] | None = None) -> Fact:
     """Return the fact ``rules`` of a service, from ``[prefilter] rules_dirs``.
 
-    Where the service tells ``conf`` to read its files again, as those on oslo.service do on SIGHUP, the rules are read
-    again, too.
+    When the service makes ``conf`` read its files again, as services on oslo.service do on SIGHUP, the rules are
+    reloaded as well.
 
     :param ensure_traits: as for :meth:`os_prefilter.Pipeline.from_conf`
     :raises InvalidOption: if the rules cannot be read
     """
     group = conf[GROUP]
     if not group.rules_dirs:
-        return Fact("rules", lambda _context: NO_RULES, group.facts_interval, unknown=NO_RULES)
+        return Fact(RULES, lambda _context: NO_RULES, inf, unknown=NO_RULES)
     if "" in group.rules_dirs:
         raise InvalidOption("rules_dirs", "a directory in it is empty. Remove a comma.")
     # Late: it reads YAML, which `import os_prefilter` does not need.
@@ -84,11 +87,11 @@ def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], ob
     except DocumentError as error:
         raise InvalidOption("rules_dirs", str(error)) from error
     LOG.info("Request rules: %r.", folders.latest)
-    fact = Fact("rules", folders, group.facts_interval, unknown=folders.latest)
+    fact = Fact(RULES, folders, group.facts_interval, unknown=folders.latest)
 
-    def read_again(_conf: object, _changed: object) -> None:
+    def reload(_conf: object, _changed: object) -> None:
         folders.read_again()
         fact.expire()
 
-    conf.register_mutate_hook(read_again)
+    conf.register_mutate_hook(reload)
     return fact

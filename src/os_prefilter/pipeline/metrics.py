@@ -5,7 +5,7 @@ filters and of rows of the vocabulary, never anything of a request.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.pipeline.decision import Run
 from os_prefilter.pipeline.deployment_facts import Ask
 from os_prefilter.pipeline.filter_calls import Call, Given
-from os_prefilter.pipeline.report_gates import GATES, Coverage
+from os_prefilter.pipeline.report_gates import FACT, GATES, Coverage
 from os_prefilter.request.view import Request
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
@@ -26,7 +26,7 @@ _REGISTERING = threading.Lock()
 
 
 class _Families(NamedTuple):
-    """The metrics, each with the label ``filter``; of ``silent``, ``row`` and ``kind``."""
+    """The metrics, each with the label ``filter``; of ``unreported``, ``row`` and ``kind``."""
 
     runs: Any
     rejections: Any
@@ -34,7 +34,7 @@ class _Families(NamedTuple):
     seconds: Any
     requirements: Any
     held_back: Any
-    silent: Any
+    unreported: Any
 
 
 class Measuring:
@@ -85,16 +85,19 @@ class Measuring:
             self._families.runs.labels(run.filter).inc()
             self.asked(run)
 
-    def counted(self, ask: Ask) -> Ask:
-        """Return the fact ``answers``, with the compute nodes that do not answer as a metric."""
+    def with_gauge(self, facts: Mapping[str, Ask]) -> Mapping[str, Ask]:
+        """Return facts of which ``answers`` sets the gauge of the compute nodes that have not reported."""
+        if FACT not in facts:
+            return facts
 
-        def asked(context: Any) -> Coverage:
-            coverage: Coverage = ask(context)
+        def ask(context: Any) -> Coverage:
+            coverage: Coverage = facts[FACT](context)
             for gate in GATES:
-                self._families.silent.labels(gate.row, gate.kind).set(coverage.silent[gate.answers].number)
+                unreported = coverage.unreported[gate.reported_by]
+                self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
             return coverage
 
-        return asked
+        return {**facts, FACT: ask}
 
 
 @lru_cache(maxsize=1)

@@ -17,12 +17,12 @@ from os_prefilter.pipeline import nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import Outcome, Remembered
 from os_prefilter.pipeline.deployment_facts import Ask, Fact, values_of
-from os_prefilter.pipeline.facts_from_conf import OWNER_GATE, facts_from
+from os_prefilter.pipeline.facts_from_conf import derived_facts, facts_from
 from os_prefilter.pipeline.filter_calls import Call, Given, Pending, answer_of, bound
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
+from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gated
 from os_prefilter.pipeline.request_writer import Additions
-from os_prefilter.pipeline.waiting import FACT, names_that_wait, waiting
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
@@ -51,19 +51,18 @@ class Pipeline:
         self.filters = tuple(filters)
         self.options = options or Options()
         facts = facts or {}
-        waits = names_that_wait(self.filters, self.options.wait_for_answers, facts)
+        deferred = deferring_filters(self.filters, self.options, facts)
         self._known = facts
         self._measuring = measuring
 
         def call_of(each: LoadedFilter) -> Call:
-            call = bound(each, self.options)
-            call = waiting(call, self.options) if each.name in waits else call
+            call = gated(each, bound(each, self.options), self.options, deferred)
             return measuring.measured(each.name, call) if measuring else call
 
         self._calls = [call_of(each) for each in self.filters]
-        needs = {need for each in self.filters for need in each.needs if need not in NEEDS}
-        # Those alone that somebody needs: to ask may be a query to every cell.
-        self._names_of_facts = sorted(needs | ({FACT} if waits else set()))
+        # Only those that a filter needs: a fact may be a query to every cell.
+        names = {fact for each in self.filters for fact in each.facts}
+        self._names_of_facts = sorted(names | {FACT} if deferred else names)
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
         self._remembered = Remembered()
@@ -94,16 +93,15 @@ class Pipeline:
         register_opts(conf)
         try:
             options = options_from(conf)
-            measuring = Measuring() if conf[GROUP].metrics else None
-            known = facts_from(conf, facts or {}, measuring, ensure_traits)
             names = conf[GROUP].enabled_filters
+            measuring = Measuring() if conf[GROUP].metrics else None
+            provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
+            filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
+            needed = {fact for each in filters for fact in each.facts}
+            known = facts_from(conf, provided, needed, ensure_traits)
         except cfg.Error as error:
             raise refused(error) from error
-        pipeline = cls(load_filters(names, NEEDS | known.keys()), options, known, measuring, kept_machine_type)
-        if ("rules" in names) != ("rules" in (facts or {}) or bool(conf[GROUP].rules_dirs)):
-            LOG.warning(
-                "No rule applies: that takes rules in [prefilter] enabled_filters, and directories in rules_dirs."
-            )
+        pipeline = cls(filters, options, known, measuring, kept_machine_type)
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -123,9 +121,8 @@ class Pipeline:
 
     def without_waiting(self) -> "Pipeline":
         """Return the pipeline as it enforces once every gate is open: nothing waits for compute nodes to report."""
-        known = dict(self._known)
-        if OWNER_GATE in known:
-            known[OWNER_GATE] = Fact(OWNER_GATE, lambda _context: True, inf)
+        gates = {each.declaration.gate for each in self.filters} - {""}
+        known = {**self._known, **{gate: Fact(gate, lambda _context: True, inf) for gate in gates}}
         return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:

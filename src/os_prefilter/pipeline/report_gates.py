@@ -1,19 +1,34 @@
-"""Which compute nodes have said whether they can: what a filter may wait for before it excludes those that did not.
+"""Gates: a requirement is enforced only once every compute node has reported whether it can meet it (ADR 0014).
 
-A trait that is missing has two meanings: the host cannot do it, or nobody has asked the host. A *gate* tells them apart
-for the traits of a row of the vocabulary. It is open once each compute node answers, that is, has one of the gate's
-``answers``; until then a filter that waits does not ask for these traits.
+A missing trait has two meanings: the host cannot do it, or the host has not reported yet. A :class:`Gate` tells them
+apart for the traits of a row of the vocabulary. It is open once every compute node has one of the traits
+``reported_by``; until then a filter in ``[prefilter] wait_for_answers`` defers the requirement. A filter may also
+declare a gate for all that it requires, as ``owner`` does (:func:`os_prefilter.filters.loading.declare`).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from os_prefilter.common.quoting import escape_line, pluralize
-from os_prefilter.request.requirements import Requirement
+from oslo_log import log as logging
+
+from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
+from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.errors import InvalidOption, MissingFact
+from os_prefilter.filters.loading import LoadedFilter, installed_filters
+from os_prefilter.pipeline.filter_calls import Call, Given
+from os_prefilter.request.requirements import Note, Requirement, Requirements
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Trait
+
+LOG = logging.getLogger(__name__)
+
+FACT = "answers"
+"""The name of the fact; its value is a :class:`Coverage`."""
+EVERY = "*"
+"""In the option ``wait_for_answers``: every enabled filter whose requirements can be deferred."""
 
 ALWAYS = "always"
 """The kind of a gate for traits that Nova's own virt drivers report."""
@@ -21,129 +36,205 @@ IF_REPORTED = "if reported"
 """The kind of a gate for traits that no driver of Nova reports by itself."""
 
 EXAMPLES = 3
-"""Of how many compute nodes without an answer the names are kept."""
+"""The number of unreported compute nodes whose names are kept."""
 
-# Nova's libvirt driver asks about KVM guests alone, and so reports one value of many: reporting.py.
-_HALF_ANSWERED = frozenset(("emulation_architecture",))
+# Nova's libvirt driver asks about KVM guests alone, and so reports one value of many (hosts/desired_traits.py).
+_PARTLY_REPORTED = frozenset(("emulation_architecture",))
+_ADVICE = (
+    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts={'answers': "
+    "os_prefilter.adapters.placement.coverage.ReportCoverage(client)}), or empty the option."
+)
 
 
 class Gate(NamedTuple):
-    """Traits for which a compute node answers together."""
+    """Traits that a compute node reports together."""
 
     row: str
-    """Of the vocabulary, or ``deploy-config`` for what configuration templates need of nodes."""
+    """Of the vocabulary; ``deploy-config`` for what configuration templates require; or a filter with its own gate."""
     kind: str
     """:data:`ALWAYS` or :data:`IF_REPORTED`."""
     traits: frozenset[Trait]
-    answers: frozenset[Trait]
-    """A compute node that has one of these answers for all of :attr:`traits`."""
+    reported_by: frozenset[Trait]
+    """A compute node that has one of these has reported all of :attr:`traits`."""
 
 
-class Silent(NamedTuple):
-    """The compute nodes that do not answer."""
+class Unreported(NamedTuple):
+    """The compute nodes that have not reported."""
 
     number: int
     examples: tuple[str, ...] = ()
     """The names of the first few, sorted."""
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> "Silent":
+    def of(cls, names: Iterable[str]) -> "Unreported":
         """Return the compute nodes of these names."""
         names = sorted(names)
         return cls(len(names), tuple(names[:EXAMPLES]))
 
+    def __str__(self) -> str:
+        among = "among them " if self.number > len(self.examples) else ""
+        return f"{pluralize(self.number, 'compute node')} ({among}{escape_line(', '.join(self.examples))})"
+
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is known of all compute nodes at one time: the value of the fact ``answers``."""
+    """The state of all compute nodes at one time: the value of the fact ``answers``."""
 
-    silent: Mapping[frozenset[Trait], Silent]
-    """:attr:`Gate.answers` -> the compute nodes that have none of these."""
+    unreported: Mapping[frozenset[Trait], Unreported]
+    """:attr:`Gate.reported_by` -> the compute nodes that have none of these traits."""
     compute_nodes: bool = True
-    """Whether there are any; the first that comes may be one that does not answer."""
+    """Whether there are any; the first one to come may not have reported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
     """Each trait that any resource provider has."""
-
-    def is_open(self, gate: Gate) -> bool:
-        """Whether each compute node answers for the gate's traits, and there are compute nodes."""
-        return self.compute_nodes and not self.silent[gate.answers].number
 
     def __repr__(self) -> str:
         if not self.compute_nodes:
             return "<no compute node>"
-        rows: dict[Silent, list[str]] = {}
+        rows: dict[Unreported, list[str]] = {}
         for gate in GATES:
-            rows.setdefault(self.silent[gate.answers], []).append(gate.row)
-        closed = [
-            f"{', '.join(dict.fromkeys(names))}: {_told(silent)}" for silent, names in rows.items() if silent.number
-        ]
-        return f"<without an answer: {'; '.join(closed) or 'no compute node'}>"
+            rows.setdefault(self.unreported[gate.reported_by], []).append(gate.row)
+        closed = [f"{', '.join(dict.fromkeys(names))}: {nodes}" for nodes, names in rows.items() if nodes.number]
+        return f"<not reported: {'; '.join(closed) or 'nothing'}>"
 
 
 def gates_of(row: Row) -> tuple[Gate, ...]:
     """Return the gates of a row: one for what Nova's drivers report, one for what they do not."""
-    reported = opt_in_traits((row,))
-    own = row.traits - reported
+    opt_in = opt_in_traits((row,))
+    always = row.traits - opt_in
     found = []
-    if own:
-        seen = frozenset((REPORTED,)) if row.name in _HALF_ANSWERED else own | {REPORTED}
-        found.append(Gate(row.name, ALWAYS, own, seen))
-    if reported:
-        all_custom = all(trait.startswith(CUSTOM_PREFIX) for trait in reported)
+    if always:
+        driver = frozenset() if row.name in _PARTLY_REPORTED else always
+        found.append(Gate(row.name, ALWAYS, always, driver | {REPORTED}))
+    if opt_in:
+        all_custom = all(trait.startswith(CUSTOM_PREFIX) for trait in opt_in)
         markers = (REPORTED, REPORTED_CUSTOM) if all_custom else (REPORTED,)
-        found.append(Gate(row.name, IF_REPORTED, reported, frozenset(markers)))
+        found.append(Gate(row.name, IF_REPORTED, opt_in, frozenset(markers)))
     return tuple(found)
 
 
 GATES: tuple[Gate, ...] = tuple(gate for row in ROWS for gate in gates_of(row))
 """The gates of the vocabulary."""
+REPORTS: frozenset[frozenset[Trait]] = frozenset((*(gate.reported_by for gate in GATES), frozenset((REPORTED,))))
+"""Each :attr:`Gate.reported_by`: what a :class:`Coverage` tells of."""
 
 
 def gates_by_trait(templates: Templates) -> dict[str, Gate]:
-    """Return the gate of each trait that a capability reporter answers for.
+    """Return the gate of each trait that a capability reporter reports.
+
+    Of the traits of configuration templates, these are the ones found out from the node; an operator sets the rest.
 
     :param templates: the deployment's configuration templates
     """
-    of_nodes = _of_templates(templates)
+    of_nodes = Gate("deploy-config", IF_REPORTED, templates.found_traits, frozenset((REPORTED,)))
     found: dict[str, Gate] = dict.fromkeys(templates.found_traits, of_nodes)
     return found | {trait: gate for gate in GATES for trait in gate.traits}
 
 
-def _of_templates(templates: Templates) -> Gate:
-    """Return the gate of what nodes of Ironic say of themselves; the rest an operator sets, who is asked by no gate."""
-    return Gate("deploy-config", IF_REPORTED, templates.found_traits, frozenset((REPORTED,)))
+def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, Gate]) -> str:
+    """Return why a requirement is deferred; empty if it excludes no capable host.
 
-
-def held_back(item: Requirement, coverage: Coverage | None, gates: Mapping[str, Gate]) -> str:
-    """Return why a requirement must wait; empty if it can be asked for without excluding a host that can.
-
-    :param coverage: None if nothing is known yet
+    :param coverage: None if it is not known yet
     """
     trait = item.trait
     if not item.required:
         # It excludes only hosts that have it. Placement would refuse a query with a trait that was never created.
-        return _not_forbidden(trait, coverage) if trait.startswith(CUSTOM_PREFIX) else ""
-    if coverage is None:
-        return f"{trait} is not asked for: which compute nodes say whether they have it is not known yet"
+        if not trait.startswith(CUSTOM_PREFIX) or (coverage and trait in coverage.in_use):
+            return ""
+        if coverage:
+            return f"{trait} need not be forbidden: no provider has it"
+        return f"{trait} is not forbidden yet: whether any provider has it is not known"
     gate = gates.get(trait)
-    if gate is None:
-        return "" if trait in coverage.in_use else f"{trait} is not asked for: nothing has it yet"
-    if coverage.is_open(gate):
-        return ""
-    if not coverage.compute_nodes:
-        return f"{trait} is not asked for: there is no compute node yet"
-    silent = coverage.silent[gate.answers]
-    verb = "do" if silent.number > 1 else "does"
-    return f"{trait} is not asked for: {_told(silent)} {verb} not say yet; 'os-prefilter readiness' shows more"
-
-
-def _not_forbidden(trait: Trait, coverage: Coverage | None) -> str:
     if coverage is None:
-        return f"{trait} is not forbidden: whether anything has it is not known yet"
-    return "" if trait in coverage.in_use else f"no host has {trait}: it need not be forbidden"
+        problem = "which compute nodes have reported is not known"
+    elif gate is None:
+        problem = "" if trait in coverage.in_use else "no provider has it"
+    elif not coverage.compute_nodes:
+        problem = "there is no compute node"
+    else:
+        nodes = coverage.unreported[gate.reported_by]
+        verb = "have" if nodes.number > 1 else "has"
+        problem = f"{nodes} {verb} not reported; 'os-prefilter readiness' shows more" if nodes.number else ""
+    return f"{trait} is not required yet: {problem}" if problem else ""
 
 
-def _told(silent: Silent) -> str:
-    names = escape_line(", ".join(silent.examples))
-    some = "among them " if silent.number > len(silent.examples) else ""
-    return f"{pluralize(silent.number, 'compute node')} ({some}{names})"
+def deferring_filters(filters: Sequence[LoadedFilter], options: Options, provided: Collection[str]) -> frozenset[str]:
+    """Return the names of the filters whose requirements ``[prefilter] wait_for_answers`` defers.
+
+    The name of an installed filter that is not enabled is ignored with a warning, so that removing a filter from
+    ``enabled_filters`` is enough to disable it.
+
+    :param provided: the names of the facts that there are
+    :raises InvalidOption: if a name is not that of an installed filter, or of a filter that cannot be deferred
+    :raises MissingFact: if a filter is deferred, and the fact ``answers`` is not provided
+    """
+    names = set(options.wait_for_answers) - {EVERY}
+    by_name = {each.name: each for each in filters}
+    for name in sorted(names):
+        _check_deferrable(name, by_name)
+    disabled = names - by_name.keys()
+    if disabled:
+        LOG.warning(
+            "[prefilter] wait_for_answers names %s, not in enabled_filters: ignored. Remove it there, or enable it.",
+            join_names(disabled),
+        )
+    every = {each.name for each in filters if not each.declaration.gate and not each.nova_style}
+    deferred = frozenset(every if EVERY in options.wait_for_answers else by_name.keys() & names)
+    if deferred and FACT not in provided:
+        raise MissingFact(min(deferred), FACT, _ADVICE)
+    return deferred
+
+
+def _check_deferrable(name: str, by_name: Mapping[str, LoadedFilter]) -> None:
+    each = by_name.get(name)
+    if each is None:
+        installed = installed_filters()
+        if name in installed:
+            return
+        problem = (
+            f"{quote(name)} is not an installed filter. Enabled filters: {join_names(by_name)}. Installed filters: "
+            f"{join_names(installed)}. Correct the name, or remove it."
+        )
+    elif each.declaration.gate:
+        problem = f"the filter {name} has its own gate, the fact {each.declaration.gate}. Remove it."
+    elif each.nova_style:
+        problem = (
+            f"the filter {quote(name)} is written the Nova way and changes the request itself, so that nothing can be "
+            "deferred. Remove it."
+        )
+    else:
+        return
+    raise InvalidOption("wait_for_answers", problem)
+
+
+def gated(each: LoadedFilter, call: Call, options: Options, deferred: Collection[str]) -> Call:
+    """Return a filter, as the pipeline calls it, that requires only what excludes no capable host.
+
+    :param deferred: the names that :func:`deferring_filters` returned
+    """
+    declared = each.declaration
+    if declared.gate:
+        waits = Requirements(notes=(Note(declared.closed.format(options=options), "not required yet", waits=True),))
+        return lambda request, given: call(request, given) if given.facts[declared.gate] else waits
+    if each.name not in deferred:
+        return call
+    gates = gates_by_trait(effective_templates(options.templates))
+
+    def run(request: Request, given: Given) -> object:
+        result = call(request, given)
+        return _without_deferred(result, request, given, gates) if isinstance(result, Requirements) else result
+
+    return run
+
+
+def _without_deferred(result: Requirements, request: Request, given: Given, gates: dict[str, Gate]) -> Requirements:
+    coverage: Coverage | None = given.facts[FACT]
+    kept: list[Requirement] = []
+    notes = list(result.notes)
+    for item in result.asked:
+        # A gate says which compute nodes have reported; it says nothing of the devices below them.
+        reason = deferral(item, coverage, gates if request.is_of_host(item.scope) else {})
+        if reason:
+            notes.append(Note(item.source, reason, waits=item.required or coverage is None))
+        else:
+            kept.append(item)
+    return replace(result, asked=tuple(kept), notes=tuple(notes))

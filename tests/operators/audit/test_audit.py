@@ -146,7 +146,7 @@ def test_audit_judges_waiting_filters_as_they_are_now_and_once_all_hosts_have_re
     assert result.is_waiting == (hosts[0] != hosts[1])
     assert bool(result.waits) == any(REPORTED not in each for each in traits)
     for text, images in result.waits:
-        assert "CUSTOM_COMPUTE_TIME_HPET is not asked for: " in text
+        assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: " in text
         assert images == 1
     later = fleet_of([{*each, REPORTED} for each in traits])
     spec = RequestSpec(Flavor(1, 512), image)
@@ -187,7 +187,7 @@ def test_audit_judges_the_filter_owner_as_if_every_compute_node_had_its_trait(ha
     assert (plain.waiting.bit_count(), plain.after.bit_count(), plain.verdict) == (3, 3, Verdict.OK)
     if has_inventories:
         assert (gpu.before, gpu.waiting, gpu.after, gpu.verdict) == (0b011, 0b011, 0b001, Verdict.LOSES)
-    assert result.waits == (("not every compute service reports OWNER_NOVA yet: not asked for", 1),)
+    assert result.waits == (("not every compute service reports OWNER_NOVA yet: not required yet", 1),)
 
 
 def test_audit_of_a_fleet_without_compute_nodes_enforces_nothing_that_waits() -> None:

@@ -140,7 +140,7 @@ def test_audit_page_shows_the_hosts_while_filters_wait(driver: Any, tmp_path_fac
     show(driver, written(tmp_path_factory, audit(images, fleet, Change(Pipeline(()), pipeline)), []))
     assert names(driver) == ["telco", "debian"]
     assert [column(driver, head) for head in ("Before", "Waiting", "After")] == [["2", "2"], ["2", "2"], ["1", "2"]]
-    assert "1 compute node (silent) does not say yet" in driver.find_element("css selector", "details[open]").text
+    assert "1 compute node (silent) has not reported" in driver.find_element("css selector", "details[open]").text
 
 
 @needs_browser

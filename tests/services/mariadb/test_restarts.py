@@ -12,7 +12,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.errors import PlacementError
 from os_prefilter.hosts.agent import LOG, Watch
@@ -74,12 +74,12 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
         for _ in range(2):
             watch.round()
             with pytest.raises(PlacementError, match="Placement did not answer"):
-                AnswerCoverage(client)()
+                ReportCoverage(client)()
         mariadb.start()
         until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
         now = traits_of_host(client)
         assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
         assert now & set(GOALS[0]) in WHOLE
         assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
-        assert AnswerCoverage(client)().compute_nodes
+        assert ReportCoverage(client)().compute_nodes
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

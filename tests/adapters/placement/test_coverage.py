@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement.report_coverage import AnswerCoverage
+from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.errors import PlacementError, PlacementUnavailable
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import coverage_of
@@ -44,15 +44,16 @@ def test_gate_is_open_if_and_only_if_every_compute_node_has_reported(seed: int) 
     """By Placement, by the fleet, and by looking at each host."""
     fleet = _random_fleet(seed)
     with EmbeddedPlacement(fleet) as placement:
-        asked = AnswerCoverage(placement.client)()
+        asked = ReportCoverage(placement.client)()
     told = coverage_of(fleet)
     assert (asked, asked.in_use) == (told, told.in_use)
     for gate in GATES:
-        assert asked.is_open(gate) is told.is_open(gate) is _is_open(fleet, frozenset(gate.answers)), gate.row
+        unreported = asked.unreported[gate.reported_by].number
+        assert (asked.compute_nodes and not unreported) is _is_open(fleet, gate.reported_by), gate.row
 
 
 def test_the_random_fleets_have_both_open_and_closed_gates() -> None:
-    states = [_is_open(_random_fleet(seed), frozenset(gate.answers)) for seed in range(times(10)) for gate in GATES]
+    states = [_is_open(_random_fleet(seed), frozenset(gate.reported_by)) for seed in range(times(10)) for gate in GATES]
     assert min(states.count(True), states.count(False)) > times(1)
 
 
@@ -73,7 +74,7 @@ def test_coverage_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence
     """Traits that nobody has are left out: Placement refuses a query with one that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
-        AnswerCoverage(observed.client)()
+        ReportCoverage(observed.client)()
     assert observed.sent[:2] == sent[:2]
     assert sorted(observed.sent) == sorted(sent)
 
@@ -83,7 +84,7 @@ def test_coverage_takes_at_most_one_request_per_row_plus_two() -> None:
     nodes = [set(_TRAITS), set(), {REPORTED}]
     with EmbeddedPlacement(fleet_of(nodes * 5)) as placement:
         observed = Observed(placement)
-        AnswerCoverage(observed.client)()
+        ReportCoverage(observed.client)()
     assert 10 < len(observed.sent) <= len({gate.row for gate in GATES}) + 2
     assert max(map(len, observed.sent)) < 2500
 
@@ -104,7 +105,7 @@ def test_coverage_raises_placement_error_on_an_error_or_unusable_response(answer
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         observed = Observed(placement, lambda _method, _url: answer)
         with pytest.raises(PlacementError):
-            AnswerCoverage(observed.client)()
+            ReportCoverage(observed.client)()
 
 
 def test_coverage_rejects_a_response_with_a_provider_without_a_name() -> None:
@@ -112,4 +113,4 @@ def test_coverage_rejects_a_response_with_a_provider_without_a_name() -> None:
         answer = {"traits": ["COMPUTE_NODE"], "resource_providers": [{"uuid": "x"}]}
         observed = Observed(placement, lambda _method, _url: (200, answer))
         with pytest.raises(PlacementUnavailable, match="is not that of a Placement"):
-            AnswerCoverage(observed.client)()
+            ReportCoverage(observed.client)()

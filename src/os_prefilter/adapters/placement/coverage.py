@@ -1,0 +1,111 @@
+"""Which compute nodes have reported to Placement: the facts that open gates, and what commands ask a live cloud."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlencode
+
+import os_traits
+
+from os_prefilter.adapters.placement.client import PlacementClient, expected
+from os_prefilter.errors import UnknownTraits
+from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
+from os_prefilter.vocabulary import REPORTED
+
+
+def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
+    """Return the names of the compute nodes that have none of ``traits``, in one request."""
+    query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in sorted(traits))))})
+    found = client.listed(f"/resource_providers?{query}", "resource_providers")
+    with expected("GET /resource_providers"):
+        return [str(each["name"]) for each in found]
+
+
+class ReportCoverage:
+    """The fact ``answers``, for ``Pipeline.from_conf(conf, facts={"answers": ReportCoverage(client)})``.
+
+    It takes two requests once every compute node has reported, and before that one more for each row of the vocabulary.
+
+    :param client: of a Placement with microversion 1.22
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+
+    def __call__(self, _context: Any = None) -> Coverage:
+        """Ask Placement.
+
+        :raises os_prefilter.errors.PlacementError: if Placement fails or does not answer.
+        """
+        in_use = self._client.traits_in_use()
+        # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
+        marker = in_use & {REPORTED}
+        found = {marker: Unreported.of(_compute_nodes_without(self._client, marker))}
+        unreported = {}
+        for traits in REPORTS:
+            # REPORTED is one of them: where all compute nodes have it, none lacks all of the traits.
+            wanted = traits & in_use if found[marker].number else marker
+            if wanted not in found:
+                found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))
+            unreported[traits] = found[wanted]
+        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use)
+
+
+class OwnerCoverage:
+    """The fact ``owner_coverage``, for ``Pipeline.from_conf(conf, facts={"owner_coverage": OwnerCoverage(client)})``.
+
+    It is false while a compute node lacks the trait, while there is no compute node (the first one may be old), and
+    while Placement does not know the trait.
+
+    :param client: of a Placement with microversion 1.22
+    :param owner_trait: the trait that the compute nodes must have
+    """
+
+    def __init__(self, client: PlacementClient, owner_trait: str = os_traits.OWNER_NOVA) -> None:
+        self._client = client
+        self._owner_trait = owner_trait
+        self._compute_nodes_exist = False
+
+    def __call__(self, _context: Any = None) -> bool:
+        """Return whether there are compute nodes, and each has the owner trait.
+
+        It takes one request, and one more until compute nodes were seen once.
+
+        :raises os_prefilter.errors.PlacementError: if Placement fails or does not answer.
+        """
+        try:
+            if _compute_nodes_without(self._client, (self._owner_trait,)):
+                self._compute_nodes_exist = True
+                return False
+        except UnknownTraits:
+            return False
+        if not self._compute_nodes_exist:
+            # Not the compute nodes themselves: this response is as short for any fleet.
+            in_use = f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}"
+            self._compute_nodes_exist = bool(self._client.listed(in_use, "traits"))
+        return self._compute_nodes_exist
+
+
+class LiveReported:
+    """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter.fleet.model.Fleet`.
+
+    Each raises :class:`os_prefilter.errors.PlacementError` if Placement fails or does not answer.
+
+    :param client: of a Placement with microversion 1.22
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+
+    @cached_property
+    def traits(self) -> frozenset[str]:
+        """Each trait that any provider has."""
+        return self._client.traits_in_use()
+
+    def every_compute_has(self, trait: str) -> bool:
+        """Whether there are compute nodes, and each has ``trait``."""
+        return OwnerCoverage(self._client, trait)()
+
+    def coverage(self) -> Coverage:
+        """Return which compute nodes have reported."""
+        return ReportCoverage(self._client)()

@@ -155,7 +155,8 @@ def audit(
     found = grouped(images, flavors, change, enforcing, lambda count: progress("images", count, None))
     conditions = {item for group in found.groups for asked in group.key[1:] for item in asked.query}
     now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
-    if any(group.key.waits_for_owner for group in found.groups):
+    gated = {each.name for each in change.after.filters if each.declaration.gate}
+    if any(group.key.is_deferred_by(gated) for group in found.groups):
         sets = CapabilityIndex(once_owned(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
     for number, group in enumerate(found.groups, 1):

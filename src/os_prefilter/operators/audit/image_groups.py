@@ -1,7 +1,7 @@
 """Images with the same requirements, as one: thousands of images make tens of groups."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -57,10 +57,9 @@ class GroupKey(NamedTuple):
     after: Asked
     """After the change, once none waits."""
 
-    @property
-    def waits_for_owner(self) -> bool:
-        """Whether the filter ``owner`` waits."""
-        return any(item.filter == "owner" for item in set(self.after.added).difference(self.waiting.added))
+    def is_deferred_by(self, filters: Collection[str]) -> bool:
+        """Whether one of these filters defers a requirement."""
+        return any(item.filter in filters for item in set(self.after.added).difference(self.waiting.added))
 
 
 @dataclass(slots=True)

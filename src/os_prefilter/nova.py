@@ -1,11 +1,11 @@
-"""The door for an unmodified Nova: activated by a line in nova.conf, without a patch.
+"""Entry point for an unmodified Nova, enabled by one line in nova.conf.
 
 ``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
-it once when it starts. :func:`activate` returns none, and on the way puts the pipeline at the end of Nova's list of
-request filters. It is the one place that touches Nova's code; everything else only reads Nova's objects.
+it once when it starts. :func:`activate` returns none, and appends the pipeline to Nova's list of request filters. No
+other module changes anything in Nova's code; the others only read Nova's objects.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -45,36 +45,40 @@ SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
 )
 """Name of a filter -> Nova's function of the same purpose, in ``nova.scheduler.request_filter``."""
 
-_NovaFilter = Callable[..., object]
-
 
 def activate() -> list[type]:
-    """Let nova-scheduler run the filters that ``[prefilter] enabled_filters`` names, after its own.
+    """Make nova-scheduler run the filters in ``[prefilter] enabled_filters`` after its own.
 
-    An enabled filter takes the place of Nova's filter of the same purpose, so that no request pays twice, and what Nova
-    asks for wrongly does not exclude the hosts that ours finds. Called again, it starts over with the configuration as
-    it is then.
+    An enabled filter replaces Nova's filter of the same purpose, so that no request pays twice, and what Nova requires
+    wrongly does not exclude the hosts that ours finds. Calling it again applies the configuration as it is then.
 
     :return: no host filters.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
     pipeline = _pipeline()
-    ours = RequestFilters(pipeline)
-    superseded = _superseded(each.name for each in pipeline.filters)
-    entries = _without_ours(request_filter.ALL_REQUEST_FILTERS)
-    # In place: whoever imported the list sees the change.
-    request_filter.ALL_REQUEST_FILTERS[:] = [
-        *(_Replaced(each) if each in superseded.values() else each for each in entries),
-        ours,
+    names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
+    replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
+    # The list as it was before an earlier activation, with the changes of others since.
+    entries = [
+        each.original if isinstance(each, _Replaced) else each
+        for each in request_filter.ALL_REQUEST_FILTERS
+        if not isinstance(each, RequestFilters)
     ]
-    if superseded:
-        names = ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in superseded)
-        LOG.info("Request filters of Nova that are not run, because ours take their place: %s.", names)
+    # In place: other modules may have imported the list.
+    request_filter.ALL_REQUEST_FILTERS[:] = [
+        *(_Replaced(each) if each in replaced else each for each in entries),
+        RequestFilters(pipeline),
+    ]
+    if names:
+        LOG.info(
+            "Request filters of Nova that are not run, because ours take their place: %s.",
+            ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in names),
+        )
     return []
 
 
 class RequestFilters:
-    """Our filters as one entry of Nova's list of request filters."""
+    """The pipeline as one entry of Nova's list of request filters."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
@@ -85,20 +89,41 @@ class RequestFilters:
     def __call__(self, context: Any, request_spec: Any) -> bool:
         """Run the filters on Nova's request spec.
 
-        :raises nova.exception.RequestFilterFailed: if the request must not be scheduled as it is. Nova shows the reason
-            to the user.
+        :raises nova.exception.RequestFilterFailed: if the request cannot be scheduled as it is; Nova shows the user why
         """
         try:
             self.pipeline.apply(request_spec, context)
         except RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except PrefilterError as error:
-            # Not the user's fault, and none of his business beyond that.
+            # An operator error: do not expose details to the end user.
             LOG.exception("A request was not scheduled because a request filter failed.")
             raise exception.RequestFilterFailed(
                 reason="a request filter of this cloud failed; its operator finds the cause in the scheduler's log"
             ) from error
         return True
+
+
+class _Replaced:
+    """A filter of Nova's that is not run, in its place, so that a later activation can restore it.
+
+    It equals that filter: other code that looks for the filter in the list finds its place.
+    """
+
+    def __init__(self, original: Callable[..., object]) -> None:
+        self.original = original
+
+    def __eq__(self, other: object) -> bool:
+        return self.original == (other.original if isinstance(other, _Replaced) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.original)
+
+    def __repr__(self) -> str:
+        return f"<replaced by os_prefilter: {self.original!r}>"
+
+    def __call__(self, _context: object, _request_spec: object) -> bool:
+        return False
 
 
 def _pipeline() -> Pipeline:
@@ -115,57 +140,17 @@ def _pipeline() -> Pipeline:
         return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)
     except ConfigurationError as error:
         problem = error
-    # What Nova logs of an error at start is a traceback; this is the line to read. It is logged here because oslo.log
-    # appends to an error line the error that is being handled, which would say it twice.
+    # Nova logs errors at its start as tracebacks; this is the line to read. It is logged after the except block because
+    # oslo.log appends the error that is being handled, which would repeat it.
     LOG.error("nova-scheduler cannot start with the request filters as configured: %s", problem)
     raise problem
 
 
-def _superseded(enabled: Iterable[str]) -> dict[str, _NovaFilter]:
-    """Return Nova's filters that enabled ones replace; older Novas do not have all of them."""
-    names = {name: SAME_PURPOSE[name] for name in enabled if name in SAME_PURPOSE}
-    return {ours: getattr(request_filter, name) for ours, name in names.items() if hasattr(request_filter, name)}
-
-
-class _Replaced:
-    """Keeps the place of a filter of Nova's that is not run, for an activation that brings it back.
-
-    It equals that filter, so that whoever looks for the filter in the list finds its place.
-    """
-
-    def __init__(self, original: _NovaFilter) -> None:
-        self.original = original
-
-    def __eq__(self, other: object) -> bool:
-        return self.original == (other.original if isinstance(other, _Replaced) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.original)
-
-    def __repr__(self) -> str:
-        return f"<replaced by os_prefilter: {self.original!r}>"
-
-    def __call__(self, _context: object, _request_spec: object) -> bool:
-        return False
-
-
-def _without_ours(entries: Iterable[_NovaFilter]) -> list[_NovaFilter]:
-    """Return the list as it was before an activation, with what others have done to it since."""
-    return [
-        each.original if isinstance(each, _Replaced) else each
-        for each in entries
-        if not isinstance(each, RequestFilters)
-    ]
-
-
 class _Placement:
-    """Nova's own client of Placement, in the place of a ``keystoneauth1.adapter.Adapter``."""
+    """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``."""
 
     def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
-        """Get a URL, or create a trait: nothing else is asked of it.
-
-        Errors are answers, too; the time to wait for one is Nova's.
-        """
+        """Get a URL, or create a trait; return any response, with errors, after at most Nova's own timeout."""
         client = report.report_client_singleton()
         if method == "PUT":
             return client.put(url, None, version=microversion)
@@ -173,17 +158,17 @@ class _Placement:
 
 
 def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
-    """Return the machine type that Nova's libvirt driver gives to the server of a move, from its system metadata.
+    """Return the machine type that Nova's libvirt driver keeps for a server that moves, from its system metadata.
 
-    None for a resize or a cold migration: nova-compute then starts the guest with the request's image, in which nothing
-    is kept, so that the destination's default counts. So it does where nothing is kept, of another driver for instance.
+    None for a resize or a cold migration: nova-compute then starts the guest from the request's image, so that the
+    destination's default counts. None also if none is kept, with another driver for instance.
     """
     admin = (context or nova_context.get_admin_context()).elevated()
     mapping = InstanceMapping.get_by_instance_uuid(admin, request_spec.instance_uuid)
     with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:
         server = Instance.get_by_uuid(in_cell, request_spec.instance_uuid, expected_attrs=["system_metadata"])
     if server.task_state == RESIZE_PREP:
-        # To another cell it goes by a snapshot, which has what is kept.
+        # To another cell the server moves by a snapshot, which has what is kept.
         leaves_cell = request_spec.requested_destination.allow_cross_cell_move
         return UNKNOWN_MACHINE_TYPE if leaves_cell else None
     kept: str | None = server.system_metadata.get(f"{SM_IMAGE_PROP_PREFIX}hw_machine_type")
@@ -193,7 +178,7 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
 def _minimum_compute_version(context: Any) -> int:
     """Return the lowest service version of all nova-computes.
 
-    :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be the old ones.
+    :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
     version: int = service.get_minimum_version_all_cells(
         context or nova_context.get_admin_context(), ["nova-compute"], require_all=True

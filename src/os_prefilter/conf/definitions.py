@@ -16,7 +16,7 @@ _OWNER_SERVICE_VERSION = 73
 _WIDTH = 68
 
 
-def _help(meaning: str, *, default: str, since: str, values: str = "", wrong: str = "") -> str:
+def _help(meaning: str, *, default: str, values: str = "", wrong: str = "", since: str = "0.1.0") -> str:
     """Return the help of an option: a paragraph, and a list that reads well in a sample file and in Sphinx.
 
     :param values: which there are; empty where ``choices`` say it
@@ -49,7 +49,6 @@ OPTIONS = [
             values="names of installed filters, separated by commas; ``os-prefilter filter list`` shows them.",
             default="empty; no filter runs, and the library changes nothing.",
             wrong="a name that is not installed, does not load, or is offered or written twice.",
-            since="0.1.0",
         ),
     ),
     cfg.StrOpt(
@@ -70,7 +69,6 @@ faster in a Placement where no host has nested providers, and slower in one wher
 root.
 """,
             default="``root``.",
-            since="0.1.0",
         ),
     ),
     cfg.StrOpt(
@@ -86,7 +84,6 @@ What to do with a property whose value is not in the vocabulary. Where Nova's ow
 model, the format of ephemeral encryption, the security of a TPM's secret), the request is rejected in any case.
 """,
             default="``skip``.",
-            since="0.1.0",
         ),
     ),
     cfg.ListOpt(
@@ -107,7 +104,6 @@ names of traits, separated by commas, or patterns with ``*`` (``CUSTOM_HYPERVISO
             wrong="""
 a name or pattern that matches none of them. That hosts do report them is not checked.
 """,
-            since="0.1.0",
         ),
     ),
     cfg.StrOpt(
@@ -121,7 +117,6 @@ how Ironic applies it. Its templates replace the bundled ones of the same type a
             values="the path of a file.",
             default="empty; the bundled templates alone.",
             wrong="a file that cannot be read, or is no such document.",
-            since="0.1.0",
         ),
     ),
     cfg.ListOpt(
@@ -140,7 +135,6 @@ with the filter ``rules`` enabled, a directory that cannot be read or a file wit
 stay in use and the log says so. Directories without the filter ``rules`` in ``enabled_filters``, or the filter without
 directories, log a warning.
 """,
-            since="0.1.0",
         ),
     ),
     cfg.FloatOpt(
@@ -154,7 +148,6 @@ asked for again.
 """,
             values="a number of at least 0; 0 asks at each request.",
             default="60.0.",
-            since="0.1.0",
         ),
     ),
     cfg.ListOpt(
@@ -175,7 +168,6 @@ ignored with a warning.
             wrong="""
 a filter that is not installed or cannot wait, or an enabled one whose fact the service does not provide.
 """,
-            since="0.1.0",
         ),
     ),
     cfg.BoolOpt(
@@ -189,7 +181,6 @@ The service that embeds the pipeline serves them.
             values="``true`` or ``false``.",
             default="``false``.",
             wrong="one that is neither, or ``true`` where prometheus_client is not installed.",
-            since="0.1.0",
         ),
     ),
     cfg.StrOpt(
@@ -203,7 +194,6 @@ The service that embeds the pipeline serves them.
 one that is no name of a trait. That providers have it is not checked: where none has, the filter excludes all hosts,
 or with ``owner_gate = coverage`` never begins.
 """,
-            since="0.1.0",
         ),
     ),
     cfg.ListOpt(
@@ -217,7 +207,6 @@ resource class in a group of its own.
             values="names of traits, separated by commas; empty for no other owner.",
             default=f"``{os_traits.OWNER_CYBORG}``.",
             wrong="one that is no name of a trait, or is ``owner_trait``.",
-            since="0.1.0",
         ),
     ),
     cfg.ListOpt(
@@ -232,7 +221,6 @@ default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
             values="names of resource classes, separated by commas, or patterns with ``*``.",
             default=f"``{','.join(Options().owned_resource_classes)}``.",
             wrong="one that is no name of a resource class, nor a pattern of one.",
-            since="0.1.0",
         ),
     ),
     cfg.StrOpt(
@@ -260,7 +248,6 @@ provides; in Nova both are there.
 none of these, ``coverage`` without VCPU, PCPU or MEMORY_MB in ``owned_resource_classes``, or the filter ``owner`` where
 the service does not provide the fact.
 """,
-            since="0.1.0",
         ),
     ),
     cfg.IntOpt(
@@ -274,7 +261,6 @@ the service does not provide the fact.
             wrong="""
 one that is no such number. One that is too low excludes hosts whose nova-compute does not report the trait.
 """,
-            since="0.1.0",
         ),
     ),
 ]

@@ -7,7 +7,7 @@ switched; it says nothing about whether it is on now. Which traits a configurati
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import UnknownValue
-from os_prefilter.filters.loading import declare
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request
@@ -17,7 +17,7 @@ from os_prefilter.vocabulary.model import UnknownValues
 effective_templates(None)
 
 
-@declare(traits=lambda options: effective_templates(options.templates).traits)
+@Declaration(traits=lambda options: effective_templates(options.templates).traits)
 def deploy_config(request: Request, *, options: Options) -> Requirements:
     """Require the traits that the templates of the configurations need.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import declare
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.filters.vocabulary_filter import ask, questions_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
@@ -19,7 +19,7 @@ from os_prefilter.vocabulary import HPET, QUALIFIED
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 
 
-@declare(traits=lambda _options: _TRAITS)
+@Declaration(traits=lambda _options: _TRAITS)
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 

@@ -3,7 +3,8 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.conf.options import Options
@@ -37,31 +38,21 @@ _ADVICE = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _no_traits(_options: Options) -> Iterable[str]:
-    return ()
-
-
-class Declaration(NamedTuple):
-    """What is special about a filter, beside the parameters that it needs."""
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What is special about a filter, beside the parameters that it needs: a decorator of its function."""
 
     gate: str = ""
     """The fact that must be true before the filter is run; empty if it is run at once."""
     closed: str = ""
     """Why it is not run while that fact is not true; a format of ``options``."""
-    traits: Callable[[Options], Iterable[str]] = _no_traits
+    traits: Callable[[Options], Iterable[str]] = lambda _options: ()
     """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
 
-
-def declare(
-    *, gate: str = "", closed: str = "", traits: Callable[[Options], Iterable[str]] = _no_traits
-) -> Callable[[F], F]:
-    """Declare what is special about a request filter, see :class:`Declaration`."""
-
-    def decorate(function: F) -> F:
-        function.declaration = Declaration(gate, closed, traits)  # type: ignore[attr-defined]
+    def __call__(self, function: F) -> F:
+        """Declare this of a filter."""
+        function.declaration = self  # type: ignore[attr-defined]
         return function
-
-    return decorate
 
 
 _NOTHING_SPECIAL = Declaration()
@@ -112,11 +103,7 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
 
 
 def _import_filter(name: str) -> object:
-    errors = Errors(
-        lambda known: UnknownFilter(name, known),
-        lambda targets: DuplicateFilter(name, targets),
-        lambda target, cause: FilterLoadError(name, target, cause),
-    )
+    errors = Errors(*(partial(error, name) for error in (UnknownFilter, DuplicateFilter, FilterLoadError)))
     return load_entry_point(NAMESPACE, name, errors)
 
 

@@ -19,7 +19,7 @@ import os_traits
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import declare
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.extra_specs import Group, trait_key
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
 from os_prefilter.request.view import Request
@@ -40,7 +40,7 @@ _OWN_SUFFIX = "_owned_"
 _LONGEST_SUFFIX = 64
 
 
-@declare(
+@Declaration(
     gate="owner_is_reported",
     closed="not every compute service reports {options.owner_trait} yet",
     traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),

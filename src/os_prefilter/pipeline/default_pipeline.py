@@ -15,31 +15,23 @@ _pipeline: Pipeline | None = None
 def process_reqspec(context: Any, request_spec: Any) -> Decision:
     """Run the filters that oslo.config's ``CONF`` enables on ``request_spec``, which is changed in place.
 
-    It has the signature of Nova's function of that name. The filters are loaded at the first call; a service that wants
-    a wrong configuration to stop it at start, or that provides facts, calls ``Pipeline.from_conf(CONF)`` itself, and
-    may hand the pipeline to :func:`os_prefilter.pipeline.default_pipeline.use`.
+    It has the signature of Nova's function of that name. The first call loads the filters. A service that must not
+    start with a wrong configuration, or that provides facts, calls ``Pipeline.from_conf(CONF)`` when it starts, and may
+    pass the pipeline to :func:`os_prefilter.pipeline.default_pipeline.use`.
 
-    :raises ConfigurationError: at the first call, if the configuration cannot be served.
-    :raises RequestRejected: if the request cannot be scheduled as it was asked.
+    :raises ConfigurationError: at the first call, if the configuration is wrong.
+    :raises RequestRejected: if the request cannot be scheduled as it is.
     :raises FilterFailed: if a filter raises an error of its own.
     """
-    return _default().apply(request_spec, context)
-
-
-def _default() -> Pipeline:
     global _pipeline  # noqa: PLW0603 - the only global, and what this module is for
     if _pipeline is None:
         with _lock:
-            if _pipeline is None:
-                _pipeline = Pipeline.from_conf(cfg.CONF)
-    return _pipeline
+            _pipeline = _pipeline or Pipeline.from_conf(cfg.CONF)
+    return _pipeline.apply(request_spec, context)
 
 
 def use(pipeline: Pipeline | None) -> None:
-    """Let ``process_reqspec`` run this pipeline, of a service that provides facts or has no ``CONF``.
-
-    None lets the next call load it from ``CONF`` again.
-    """
+    """Set the pipeline of ``process_reqspec``; None lets the next call load it from ``CONF`` again."""
     global _pipeline  # noqa: PLW0603
     with _lock:
         _pipeline = pipeline

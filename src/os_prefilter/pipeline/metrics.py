@@ -1,6 +1,6 @@
-"""Counts of what each filter does, for Prometheus; nothing of it is there unless ``[prefilter] metrics`` is true.
+"""Metrics of each filter for Prometheus, with ``[prefilter] metrics = true``.
 
-They are in the default registry of prometheus_client: whoever embeds the pipeline serves them. The labels are names of
+They are in the default registry of prometheus_client, which the embedding service serves. The labels are names of
 filters and of rows of the vocabulary, never anything of a request.
 """
 
@@ -8,7 +8,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from time import perf_counter
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.pipeline.decision import Run
@@ -19,26 +20,12 @@ from os_prefilter.request.view import Request
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
 _BUCKETS = (0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0, 10.0)
-
-
 # Two pipelines may be built at once.
 _REGISTERING = threading.Lock()
 
 
-class _Families(NamedTuple):
-    """The metrics, each with the label ``filter``; of ``unreported``, ``row`` and ``kind``."""
-
-    runs: Any
-    rejections: Any
-    failures: Any
-    seconds: Any
-    requirements: Any
-    held_back: Any
-    unreported: Any
-
-
 class Measuring:
-    """What a pipeline that is measured needs.
+    """The metrics of a pipeline.
 
     :raises ConfigurationError: if prometheus_client is not installed
     """
@@ -54,9 +41,11 @@ class Measuring:
             ) from error
 
     def measured(self, name: str, call: Call) -> Call:
-        """Return the filter ``name``, as the pipeline calls it, counted: its runs and how they end."""
-        # All six are there from the start, with 0.
-        runs, rejections, failures, seconds, _, _ = (family.labels(name) for family in self._families[:6])
+        """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
+        # All are exposed from the start, with 0; the gauge alone has other labels.
+        labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key != "unreported"}
+        runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
+        seconds = labelled["seconds"]
 
         def run(request: Request, given: Given) -> object:
             runs.inc()
@@ -75,12 +64,12 @@ class Measuring:
         return run
 
     def asked(self, run: Run) -> None:
-        """Count what a filter asked for; a trait that it asked for in two scopes is one."""
+        """Count what a filter required; a trait in two scopes is one."""
         self._families.requirements.labels(run.filter).inc(len({(item.trait, item.required) for item in run.asked}))
         self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
 
     def again(self, runs: Iterable[Run]) -> None:
-        """Count what filters answered before, and were not run for again."""
+        """Count the runs of a decision that is applied again from the cache."""
         for run in runs:
             self._families.runs.labels(run.filter).inc()
             self.asked(run)
@@ -101,21 +90,21 @@ class Measuring:
 
 
 @lru_cache(maxsize=1)
-def _families() -> _Families:
+def _families() -> SimpleNamespace:
     """Register the metrics: once in a process, however many pipelines it has."""
     import prometheus_client as prometheus  # noqa: PLC0415 - an extra
 
     def counter(name: str, text: str) -> Any:
         return prometheus.Counter(f"os_prefilter_filter_{name}", text, ["filter"])
 
-    return _Families(
-        counter("runs", "Requests that a filter answered, run or remembered"),
-        counter("rejections", "Requests that a filter rejected, because of what they ask for"),
-        counter("failures", "Requests at which a filter failed with an error of its own"),
-        prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
-        counter("requirements", "Traits that a filter required or forbade"),
-        counter("held_back", "Traits that a filter did not ask for yet, because it waits for answers"),
-        prometheus.Gauge(
+    return SimpleNamespace(
+        runs=counter("runs", "Requests that a filter answered, run or remembered"),
+        rejections=counter("rejections", "Requests that a filter rejected, because of what they ask for"),
+        failures=counter("failures", "Requests at which a filter failed with an error of its own"),
+        seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
+        requirements=counter("requirements", "Traits that a filter required or forbade"),
+        held_back=counter("held_back", "Traits that a filter did not ask for yet, because it waits for answers"),
+        unreported=prometheus.Gauge(
             "os_prefilter_compute_nodes_without_answer",
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
             ["row", "kind"],

@@ -3,7 +3,7 @@
 A missing trait has two meanings: the host cannot do it, or the host has not reported yet. A :class:`Gate` tells them
 apart for the traits of a row of the vocabulary. It is open once every compute node has one of the traits
 ``reported_by``; until then a filter in ``[prefilter] wait_for_answers`` defers the requirement. A filter may also
-declare a gate for all that it requires, as ``owner`` does (:func:`os_prefilter.filters.loading.declare`).
+declare a gate for all that it requires, as ``owner`` does (:class:`os_prefilter.filters.loading.Declaration`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

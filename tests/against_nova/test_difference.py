@@ -77,7 +77,7 @@ def test_keys_and_amounts_of_a_flavor_are_read_as_nova_reads_them(extra_specs: d
         names = [key.removesuffix("\n").partition(":")[2] for key in extra_specs]
         assert not all(name.isascii() and name.isprintable() and name.isidentifier() for name in names)
         return
-    found = {suffix: (each.resources, each.required, each.forbidden) for suffix, each in groups.items()}
+    found = {suffix: (each.resources, each.required_traits, each.forbidden_traits) for suffix, each in groups.items()}
     # A trait without a name is left out.
     named = {suffix: (resources, yes - {""}, no - {""}) for suffix, (resources, yes, no) in theirs.items()}
     # So is a resource class that Placement cannot have, if none of it is asked for.

@@ -114,7 +114,9 @@ def test_every_field_a_filter_can_read_is_part_of_the_cache_key(
         ("requested_resources", [objects.RequestGroup(requester_id="port", resources={"VGPU": 1})]),
         (
             "pci_requests",
-            objects.InstancePCIRequests(requests=[objects.InstancePCIRequest(request_id=str(UUID(int=1)), count=1)]),
+            objects.InstancePCIRequests(
+                requests=[objects.InstancePCIRequest(request_id=str(UUID(int=1)), count=1, alias_name="gpu")]
+            ),
         ),
         ("is_bfv", True),
     ],
@@ -246,7 +248,7 @@ def test_cache_evicts_the_oldest_request_and_skips_very_long_ones() -> None:
         pipeline.apply(spec_of({"build": str(number)}))
     pipeline.apply(spec_of({"build": str(MOST)}))
     assert counting.runs == MOST + 1
-    assert len(pipeline._remembered.page(()).outcomes) == MOST
+    assert len(pipeline._cache.page(()).outcomes) == MOST
     pipeline.apply(spec_of({"build": "0"}))
     assert counting.runs == MOST + 2
     for _ in range(2):

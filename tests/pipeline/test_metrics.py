@@ -90,7 +90,7 @@ def test_exception_in_a_filter_is_counted_as_a_failure(counted: Callable[[str, s
 
 def test_filter_returning_none_still_fails_while_it_is_measured(counted: Callable[[str, str], float]) -> None:
     mute: Any = lambda _request: None  # noqa: E731
-    with pytest.raises(FilterFailed, match="it answered with a NoneType, not Requirements"):
+    with pytest.raises(FilterFailed, match="it returned a NoneType, not Requirements"):
         Pipeline([LoadedFilter("mute", mute)], measuring=Measuring()).apply(spec_of())
     assert counted("runs_total", "mute") == 1
 

@@ -111,11 +111,11 @@ def test_required_on_the_root_and_forbidden_elsewhere_is_no_contradiction() -> N
     [
         (ValueError("line 1\nline 2"), r"ValueError: 'line 1\\nline 2'"),
         (KeyError("x"), "KeyError"),
-        (None, "answered with a NoneType"),
-        (True, "answered with a bool"),
-        ([], "answered with a list"),
-        (Requirements(("x",)), "answered with a Requirements"),  # type: ignore[arg-type]
-        (Requirements((Requirement(Trait("OWNER_NOVA"), "no", "root", "x"),)), "answered with"),  # type: ignore[arg-type]
+        (None, "returned a NoneType"),
+        (True, "returned a bool"),
+        ([], "returned a list"),
+        (Requirements(("x",)), "returned a Requirements"),  # type: ignore[arg-type]
+        (Requirements((Requirement(Trait("OWNER_NOVA"), "no", "root", "x"),)), "returned"),  # type: ignore[arg-type]
         (Requirements((Requirement(Trait("virtio,!X"), True, "root", "x"),)), "not a trait name"),
         (require("OWNER_NOVA", "x", "no_such_group"), "no group 'no_such_group'"),
     ],
@@ -179,7 +179,7 @@ class _Frozen(frozenset[str]):
 
 def test_nothing_is_written_if_one_request_group_cannot_be_written() -> None:
     """Root, then a group whose traits are frozen: the root stays as it was."""
-    spec = spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, _Frozen())])  # type: ignore[arg-type]
+    spec = spec_of(requested_resources=[RequestGroup("port", {"VGPU": 1}, _Frozen())])
     answers = {"a": require("OWNER_NOVA", "x"), "b": require("OWNER_NOVA", "x", "port")}
     with pytest.raises(UnsuitableRequestSpec, match="AttributeError"):
         _pipeline(**answers).apply(spec)

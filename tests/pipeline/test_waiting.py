@@ -160,7 +160,7 @@ def test_gated_filter_that_returns_none_fails() -> None:
     broken: Any = lambda _request: None  # noqa: E731
     fact = Fact("answers", lambda _context: None, 60)
     pipeline = Pipeline([LoadedFilter("mine", broken)], Options(wait_for_answers=("*",)), {"answers": fact})
-    with pytest.raises(Exception, match="it answered with a NoneType, not Requirements"):
+    with pytest.raises(Exception, match="it returned a NoneType, not Requirements"):
         pipeline.apply(spec_of())
 
 

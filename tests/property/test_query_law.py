@@ -40,7 +40,7 @@ def test_query_has_exactly_the_required_traits_and_requested_resources(spec: Req
         suffix: dict(group.resources) for suffix, group in Request(spec).flavor_groups.items()
     }
     asked |= {group.requester_id: dict(group.resources) for group in spec.requested_resources}
-    asked[""] = unsuffixed_resources(spec, Request(spec))
+    asked[""] = unsuffixed_resources(Request(spec))
     wanted = {
         f"resources{suffix}": {f"{name}:{amount}" for name, amount in resources.items() if amount}
         for suffix, resources in asked.items()

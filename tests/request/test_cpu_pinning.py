@@ -17,7 +17,7 @@ _REALTIME = {"hw:cpu_realtime": "yes"}
 def _cpus(extra_specs: dict[str, str], properties: dict[str, object] | None = None) -> tuple[int, int]:
     """Return VCPU and PCPU of a flavor with four CPUs."""
     spec = _spec(extra_specs, properties)
-    resources = unsuffixed_resources(spec, Request(spec))
+    resources = unsuffixed_resources(Request(spec))
     return resources.get("VCPU", 0), resources.get("PCPU", 0)
 
 
@@ -97,7 +97,7 @@ def test_flavor_thread_policy_prefer_overrides_require_in_the_image() -> None:
 
 def test_hw_pmem_requests_one_resource_class_per_label() -> None:
     spec = _spec({"hw:pmem": "4GB, 4GB,fast.one,"})
-    resources = unsuffixed_resources(spec, Request(spec))
+    resources = unsuffixed_resources(Request(spec))
     assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
     assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1
 

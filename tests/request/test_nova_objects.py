@@ -9,8 +9,8 @@ from nova import objects
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.errors import FilterFailed, UnsuitableRequestSpec
 from os_prefilter.filters.loading import as_filter
-from os_prefilter.request import nova_objects
-from os_prefilter.request.nova_objects import field_of, set_fields_of
+from os_prefilter.request import view
+from os_prefilter.request.view import field_of, set_fields_of
 from tests.conftest import pipeline_of
 from tests.support.nova_objects import nova_flavor, nova_spec
 
@@ -36,9 +36,9 @@ def test_fields_read_equal_those_of_the_objects_public_interface(
 ) -> None:
     """Also where the shortcut does not work: should oslo.versionedobjects keep its fields elsewhere one day."""
     if not prefixed:
-        monkeypatch.setattr(nova_objects, "keeps_fields_in_dict", lambda _kind: False)
+        monkeypatch.setattr(view, "keeps_fields_in_dict", lambda _kind: False)
     else:
-        assert nova_objects.keeps_fields_in_dict(thing.__class__)
+        assert view.keeps_fields_in_dict(thing.__class__)
     expected = {name: getattr(thing, name) for name in thing.fields if thing.obj_attr_is_set(name)}
     assert set_fields_of(thing) == expected
     for name in thing.fields:

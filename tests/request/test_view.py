@@ -159,7 +159,7 @@ def test_request_view_is_read_only() -> None:
     with pytest.raises(TypeError):
         request.extra_specs["trait:OWNER_NOVA"] = "required"  # type: ignore[index]
     with pytest.raises(AttributeError):
-        request.flavor_groups["1"].required.add("OWNER_NOVA")  # type: ignore[attr-defined]
+        request.flavor_groups["1"].required_traits.add("OWNER_NOVA")  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
         request.flavor_groups["1"].resources["VGPU"] = 2  # type: ignore[index]
 

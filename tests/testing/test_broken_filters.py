@@ -62,13 +62,13 @@ _BROKEN = [
     (
         "left_as_it_was",
         """
-        request._spec.image.properties["acme"] = "done"
+        request._image.properties["acme"] = "done"
         return require("CUSTOM_A", "acme")
         """,
         "changes the request",
     ),
     ("odd_value", 'return require("CUSTOM_A", str(int(request.extra_spec("acme:level") or 0)))', "with ValueError"),
-    ("raise_but", 'return request.extra_spec("acme:level") == "3"', "answered with a bool, not Requirements"),
+    ("raise_but", 'return request.extra_spec("acme:level") == "3"', "returned a bool, not Requirements"),
     ("names_its_source", 'return require("CUSTOM_A", "")', "its source is empty"),
     ("names_its_source", 'return require("CUSTOM_A", f"level {request.extra_spec(\'acme:level\')}")', "quoting.quote"),
     (
@@ -96,7 +96,7 @@ _BROKEN = [
         "it reads the clock: datetime.now()",
     ),
     ("nothing_outside", 'return require("CUSTOM_A", f"{random.random()}")', "it throws dice"),
-    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._spec.image.name}")', "not part of the view"),
+    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._image.name}")', "not part of the view"),
     (
         "applied_twice",
         'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',

@@ -29,7 +29,7 @@ from os_prefilter.vocabulary import opt_in_traits
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.embedded import EmbeddedPlacement
-    from os_prefilter.adapters.placement.reported import LiveReported
+    from os_prefilter.adapters.placement.coverage import LiveReported
 
 # The adapters are imported late: the SDK and Placement take seconds to import, and many commands need neither.
 

@@ -9,9 +9,8 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.filters.vocabulary_filter import Questions, ask
-from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement
-from os_prefilter.request.row_values import chosen
+from os_prefilter.request.row_values import chosen, written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import UnknownValues

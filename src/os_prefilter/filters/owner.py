@@ -20,8 +20,9 @@ import os_traits
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
-from os_prefilter.request.extra_specs import Group, trait_key
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, OwnGroup, Requirement, Requirements
+from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import Trait, trait_named
 
@@ -78,12 +79,12 @@ def _on_device_profiles(request: Request, trait: Trait, options: Options) -> lis
     asked = []
     for suffix, group in request.requested_groups.items():
         # Without resources it says something of others beside it (same_subtree), and may be met by the root.
-        if not str(suffix).startswith(_DEVICE_PROFILE) or not _classes(group):
+        if not str(suffix).startswith(_DEVICE_PROFILE) or not group.resource_classes:
             continue
         if trait != os_traits.OWNER_CYBORG:
-            if trait not in group.required:
+            if trait not in group.required_traits:
                 asked.append(Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's"))
-        elif any(map(options.owns, _classes(group))) and not _names_owner(group, options):
+        elif any(map(options.owns, group.resource_classes)) and not _names_owner(group, options):
             asked.append(Requirement(trait, True, suffix, f"request group {suffix}"))
     return asked
 
@@ -93,7 +94,7 @@ def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[
     for suffix, group in request.flavor_groups.items():
         # A group that names an owner itself means it.
         if suffix and not _names_owner(group, options):
-            owned = sorted(name for name in _classes(group) if options.owns(name))
+            owned = sorted(name for name in group.resource_classes if options.owns(name))
             asked += [_on_own_group(trait, suffix, name) for name in owned[:1]]
     return asked
 
@@ -109,7 +110,7 @@ def _on_unsuffixed(
     request: Request, trait: Trait, options: Options, asked_before: tuple[Requirement, ...]
 ) -> Requirements:
     group = request.flavor_groups[""]
-    nested = sorted(_classes(group) - _ON_ROOT)
+    nested = sorted(group.resource_classes - _ON_ROOT)
     owned = [name for name in nested if options.owns(name) and not name.startswith(_ADDED_BY_NOVA)]
     if _names_owner(group, options):
         owned = []
@@ -128,12 +129,16 @@ def _on_unsuffixed(
     )
 
 
-def _in_own_groups(group: Group, owned: list[str], trait: Trait, asked_before: tuple[Requirement, ...]) -> Requirements:
+def _in_own_groups(
+    group: RequestGroup, owned: list[str], trait: Trait, asked_before: tuple[Requirement, ...]
+) -> Requirements:
     """Ask for each class in a group of its own: the same but for the owner, because each had one provider before."""
-    unwanted = group.forbidden.union(item.trait for item in asked_before if _on_unsuffixed_group(item, required=False))
-    forbidden = tuple(map(trait_named, sorted(unwanted)))
-    groups = tuple(OwnGroup(name, _OWN_SUFFIX + name, forbidden) for name in owned)
-    asked = tuple(_on_own_group(trait, suffix, name) for name, suffix, _ in groups)
+    unwanted = {item.trait for item in asked_before if _on_unsuffixed_group(item, required=False)}
+    forbidden = frozenset(map(trait_named, group.forbidden_traits | unwanted))
+    groups = tuple(
+        RequestGroup(_OWN_SUFFIX + name, {name: group.resources[name]}, forbidden_traits=forbidden) for name in owned
+    )
+    asked = tuple(_on_own_group(trait, _OWN_SUFFIX + name, name) for name in owned)
     return Requirements(asked, own_groups=groups)
 
 
@@ -151,7 +156,7 @@ def _obstacle(
     for suffix in (_OWN_SUFFIX + name for name in owned):
         if suffix in request.flavor_groups or suffix in request.requested_groups or len(suffix) > _LONGEST_SUFFIX:
             return f"{quote(suffix)} is taken, or too long"
-    stated = {*request.flavor_groups[""].required, *request.image_traits} - on_root
+    stated = {*request.flavor_groups[""].required_traits, *request.image_traits} - on_root
     # What the pipeline asks for twice is on the root as well.
     twice = {item.trait for item in asked_before if item.scope == ROOT and item.required}
     others = {item.trait for item in asked_before if _on_unsuffixed_group(item, required=True)} - twice
@@ -166,7 +171,7 @@ def _in_place(request: Request, trait: Trait, options: Options, owned: list[str]
     if asks_for_host and not options.owns_hosts:
         # The host belongs to one of those.
         return Requirements(notes=(Note(source, f"cannot be kept on providers of the owner {trait}", warn=True),))
-    required = request.flavor_groups[""].required
+    required = request.flavor_groups[""].required_traits
     foreign = [other for other in options.foreign_owner_traits if other not in required]
     asked = tuple(Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign)
     if owned and not asks_for_host:
@@ -185,17 +190,14 @@ def _asks_for(request: Request, classes: frozenset[str], attribute: str) -> bool
     if all(classes.isdisjoint(group.resources) for group in groups):
         return bool(request.flavor_attribute(attribute))
     # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if none is asked for.
-    return not classes.isdisjoint(_classes(request.flavor_groups[""]))
+    return not classes.isdisjoint(request.flavor_groups[""].resource_classes)
 
 
-def _names_owner(group: Group, options: Options) -> bool:
-    return options.owner_trait in group.forbidden or not group.required.isdisjoint(options.foreign_owner_traits)
+def _names_owner(group: RequestGroup, options: Options) -> bool:
+    return options.owner_trait in group.forbidden_traits or not group.required_traits.isdisjoint(
+        options.foreign_owner_traits
+    )
 
 
 def _on_unsuffixed_group(item: Requirement, *, required: bool) -> bool:
     return item.scope == UNSUFFIXED and item.required is required
-
-
-def _classes(group: Group) -> set[str]:
-    # None of a class takes no provider of it.
-    return {name for name, amount in group.resources.items() if amount}

@@ -16,8 +16,7 @@ from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.named_traits import named_traits
-from os_prefilter.request.row_values import Chosen, chosen, is_implied
+from os_prefilter.request.row_values import Chosen, chosen, is_implied, named_traits
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 from os_prefilter.vocabulary.config_templates import PREFIX

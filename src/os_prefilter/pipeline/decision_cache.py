@@ -1,75 +1,95 @@
-"""What was answered to requests before, by their content (ADR 0019)."""
+"""Cache of filter decisions, keyed by the content of the request (ADR 0019)."""
 
 from operator import is_
 from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.decision import Decision
-from os_prefilter.pipeline.request_content import Content, content_of, is_certain, length_of, without_lists
 from os_prefilter.pipeline.request_writer import Additions
 
 MOST = 1000
-"""How many outcomes are kept; the oldest go first."""
+"""Maximum number of outcomes; the oldest are evicted first."""
 LONGEST = 10_000
-"""How many characters a request may have whose outcome is kept: a tenant does not fill the memory of a scheduler."""
+"""Maximum number of characters of a request whose outcome is kept: a tenant does not fill the memory of a scheduler."""
 
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
+_COMPARED = frozenset((str, int, bool, type(None)))
 
 
 class Outcome(NamedTuple):
-    """What the filters answered to a request, and what that adds to its request spec."""
+    """The result of all filters for a request, and what it adds to the request spec."""
 
     decision: Decision
     additions: Additions
     warning: str
-    """For the log, each time; empty if there is nothing to say."""
+    """Logged for each request; empty if there is none."""
+
+
+Key = tuple[Any, ...]
+"""What :meth:`os_prefilter.Request.content` returns: flags, names, values, their types, and the traits of the root."""
 
 
 class Page(NamedTuple):
-    """The outcomes while the facts were the same."""
+    """The outcomes for one set of values of the facts."""
 
     facts: tuple[Any, ...]
-    outcomes: dict[Content, Outcome]
+    outcomes: dict[Key, Outcome]
 
 
-class Remembered:
+class DecisionCache:
     """Outcomes by the content of the request. Safe to use from many threads."""
 
     def __init__(self) -> None:
         self._page = Page((), {})
 
     def page(self, facts: tuple[Any, ...]) -> Page:
-        """Return the outcomes with these values of the facts: an empty page if one is another object than before."""
+        """Return the outcomes for these values of the facts: an empty page if one is another object than before."""
         page = self._page
         if len(page.facts) != len(facts) or not all(map(is_, page.facts, facts)):
             page = Page(facts, {})
             if not any(isinstance(value, _CHANGED_IN_PLACE) for value in facts):
-                # What is being answered with the former values goes to the former page, which nobody turns to again.
+                # What is being decided with the former values goes to the former page, which is not used again.
                 self._page = page
         return page
 
     @staticmethod
-    def find(page: Page, request_spec: Any) -> tuple[Content | None, Outcome | None]:
-        """Return the content of a request spec, None if it cannot be compared, and the outcome if there is one."""
-        content: Content | None = None
-        try:
-            content = content_of(request_spec)
-            return content, None if content is None else page.outcomes.get(content)
-        except (TypeError, AttributeError):
-            # A value without a hash, or what is no mapping.
-            if content is None:
-                return None, None
-        content = without_lists(content)
+    def find(page: Page, content: Key | None) -> tuple[Key | None, Outcome | None]:
+        """Return the key of a request, None if it cannot be compared, and its outcome if there is one."""
+        if content is None:
+            return None, None
         try:
             return content, page.outcomes.get(content)
+        except TypeError:
+            # A list has no hash, and Nova keeps an image's traits in one.
+            flags, names, values, *rest = content
+            values = tuple(tuple(each) if isinstance(each, list) else each for each in values)
+            key = (flags, names, values, *rest)
+        try:
+            return key, page.outcomes.get(key)
         except TypeError:
             return None, None
 
     @staticmethod
-    def keep(page: Page, content: Content, outcome: Outcome) -> None:
-        """Keep an outcome, unless the request is too large, or what is equal to it may mean something else."""
-        if not is_certain(content) or length_of(content) > LONGEST:
+    def keep(page: Page, key: Key, outcome: Outcome) -> None:
+        """Keep an outcome, unless the request is too large, or one that is equal to it may mean something else."""
+        if not _is_certain(key) or _length_of(key) > LONGEST:
             return
-        page.outcomes[content] = outcome
+        page.outcomes[key] = outcome
         for oldest in list(page.outcomes)[: max(0, len(page.outcomes) - MOST)]:
             # Another thread may have been quicker.
             page.outcomes.pop(oldest, None)
+
+
+def _is_certain(key: Key) -> bool:
+    """Whether equal keys mean the same: names are strings; values are strings, whole numbers, lists of strings."""
+    _, names, values, types, *_ = key
+    return all(type(name) is str for name in names) and all(
+        kind in _COMPARED or (isinstance(value, tuple) and all(type(each) is str for each in value))
+        for kind, value in zip(types, values, strict=True)
+    )
+
+
+def _length_of(key: Key) -> int:
+    """Return the number of characters in the strings of a key."""
+    parts = [part for each in key for part in each]
+    texts = [text for part in parts for text in (part if isinstance(part, tuple) else (part,)) if type(text) is str]
+    return sum(map(len, texts))

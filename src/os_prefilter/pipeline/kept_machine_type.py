@@ -11,8 +11,7 @@ from oslo_log import log as logging
 
 from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.conf.options import Options
-from os_prefilter.request.nova_objects import field_of
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, field_of
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
 LOG = logging.getLogger(__name__)
@@ -27,27 +26,24 @@ _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
 class KeptMachineType:
-    """Finds the machine type that the server of a request keeps, where filters can ask for one."""
+    """The machine type that the server of a request keeps, where filters can require one."""
 
-    def __init__(self, ask: MachineTypeOf | None, options: Options) -> None:
-        self._ask = ask
+    def __init__(self, look_up: MachineTypeOf | None, options: Options) -> None:
+        self._look_up = look_up
         traits = _MACHINE.traits | _DEFAULT_MACHINE.traits
         qualified = {of_guest for (trait, _), of_guest in QUALIFIED.items() if trait in traits}
         self._counts = any(map(options.reports, traits | qualified))
 
-    def of(self, request_spec: Any, context: Any) -> str | None:
-        """Return the machine type that the server of a request keeps; empty for one that is not known.
+    def matters_to(self, request: Request) -> bool:
+        """Whether the server exists, its image names no machine type, and filters can require one."""
+        return self._counts and request.server_exists and request.takes_default_machine_type
 
-        None for a new server, and where the host's default counts, or no machine type.
-        """
-        if not self._counts or not _exists(request_spec):
-            return None
-        if Request(request_spec).image_property(str(_MACHINE.image_property)) is not None:
-            return None
-        if self._ask is None:
+    def of(self, request_spec: Any, context: Any) -> str | None:
+        """Return the machine type that the server keeps; ``UNKNOWN_MACHINE_TYPE`` if it is not known."""
+        if self._look_up is None:
             return UNKNOWN_MACHINE_TYPE
         try:
-            machine_type = self._ask(context, request_spec)
+            machine_type = self._look_up(context, request_spec)
         except Exception as error:  # noqa: BLE001 - a database of the embedding service
             LOG.warning(
                 "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
@@ -57,11 +53,5 @@ class KeptMachineType:
             return UNKNOWN_MACHINE_TYPE
         if machine_type is None:
             return None
-        # One of no known family asks for nothing, and is not the host's default either.
+        # One of no known family requires nothing, and is not the host's default either.
         return machine_type if _MACHINE.canonical(machine_type) else UNKNOWN_MACHINE_TYPE
-
-
-def _exists(request_spec: Any) -> bool:
-    """Whether the server has been started before: Nova then says in which cell, or that it may leave its cell."""
-    destination = field_of(request_spec, "requested_destination")
-    return field_of(destination, "cell") is not None or field_of(destination, "allow_cross_cell_move", default=False)

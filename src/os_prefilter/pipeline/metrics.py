@@ -14,7 +14,7 @@ from typing import Any
 from os_prefilter.errors import ConfigurationError, RequestRejected
 from os_prefilter.pipeline.decision import Run
 from os_prefilter.pipeline.deployment_facts import Ask
-from os_prefilter.pipeline.filter_calls import Call, Given
+from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.pipeline.report_gates import FACT, GATES, Coverage
 from os_prefilter.request.view import Request
 
@@ -47,11 +47,11 @@ class Measuring:
         runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
         seconds = labelled["seconds"]
 
-        def run(request: Request, given: Given) -> object:
+        def run(request: Request, inputs: Inputs) -> object:
             runs.inc()
             start = perf_counter()
             try:
-                return call(request, given)
+                return call(request, inputs)
             except RequestRejected:
                 rejections.inc()
                 raise

@@ -11,10 +11,9 @@ from typing import Any
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
-from os_prefilter.request.named_traits import written_requirements
-from os_prefilter.request.nova_objects import clone_of, field_of
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.request.view import Request
+from os_prefilter.request.row_values import written_requirements
+from os_prefilter.request.view import Request, clone_of
 from os_prefilter.vocabulary.model import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
@@ -27,7 +26,8 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
 
     :raises RejectedByFilter: if it raised Nova's RequestFilterFailed.
     """
-    traits, aggregates = _traits(request_spec), _aggregates(request_spec)
+    before = Request(request_spec)
+    traits, aggregates = _traits(before), _aggregates(before)
     try:
         answer = function(context, request_spec)
     except Exception as error:
@@ -40,7 +40,8 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
             "it takes two positional parameters, so it is called the Nova way, but answers with a "
             f"{type(answer).__name__}; options and facts are keyword-only parameters"
         )
-    traits_now, aggregates_now = _traits(request_spec), _aggregates(request_spec)
+    after = Request(request_spec)
+    traits_now, aggregates_now = _traits(after), _aggregates(after)
     asked = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
         for scope, trait, required in sorted(traits_now - traits)
@@ -72,18 +73,16 @@ class Snapshot:
         state.update(self._state)
 
 
-def _traits(request_spec: Any) -> set[tuple[str, str, bool]]:
-    params = field_of(request_spec, "request_level_params")
-    written = written_requirements(Request(request_spec))
+def _traits(request: Request) -> set[tuple[str, str, bool]]:
     return (
-        {(ROOT, trait, True) for trait in field_of(params, "root_required", ())}
-        | {(ROOT, trait, False) for trait in field_of(params, "root_forbidden", ())}
-        | {(item.scope, str(item.trait), item.required) for item in written}
+        {(ROOT, trait, True) for trait in request.root_required}
+        | {(ROOT, trait, False) for trait in request.root_forbidden}
+        | {(item.scope, str(item.trait), item.required) for item in written_requirements(request)}
     )
 
 
-def _aggregates(request_spec: Any) -> set[str]:
-    destination = field_of(request_spec, "requested_destination")
-    return {f"in one of the aggregates {each}" for each in field_of(destination, "aggregates", ())} | {
-        f"not in the aggregate {each}" for each in field_of(destination, "forbidden_aggregates", ())
+def _aggregates(request: Request) -> set[str]:
+    destination = request.destination
+    return {f"in one of the aggregates {each}" for each in destination.aggregates or ()} | {
+        f"not in the aggregate {each}" for each in destination.forbidden_aggregates or ()
     }

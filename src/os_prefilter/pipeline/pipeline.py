@@ -15,26 +15,22 @@ from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
-from os_prefilter.pipeline.decision_cache import Outcome, Remembered
+from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.deployment_facts import Ask, Fact, values_of
 from os_prefilter.pipeline.facts_from_conf import derived_facts, facts_from
-from os_prefilter.pipeline.filter_calls import Call, Given, Pending, answer_of, bound
+from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gated
-from os_prefilter.pipeline.request_writer import Additions
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
-from os_prefilter.request.resources import unsuffixed_resources
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 LOG = logging.getLogger(__name__)
 
 # Seconds, without a configuration.
 _FACTS_INTERVAL = 60.0
 _MOST_WARNINGS = 10
-
-_ROOT_CLASSES = frozenset(HOST_CLASSES)
 
 
 class Pipeline:
@@ -56,7 +52,7 @@ class Pipeline:
         self._measuring = measuring
 
         def call_of(each: LoadedFilter) -> Call:
-            call = gated(each, bound(each, self.options), self.options, deferred)
+            call = gated(each, bind(each, self.options), self.options, deferred)
             return measuring.measured(each.name, call) if measuring else call
 
         self._calls = [call_of(each) for each in self.filters]
@@ -65,7 +61,7 @@ class Pipeline:
         self._names_of_facts = sorted(names | {FACT} if deferred else names)
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
-        self._remembered = Remembered()
+        self._cache = DecisionCache()
         self._kept_machine_type = KeptMachineType(kept_machine_type, self.options)
 
     @classmethod
@@ -139,7 +135,7 @@ class Pipeline:
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
             outcome = self._outcome(request_spec, context)
-            request_writer.add(outcome.additions, request_spec)
+            request_writer.write(outcome.additions, request_spec)
         except BaseException:
             if before:
                 before.restore()
@@ -148,66 +144,59 @@ class Pipeline:
         return outcome.decision
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
-        """Return what was answered to the same request before, or run the filters."""
-        values = values_of(self._facts, context)
-        machine_type = self._kept_machine_type.of(request_spec, context)
-        # It is not part of the content, and servers move seldom.
-        if self._changes_in_place or machine_type is not None:
-            return self._run(request_spec, context, values, machine_type)[0]
-        page = self._remembered.page(values)
-        content, outcome = self._remembered.find(page, request_spec)
+        """Return the outcome of an equal request from the cache, or run the filters."""
+        facts = values_of(self._facts, context)
+        request = Request(request_spec)
+        if self._kept_machine_type.matters_to(request):
+            request = Request(request_spec, self._kept_machine_type.of(request_spec, context))
+        if self._changes_in_place:
+            return self._run(request, request_spec, context, facts)
+        page = self._cache.page(facts)
+        key, outcome = self._cache.find(page, request.content())
         if outcome is None:
-            outcome, request = self._run(request_spec, context, values)
-            if content is not None and not request.read_beyond_content:
-                self._remembered.keep(page, content, outcome)
+            outcome = self._run(request, request_spec, context, facts)
+            if key is not None and not request.read_beyond_content:
+                self._cache.keep(page, key, outcome)
         elif self._measuring:
             self._measuring.again(outcome.decision.runs)
         return outcome
 
-    def _run(
-        self, request_spec: Any, context: Any, values: tuple[Any, ...], machine_type: str | None = None
-    ) -> tuple[Outcome, Request]:
-        """Run the filters; return what they answer, and the view of the request that the last of them had."""
-        request = Request(request_spec, machine_type)
-        facts = dict(zip(self._names_of_facts, values, strict=True))
+    def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
+        values = dict(zip(self._names_of_facts, facts, strict=True))
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
-        pending = Pending()
+        pending: list[Requirement] = []
+        own_groups = list(NOTHING.own_groups)
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
-                request_writer.add(_checked(pending, request_spec, request), request_spec)
-                pending = Pending()
+                request_writer.write(request_writer.prepare(request, pending, own_groups), request_spec)
+                pending, own_groups = [], []
             start = perf_counter()
-            answer = answer_of(each.name, call, request, Given(request_spec, context, facts, pending))
+            result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = perf_counter() - start
-            asked = tuple([Requirement(*item[:4], each.name) for item in answer.asked])
+            asked = tuple([Requirement(*item[:4], each.name) for item in result.asked])
             if each.nova_style:
-                request = Request(request_spec, machine_type)
+                request = Request(request_spec, request.kept_machine_type)
             else:
-                asked += self._mirrored(asked, request_spec, request)
-                pending.requirements += asked
-                pending.own_groups += answer.own_groups
-            run = Run(each.name, asked, answer.notes, seconds)
+                asked += self._mirrored(asked, request)
+                pending += asked
+                own_groups += result.own_groups
+            run = Run(each.name, asked, result.notes, seconds)
             if self._measuring:
                 self._measuring.asked(run)
             runs.append(run)
         decision = Decision(tuple(runs))
-        return Outcome(decision, _checked(pending, request_spec, request), _warning(decision)), request
+        return Outcome(decision, request_writer.prepare(request, pending, own_groups), _warning(decision))
 
-    def _mirrored(self, asked: tuple[Requirement, ...], request_spec: Any, request: Request) -> tuple[Requirement, ...]:
+    def _mirrored(self, asked: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
         """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
         if not self.options.mirror_to_unsuffixed:
             return ()
         on_root = [item for item in asked if item.scope == ROOT and item.required]
-        if not on_root or _ROOT_CLASSES.isdisjoint(unsuffixed_resources(request_spec, request)):
+        if not on_root or not unsuffixed_group_uses_host(request):
             return ()
         return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
-
-
-def _checked(pending: Pending, request_spec: Any, request: Request) -> Additions:
-    request_writer.check(pending.requirements, request_spec, request, pending.own_groups)
-    return request_writer.additions(pending.requirements, pending.own_groups)
 
 
 def _warning(decision: Decision) -> str:
@@ -217,6 +206,6 @@ def _warning(decision: Decision) -> str:
 
 def _log(outcome: Outcome) -> None:
     if outcome.warning:
-        LOG.warning("Part of a request was not asked for: %s", outcome.warning)
+        LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")

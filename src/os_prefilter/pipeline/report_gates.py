@@ -16,7 +16,7 @@ from os_prefilter.common.quoting import escape_line, join_names, pluralize, quot
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
-from os_prefilter.pipeline.filter_calls import Call, Given
+from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
@@ -214,20 +214,20 @@ def gated(each: LoadedFilter, call: Call, options: Options, deferred: Collection
     declared = each.declaration
     if declared.gate:
         waits = Requirements(notes=(Note(declared.closed.format(options=options), "not required yet", waits=True),))
-        return lambda request, given: call(request, given) if given.facts[declared.gate] else waits
+        return lambda request, inputs: call(request, inputs) if inputs.facts[declared.gate] else waits
     if each.name not in deferred:
         return call
     gates = gates_by_trait(effective_templates(options.templates))
 
-    def run(request: Request, given: Given) -> object:
-        result = call(request, given)
-        return _without_deferred(result, request, given, gates) if isinstance(result, Requirements) else result
+    def run(request: Request, inputs: Inputs) -> object:
+        result = call(request, inputs)
+        return _without_deferred(result, request, inputs, gates) if isinstance(result, Requirements) else result
 
     return run
 
 
-def _without_deferred(result: Requirements, request: Request, given: Given, gates: dict[str, Gate]) -> Requirements:
-    coverage: Coverage | None = given.facts[FACT]
+def _without_deferred(result: Requirements, request: Request, inputs: Inputs, gates: dict[str, Gate]) -> Requirements:
+    coverage: Coverage | None = inputs.facts[FACT]
     kept: list[Requirement] = []
     notes = list(result.notes)
     for item in result.asked:

@@ -1,4 +1,4 @@
-"""Writing requirements into a RequestSpec-like object: first all is checked and prepared, then all is written."""
+"""Write requirements into a RequestSpec-like object: all is checked and prepared first, then all is written."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -7,48 +7,44 @@ from typing import Any, NamedTuple
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import regrouped, trait_key
-from os_prefilter.request.named_traits import written_requirements
-from os_prefilter.request.nova_objects import clone_of, field_of
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, OwnGroup, Requirement
-from os_prefilter.request.view import Request, raw_groups
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.row_values import written_requirements
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter.request.view import Request, clone_of, field_of
 from os_prefilter.vocabulary.model import is_trait_name
-
-_Key = tuple[str, str, bool]
 
 
 class Additions(NamedTuple):
     """What is to be added to a request spec."""
 
-    root_required: tuple[str, ...] = ()
-    root_forbidden: tuple[str, ...] = ()
-    in_groups: tuple[Requirement, ...] = ()
-    own_groups: tuple[OwnGroup, ...] = ()
-    """The resource classes that the flavor asks for in a group of their own."""
+    root_required: tuple[str, ...]
+    root_forbidden: tuple[str, ...]
+    in_groups: tuple[Requirement, ...]
+    own_groups: tuple[RequestGroup, ...]
+    """Groups of the flavor into which resource classes of the unsuffixed group move."""
 
 
-def additions(requirements: Iterable[Requirement], own_groups: Iterable[OwnGroup] = ()) -> Additions:
-    """Return what requirements add to a request spec, whichever it is."""
-    requirements = tuple(requirements)
+def prepare(request: Request, requirements: Iterable[Requirement], own_groups: Iterable[RequestGroup]) -> Additions:
+    """Return what requirements add to the request spec of a request.
+
+    :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
+    :raises FilterFailed: if a filter returned a malformed trait, or a group that the request does not have.
+    """
+    requirements, own_groups = tuple(requirements), tuple(own_groups)
+    _check(request, requirements, own_groups)
     return Additions(
         tuple(item.trait for item in requirements if item.scope == ROOT and item.required),
         tuple(item.trait for item in requirements if item.scope == ROOT and not item.required),
         tuple(item for item in requirements if item.scope != ROOT),
-        tuple(own_groups),
+        own_groups,
     )
 
 
-def check(
-    requirements: Iterable[Requirement], request_spec: Any, request: Request, own_groups: Iterable[OwnGroup] = ()
-) -> None:
-    """Raise an error unless requirements can be added to a request spec.
-
-    :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
-    :raises FilterFailed: if a filter answered with a malformed trait, or a group that the request does not have.
-    """
-    requirements = tuple(requirements)
-    known = _known(request_spec)
+def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: tuple[RequestGroup, ...]) -> None:
+    known = {(ROOT, trait, True): "the request spec's root_required" for trait in request.root_required}
+    known |= {(ROOT, trait, False): "the request spec's root_forbidden" for trait in request.root_forbidden}
     if any(item.scope != ROOT for item in requirements):
-        new_groups = {group.suffix for group in own_groups}
+        new_groups = {group.requester_id for group in own_groups}
         groups = {ROOT, UNSUFFIXED, *request.flavor_groups, *request.requested_groups, *new_groups}
         for item in requirements:
             if item.scope not in groups:
@@ -56,16 +52,16 @@ def check(
         known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
     for item in requirements:
         if not is_trait_name(item.trait):
-            raise FilterFailed(item.filter, ValueError("it answered with something that is not a trait name"))
+            raise FilterFailed(item.filter, ValueError("it returned something that is not a trait name"))
+        source = f"{item.filter}: {item.source}"
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
-            sources = f"{item.filter}: {item.source}", against
-            by, forbidden = sources if item.required else reversed(sources)
+            by, forbidden = (source, against) if item.required else (against, source)
             raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
-        known[item.scope, item.trait, item.required] = f"{item.filter}: {item.source}"
+        known[item.scope, item.trait, item.required] = source
 
 
-def add(new: Additions, request_spec: Any) -> None:
+def write(new: Additions, request_spec: Any) -> None:
     """Add to the request spec: to its root traits, its groups, or a clone of its flavor; all of it, or nothing.
 
     What the user chose may be stored by the scheduler, so the flavor itself is never changed.
@@ -76,7 +72,7 @@ def add(new: Additions, request_spec: Any) -> None:
         # Read once: with Nova's objects each is a property that goes through others.
         require = request_spec.root_required.update if new.root_required else None
         forbid = request_spec.root_forbidden.update if new.root_forbidden else None
-        for step in _in_groups(new, request_spec) if new.in_groups or new.own_groups else ():
+        for step in _steps(new, request_spec) if new.in_groups or new.own_groups else ():
             step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
@@ -87,21 +83,11 @@ def add(new: Additions, request_spec: Any) -> None:
         forbid(new.root_forbidden)
 
 
-def _known(request_spec: Any) -> dict[_Key, str]:
-    """Return what the root must have and must not have already, with its source."""
-    params = field_of(request_spec, "request_level_params")
-    return {
-        (ROOT, trait, required): f"the request spec's {name}"
-        for required, name in ((True, "root_required"), (False, "root_forbidden"))
-        for trait in field_of(params, name, ())
-    }
-
-
-def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
+def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
     """Return the steps that write what is not on the root, of which none but the first can fail."""
     steps: list[Callable[[], object]] = []
     in_flavor: dict[str, str] = {}
-    groups = raw_groups(request_spec)
+    groups = {group.requester_id: group for group in field_of(request_spec, "requested_resources", ())}
     for item in new.in_groups:
         if item.scope in groups:
             group = groups[item.scope]
@@ -111,15 +97,16 @@ def _in_groups(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
     if in_flavor or new.own_groups:
         flavor = clone_of(request_spec.flavor)
-        flavor.extra_specs = {**_in_own_groups(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
+        flavor.extra_specs = {**_regroup(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
         # Before the others: a request spec whose flavor cannot be assigned shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
 
 
-def _in_own_groups(extra_specs: Mapping[str, str], own_groups: tuple[OwnGroup, ...]) -> dict[str, str]:
+def _regroup(extra_specs: Mapping[str, str], own_groups: tuple[RequestGroup, ...]) -> dict[str, str]:
     found = dict(extra_specs)
-    for name, suffix, forbidden in own_groups:
-        found = regrouped(found, name, suffix)
-        found |= {trait_key(trait, suffix): "forbidden" for trait in forbidden}
+    for group in own_groups:
+        for name in group.resources:
+            found = regrouped(found, name, group.requester_id)
+        found |= {trait_key(trait, group.requester_id): "forbidden" for trait in sorted(group.forbidden_traits)}
     return found

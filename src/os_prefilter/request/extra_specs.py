@@ -1,20 +1,20 @@
 """The Placement part of a flavor's extra specs: ``resources$S:CLASS``, ``trait$S:NAME`` and ``group_policy``.
 
 Parsed as Nova does it (``nova/scheduler/utils.py``, ``ResourceRequest``): what is not well-formed is left out with a
-warning, each time that a flavor is parsed; a pipeline parses none whose answer it remembers. Two things are errors
+warning, each time that a flavor is parsed; a pipeline parses none whose decision is in its cache. Two things are errors
 instead. A malformed trait name could smuggle other parameters into the query; and an amount that Placement cannot store
 must not become a request for nothing.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from oslo_log import log as logging
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import MalformedRequest
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.model import is_trait_name
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
@@ -26,28 +26,12 @@ _LINE_BREAK = "\n"
 _CUSTOM = "CUSTOM_"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """One request group as filters may see it."""
-
-    resources: Mapping[str, int]
-    required: frozenset[str]
-    forbidden: frozenset[str]
-
-
-@dataclass(slots=True)
-class _Parts:
-    resources: dict[str, int] = field(default_factory=dict)
-    required: set[str] = field(default_factory=set)
-    forbidden: set[str] = field(default_factory=set)
-
-
-def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
+def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
     """Return the request groups of a flavor by suffix; the unsuffixed one under ``""``.
 
     :raises MalformedRequest: for a trait name that Placement could not have, or an amount that it could not store.
     """
-    groups: dict[str, _Parts] = {}
+    found: dict[str, tuple[dict[str, int], set[str], set[str]]] = {}
     for key, value in extra_specs.items():
         # Nearly all keys are hw:..., os:...: tell them apart before the regular expression does.
         if not isinstance(key, str) or not key.startswith(("resources", "trait")):
@@ -56,19 +40,20 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, Group]:
         if match:
             kind, suffix, name = match.groups()
             # For Nova, a key with a line break within the name is none of these, and makes no group.
-            parts = _Parts() if _LINE_BREAK in name else groups.setdefault(suffix or "", _Parts())
+            empty: tuple[dict[str, int], set[str], set[str]] = ({}, set(), set())
+            resources, required, forbidden = empty if _LINE_BREAK in name else found.setdefault(suffix or "", empty)
             if kind == "resources":
-                _add_resource(parts, key, name, value)
-            else:
-                _add_trait(parts, key, name, value)
+                _add_resource(resources, key, name, value)
+            elif _is_trait(key, name, value):
+                (required if value == "required" else forbidden).add(name)
+    # A group of which everything was left out is among them: it counts as a group in Nova.
     return {
-        suffix: Group(MappingProxyType(parts.resources), frozenset(parts.required), frozenset(parts.forbidden))
-        for suffix, parts in groups.items()
-        # One of which everything was left out is among them: it counts as a group in Nova.
+        suffix: RequestGroup(suffix, MappingProxyType(resources), frozenset(required), frozenset(forbidden))
+        for suffix, (resources, required, forbidden) in found.items()
     }
 
 
-def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
+def _add_resource(resources: dict[str, int], key: str, name: str, value: object) -> None:
     if not is_resource_class(name) and not name.startswith(_CUSTOM):
         LOG.warning("The extra spec %s names no resource class; it is left out, as Nova does.", quote(key))
         return
@@ -87,20 +72,20 @@ def _add_resource(parts: _Parts, key: str, name: str, value: object) -> None:
         if amount:
             raise MalformedRequest("flavor extra spec", key, "resources$S:CUSTOM_NAME with a NAME of A-Z, 0-9 and _")
         return
-    parts.resources[name] = amount
+    resources[name] = amount
 
 
-def _add_trait(parts: _Parts, key: str, name: str, value: object) -> None:
+def _is_trait(key: str, name: str, value: object) -> bool:
     if value not in ("required", "forbidden") or not name:
         LOG.warning(
             "The extra spec %s=%s is left out, as Nova does: it must name a trait, and be required or forbidden.",
             quote(key),
             quote(value),
         )
-        return
+        return False
     if not is_trait_name(name):
         raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
-    (parts.required if value == "required" else parts.forbidden).add(name)
+    return True
 
 
 def resource_key(resource_class: str, suffix: str) -> str:

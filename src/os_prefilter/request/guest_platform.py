@@ -75,7 +75,7 @@ def guest_of(request: Request) -> Guest:
         family_source,
         request.takes_default_machine_type,
         "i686" if named == "i686" and architecture in {"", guest_architecture("i686")} else architecture,
-        request.keeps_machine_type,
+        bool(request.kept_machine_type),
         _disks_it_may_lack(request),
     )
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.model import Trait, trait_named
 
 ROOT: Final = "root"
@@ -64,24 +65,15 @@ class Note(NamedTuple):
         return escape_line(f"{self.source}: {self.reason}")
 
 
-class OwnGroup(NamedTuple):
-    """A resource class that the flavor asks for without a suffix, to be asked for in a request group of its own."""
-
-    resource_class: str
-    suffix: str
-    """Of the new group; the flavor and the request must not have it yet."""
-    forbidden: tuple[Trait, ...] = ()
-    """What the unsuffixed group forbids, so that the new group forbids it, too."""
-
-
 @dataclass(frozen=True, slots=True)
 class Requirements:
     """The answer of one filter to one request."""
 
     asked: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
-    own_groups: tuple[OwnGroup, ...] = ()
-    """The suffixes of these are scopes that the requirements may name."""
+    own_groups: tuple[RequestGroup, ...] = ()
+    """Groups into which resource classes of the unsuffixed group move. The flavor and the request must not have their
+    suffixes yet; the requirements may name them as scopes."""
 
     def __add__(self, other: "Requirements") -> "Requirements":
         return Requirements(self.asked + other.asked, self.notes + other.notes, self.own_groups + other.own_groups)

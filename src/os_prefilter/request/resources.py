@@ -1,27 +1,32 @@
-"""The resources that the unsuffixed request group asks for, by Nova's rules (``nova/scheduler/utils.py``)."""
+"""Resources of the unsuffixed request group, by Nova's rules (``nova/scheduler/utils.py``)."""
 
 from collections import Counter
-from typing import Any
 
 import os_resource_classes as orc
 
 from os_prefilter.errors import MalformedRequest
-from os_prefilter.request.cpu_pinning import cpu_resources
-from os_prefilter.request.nova_objects import field_of
 from os_prefilter.request.row_values import chosen
-from os_prefilter.request.view import Request
+from os_prefilter.request.view import Request, uses_host
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.model import UnknownValues, is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 _MEMORY_ENCRYPTION = BY_NAME["mem_encryption"]
 _PMEM = "hw:pmem"
 # Nova's database keeps 255 characters of an extra spec; each label costs time.
 _LONGEST_PMEM = 4096
+_CPU_POLICY = BY_NAME["cpu_policy"]
+_EMULATOR_THREADS = BY_NAME["emulator_threads_policy"]
+_DEDICATED_MASK = "hw:cpu_dedicated_mask"
+_REALTIME_MASK = "hw:cpu_realtime_mask"
+_REALTIME_MASK_OF_IMAGE = "hw_cpu_realtime_mask"
+
+# No host has more; a mask must not cost the scheduler its memory.
+_MOST_CPUS = 65536
 
 
-def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
-    """Return what the group without a suffix asks for, by resource class; MiB and GiB as in the flavor.
+def unsuffixed_resources(request: Request) -> dict[str, int]:
+    """Return the resources of the unsuffixed group by resource class; in MiB and GiB, as in the flavor.
 
     :raises MalformedRequest: for an amount that Placement could not store.
     """
@@ -29,21 +34,28 @@ def unsuffixed_resources(request_spec: Any, request: Request) -> dict[str, int]:
     named = {name for group in groups for name in group.resources}
     unsuffixed = request.flavor_groups.get("")
     resources = dict(unsuffixed.resources) if unsuffixed else {}
-    flavor = field_of(request_spec, "flavor")
-    vcpus = _amount(flavor, "vcpus")
-    pinned = cpu_resources(request, vcpus)
+    vcpus = _amount(request, "vcpus")
+    pinned = _cpu_resources(request, vcpus)
     resources |= pinned
     if not pinned and not named & {orc.VCPU, orc.PCPU}:
         resources[orc.VCPU] = vcpus
     if orc.MEMORY_MB not in named:
-        resources[orc.MEMORY_MB] = _amount(flavor, "memory_mb")
+        resources[orc.MEMORY_MB] = _amount(request, "memory_mb")
     if orc.DISK_GB not in named:
-        resources[orc.DISK_GB] = _disk_gb(flavor, request)
+        resources[orc.DISK_GB] = _disk_gb(request)
     encryption = chosen(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT, [])
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)
     return {name: amount for name, amount in resources.items() if amount}
+
+
+def unsuffixed_group_uses_host(request: Request) -> bool:
+    """Whether the unsuffixed group requests CPUs or memory, which the root provider of a host has.
+
+    :raises MalformedRequest: as :func:`unsuffixed_resources`
+    """
+    return uses_host(unsuffixed_resources(request))
 
 
 def _persistent_memory(request: Request) -> Counter[str]:
@@ -59,15 +71,16 @@ def _persistent_memory(request: Request) -> Counter[str]:
     return classes
 
 
-def _disk_gb(flavor: Any, request: Request) -> int:
-    root = 0 if request.boots_from_volume else _amount(flavor, "root_gb")
+def _disk_gb(request: Request) -> int:
+    root = 0 if request.boots_from_volume else _amount(request, "root_gb")
     # Swap is in MiB and takes whole GiB.
-    total = root + _amount(flavor, "ephemeral_gb") + -(-_amount(flavor, "swap") // 1024)
+    total = root + _amount(request, "ephemeral_gb") + -(-_amount(request, "swap") // 1024)
     return _checked("the flavor's disks together", total)
 
 
-def _amount(flavor: Any, name: str) -> int:
-    value = field_of(flavor, name, 0)
+def _amount(request: Request, name: str) -> int:
+    value = request.flavor_attribute(name)
+    value = 0 if value is None else value
     return _checked(f"flavor field {name}", resource_amount(value), value)
 
 
@@ -75,3 +88,78 @@ def _checked(source: str, amount: int | None, value: object = None) -> int:
     if amount is None or not 0 <= amount <= LARGEST_AMOUNT:
         raise MalformedRequest(source, amount if value is None else value, f"a whole number from 0 to {LARGEST_AMOUNT}")
     return amount
+
+
+# -- CPU pinning, by Nova's rules (nova/virt/hardware.py), whose API refuses what is refused here --------------------
+
+
+def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
+    """Return what CPU pinning asks for by resource class; empty where nothing is pinned.
+
+    :param vcpus: how many CPUs the flavor has.
+    :raises RequestRejected: for an unknown policy, one that image and flavor contradict each other in, or a mask that
+        names no CPU, all CPUs of a mixed instance, or one that the flavor does not have.
+    """
+    policy = chosen(request, _CPU_POLICY, UnknownValues.REJECT, [])
+    emulator = chosen(request, _EMULATOR_THREADS, UnknownValues.REJECT, [])
+    if not policy or policy.value == "shared":
+        return {}
+    isolated = emulator is not None and emulator.value == "isolate"
+    if policy.value == "dedicated":
+        return {orc.PCPU: vcpus + isolated}
+    if vcpus > _MOST_CPUS:
+        raise MalformedRequest("flavor field vcpus", vcpus, f"at most {_MOST_CPUS}, of which some can be pinned")
+    realtime = _realtime(request, vcpus, leaves_all=emulator is not None)
+    pinned = len(_dedicated(request, vcpus) or realtime)
+    return {orc.VCPU: vcpus - pinned, orc.PCPU: pinned + isolated}
+
+
+def _dedicated(request: Request, vcpus: int) -> frozenset[int]:
+    mask = request.extra_spec(_DEDICATED_MASK)
+    if not mask:
+        return frozenset()
+    source = f"flavor extra spec {_DEDICATED_MASK}"
+    return _checked_cpus(_cpus(mask, vcpus, source), vcpus, mask, source, all_is_too_much=True)
+
+
+def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[int]:
+    if not is_true(request.extra_spec("hw:cpu_realtime")):
+        return frozenset()
+    # The image's comes first: it knows its processes.
+    in_image = request.image_property(_REALTIME_MASK_OF_IMAGE)
+    mask = in_image or request.extra_spec(_REALTIME_MASK)
+    source = f"image property {_REALTIME_MASK_OF_IMAGE}" if in_image else f"flavor extra spec {_REALTIME_MASK}"
+    cpus = _cpus(mask, vcpus, source) if mask else frozenset(range(vcpus))
+    # Somewhere the emulator's own threads must run.
+    return _checked_cpus(cpus, vcpus, mask, source, all_is_too_much=not leaves_all)
+
+
+def _checked_cpus(
+    cpus: frozenset[int], vcpus: int, mask: object, source: str, *, all_is_too_much: bool
+) -> frozenset[int]:
+    all_cpus = frozenset(range(vcpus))
+    if not cpus or not cpus <= all_cpus or (all_is_too_much and cpus == all_cpus):
+        most = "some, but not all" if all_is_too_much else "some"
+        raise MalformedRequest(source, mask, f"a list of {most} of the flavor's CPUs 0 to {vcpus - 1}")
+    return cpus
+
+
+def _cpus(mask: object, vcpus: int, source: str) -> frozenset[int]:
+    """Return the CPUs of a list such as ``0-3,^2``; one that begins with ``^`` leaves out some of all."""
+    if not isinstance(mask, str):
+        raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
+    included: set[int] = set(range(vcpus)) if mask.strip().startswith("^") else set()
+    excluded: set[int] = set()
+    listed = 0
+    for item in filter(None, (each.strip() for each in mask.split(","))):
+        first, _, last = item.removeprefix("^").partition("-")
+        try:
+            start, end = int(first), int(last) if _ else int(first)
+        except ValueError:
+            start, end = 0, -1
+        listed += end - start + 1
+        # The second: an image may name the same CPUs a hundred thousand times.
+        if not 0 <= start <= end < _MOST_CPUS or listed > _MOST_CPUS:
+            raise MalformedRequest(source, mask, "a list of CPUs such as 0-3,^2")
+        (excluded if item.startswith("^") else included).update(range(start, end + 1))
+    return frozenset(included - excluded)

@@ -1,16 +1,18 @@
 """From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.requirements import UNSUFFIXED, Note, Source
+from os_prefilter.request.requirements import UNSUFFIXED, Note, Requirement, Source
+from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Row, Trait, UnknownValues
+from os_prefilter.vocabulary.model import Row, Trait, UnknownValues, trait_named
 
 _IN_IMAGE = "image property"
 _PLACES = ("image field {}".format, "flavor extra spec {}".format)
@@ -127,9 +129,9 @@ def explicit(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
     for suffix, group in request.flavor_groups.items():
         if not request.is_of_host(suffix or UNSUFFIXED):
             continue
-        if trait in group.required:
+        if trait in group.required_traits:
             wanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "required"))
-        if trait in group.forbidden:
+        if trait in group.forbidden_traits:
             unwanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "forbidden"))
     return wanted, unwanted
 
@@ -145,3 +147,36 @@ def _known(raw: object, place: str, row: Row, unknown: UnknownValues, notes: lis
             raise UnknownValue(place, raw, row.values)
         notes.append(Note(place, f"unknown value {quote(raw)}: not asked for", warn=True))
     return value
+
+
+class NamedTrait(NamedTuple):
+    """A trait that a request requires or forbids by its name."""
+
+    trait: Trait
+    required: bool
+    scope: str
+    source: Source
+
+
+def written_requirements(request: Request) -> tuple[Requirement, ...]:
+    """Return the traits that a request names: in its flavor, its image, and the groups that it was given."""
+    return tuple(Requirement(*each[:3], str(each.source)) for each in named_traits(request))
+
+
+def named_traits(request: Request) -> Iterator[NamedTrait]:
+    """Yield the same with each source as data."""
+    for suffix, group in request.flavor_groups.items():
+        for trait, required in _traits_of(group):
+            source = Source(f"flavor extra spec {trait_key(trait, suffix)}", "required" if required else "forbidden")
+            yield NamedTrait(trait, required, suffix or UNSUFFIXED, source)
+    for name in request.image_traits:
+        yield NamedTrait(trait_named(name), True, UNSUFFIXED, Source(f"image property trait:{name}", "required"))
+    for suffix, group in request.requested_groups.items():
+        for trait, required in _traits_of(group):
+            yield NamedTrait(trait, required, suffix, Source(f"request group {suffix}"))
+
+
+def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
+    for required, traits in ((True, group.required_traits), (False, group.forbidden_traits)):
+        for name in sorted(traits):
+            yield trait_named(name), required

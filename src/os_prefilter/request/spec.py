@@ -1,21 +1,16 @@
 """A RequestSpec for schedulers that are not Nova.
 
-The names of the fields are those of Nova's objects (``nova/objects/request_spec.py``), with those that scheduling by
-traits needs and no others, so that whatever reads one reads the other too.
+The fields have the names of Nova's (``nova/objects/request_spec.py``), as far as scheduling by traits needs them.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-
-IMAGE_FIELDS = frozenset(("disk_format",))
-"""The fields of an image, beside its properties, that are part of the content."""
-FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-"""The fields of a flavor, beside its extra specs, that are part of the content."""
 
 
 @dataclass
 class Image:
-    """What Glance says of an image."""
+    """An image, as Glance has it."""
 
     properties: Mapping[str, object] = field(default_factory=dict)
     """The properties as Glance has them, legacy names and ``trait:X`` included."""
@@ -39,22 +34,31 @@ class Flavor:
 
 @dataclass
 class RequestGroup:
-    """Resources and traits of one group of the query, for instance of a port or of a device profile."""
+    """Resources and traits of one group of the query: of a flavor, a port, or a device profile.
+
+    Filters add to the sets of traits of a group in ``RequestSpec.requested_resources``; the groups of a view are
+    read-only.
+    """
 
     requester_id: str
-    """The suffix of the group in the query."""
-    resources: dict[str, int] = field(default_factory=dict)
-    required_traits: set[str] = field(default_factory=set)
-    forbidden_traits: set[str] = field(default_factory=set)
+    """The suffix of the group in the query; empty for the unsuffixed group."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required_traits: AbstractSet[str] = field(default_factory=set)
+    forbidden_traits: AbstractSet[str] = field(default_factory=set)
     aggregates: list[list[str]] = field(default_factory=list)
     """Member of one of each inner list."""
-    forbidden_aggregates: set[str] = field(default_factory=set)
+    forbidden_aggregates: AbstractSet[str] = field(default_factory=set)
     in_tree: str | None = None
+
+    @property
+    def resource_classes(self) -> frozenset[str]:
+        """The resource classes of which the group requests more than 0."""
+        return frozenset(name for name, amount in self.resources.items() if amount)
 
 
 @dataclass
 class RequestLevelParams:
-    """What holds for the query as a whole."""
+    """Parameters of the query as a whole."""
 
     root_required: set[str] = field(default_factory=set)
     root_forbidden: set[str] = field(default_factory=set)
@@ -69,12 +73,12 @@ class Destination:
     """Each item is comma-separated aggregates, in one of which the host must be."""
     forbidden_aggregates: set[str] | None = None
     in_tree: str | None = None
-    """UUID of a provider: only its tree is asked. Nova looks it up from the host's name."""
+    """UUID of a provider: only its tree is considered. Nova looks it up by the host's name."""
 
 
 @dataclass
 class RequestSpec:
-    """What somebody asked for. ``Pipeline.apply`` adds to it what the host must be able to do."""
+    """A request for an instance. ``Pipeline.apply`` adds what it requires of the host."""
 
     flavor: Flavor
     image: Image | None = None

@@ -1,146 +1,315 @@
-"""The read-only view of a request that filters get.
+"""The view of a request that filters get, and the one reader of RequestSpec-like objects: Nova's, and ours.
 
-It reads Nova's own objects, also with fields unset, and ours (:mod:`os_prefilter.request.spec`) alike, and hides the
-difference. It never writes, and never makes Nova's objects load a field lazily.
+The public interface of Nova's objects, of oslo.versionedobjects, goes through several calls for each field, and raises
+or loads lazily where a field is unset. A request has some thirty fields to read, and most are unset. The objects keep
+the values in their ``__dict__`` under the field's name with a prefix, which is checked once for each class. Neither
+Nova nor oslo.versionedobjects is imported, nothing is written, and no field is loaded.
 """
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache, cached_property
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.request.extra_specs import Group, flavor_groups
-from os_prefilter.request.nova_objects import field_of, set_fields_of
+from os_prefilter.request.extra_specs import flavor_groups
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.request.spec import FLAVOR_FIELDS, IMAGE_FIELDS
+from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 from os_prefilter.vocabulary.model import is_trait_name
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
+UNKNOWN_MACHINE_TYPE = ""
+"""In place of the machine type of a server that keeps one that is not known."""
+
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _ALL_LEGACY = frozenset((*LEGACY_NAMES, _VMWARE_ADAPTER))
-_NO_PROPERTIES: Mapping[str, object] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_TRAITS: frozenset[str] = frozenset()
 _TRAIT_PREFIX = "trait:"
 _MACHINE_TYPE = "hw_machine_type"
+# InstancePCIRequest.NEUTRON_PORT; the other requests are of the flavor's aliases.
+_OF_NEUTRON = 1
 
-UNKNOWN_MACHINE_TYPE = ""
-"""In the place of the machine type of a server that keeps one, but which one is not known."""
+
+_Owner = TypeVar("_Owner")
+_Reader = Callable[[Any], Sequence[Any]]
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+PREFIX = "_obj_"
+"""Before the name of a field in the ``__dict__`` of an object of oslo.versionedobjects."""
+_CHANGED = "_changed_fields"
+
+
+def field_of(owner: Any, name: str, default: Any = None) -> Any:
+    """Return a field of a RequestSpec-like object or of one of its parts; ``default`` if it is unset or None."""
+    if owner is None:
+        return default
+    fields = getattr(owner, "fields", None)
+    if fields is None or name not in fields:
+        value = getattr(owner, name, None)
+    elif keeps_fields_in_dict(owner.__class__):
+        value = vars(owner).get(PREFIX + name)
+    else:
+        value = getattr(owner, name) if owner.obj_attr_is_set(name) else None
+    return default if value is None else value
+
+
+def set_fields_of(owner: Any) -> dict[str, Any]:
+    """Return the fields of an object of oslo.versionedobjects that are set, by name."""
+    if keeps_fields_in_dict(owner.__class__):
+        start = len(PREFIX)
+        return {key[start:]: value for key, value in vars(owner).items() if key.startswith(PREFIX)}
+    return {name: getattr(owner, name) for name in owner.fields if owner.obj_attr_is_set(name)}
+
+
+@cache
+def keeps_fields_in_dict(kind: Any) -> bool:
+    """Whether a value under the prefixed name is what the class's public interface gives for the field."""
+    # Not kind(): the class of another service may need arguments.
+    probe: Any = object.__new__(kind)
+    name = next(iter(probe.fields))
+    vars(probe)[PREFIX + name] = value = object()
+    try:
+        return bool(probe.obj_attr_is_set(name)) and getattr(probe, name) is value
+    except AttributeError:
+        # It reads what its __init__ would have set.
+        return False
+
+
+def clone_of(owner: _Owner) -> _Owner:
+    """Return a deep copy of a RequestSpec-like object or of one of its parts.
+
+    Objects of oslo.versionedobjects copy themselves by calling their class without arguments, which fails for one that
+    needs some, and loses all but their fields. Here the fields are copied, and the rest is taken over.
+
+    :raises Exception: as :func:`copy.deepcopy` does, if a part cannot be copied.
+    """
+    return _clone(owner, {})
+
+
+def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
+    kind: Any = owner.__class__
+    is_versioned = hasattr(owner, "obj_attr_is_set") and keeps_fields_in_dict(kind)
+    if not is_versioned or id(owner) in memo:
+        return copy.deepcopy(owner, memo)
+    # Before its fields: lists and mappings among them refer to their object.
+    clone: _Owner = object.__new__(kind)
+    memo[id(owner)] = clone
+    for name, value in vars(owner).items():
+        is_own = name.startswith(PREFIX) or name == _CHANGED
+        vars(clone)[name] = _clone(value, memo) if is_own else value
+    return clone
+
+
+class _Part:
+    """One part of a request spec: which fields are read of it, and how each class of such a part keeps them.
+
+    :param kind: this library's class
+    :param names: the fields, as this library has them
+    :param others: the names of those that Nova names differently
+    """
+
+    def __init__(self, kind: type, names: tuple[str, ...], others: Mapping[str, str] = _NOTHING) -> None:
+        self._names = names
+        self._others = others
+        unset = (None,) * len(names)
+        self._readers: dict[Any, tuple[_Reader, bool]] = {
+            kind: (attrgetter(*names), True),
+            type(None): (lambda _none: unset, True),
+        }
+
+    def read(self, owner: Any) -> tuple[Sequence[Any], bool]:
+        """Return the values of the fields, None for one that is unset, and whether nothing else can be read of it.
+
+        An object of an unknown class may compute what it shows, so no two of them are taken for the same.
+        """
+        read, is_known = self._readers.get(owner.__class__) or self._reader_of(owner.__class__)
+        return read(owner), is_known
+
+    def _reader_of(self, kind: Any) -> tuple[_Reader, bool]:
+        names = [self._others.get(name, name) for name in self._names]
+        if hasattr(kind, "obj_attr_is_set") and kind.fields.keys() >= set(names) and keeps_fields_in_dict(kind):
+            keys = [PREFIX + name for name in names]
+            self._readers[kind] = lambda owner: [*map(vars(owner).get, keys)], True
+            return self._readers[kind]
+        return self._read_any, False
+
+    def _read_any(self, owner: Any) -> list[Any]:
+        return [field_of(owner, name, field_of(owner, self._others.get(name, name))) for name in self._names]
+
+
+_SPEC = _Part(
+    RequestSpec,
+    (
+        "flavor",
+        "image",
+        "is_bfv",
+        "request_level_params",
+        "requested_resources",
+        "pci_request_ids",
+        "requested_destination",
+    ),
+    {"pci_request_ids": "pci_requests"},
+)
+_IMAGE_FIELDS = ("disk_format",)
+_IMAGE = _Part(Image, ("properties", *_IMAGE_FIELDS))
+_FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+_FLAVOR = _Part(Flavor, ("extra_specs", *_FLAVOR_FIELDS))
+_PARAMS = _Part(RequestLevelParams, ("root_required", "root_forbidden"))
+
+
+# -- the view ----------------------------------------------------------------------------------------------------------
 
 
 class Request:
-    """What was asked for, as filters may see it. Not to be kept longer than the call.
+    """A request as filters see it: read-only, and not to be kept longer than the call.
 
-    :param kept_machine_type: the machine type that the server has already and keeps on the host that is looked for, or
-        ``UNKNOWN_MACHINE_TYPE``; None where the host gives its default to a guest whose image names none
+    :param request_spec: Nova's RequestSpec, or :class:`os_prefilter.RequestSpec`
+    :param kept_machine_type: the machine type that the server has already and keeps on its next host, or
+        ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
+    :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    __slots__ = (
-        "_beyond_content",
-        "_extra_specs",
-        "_flavor_groups",
-        "_image",
-        "_image_traits",
-        "_kept_machine_type",
-        "_properties",
-        "_property",
-        "_requested_groups",
-        "_spec",
-    )
-
     def __init__(self, request_spec: Any, kept_machine_type: str | None = None) -> None:
-        # What cannot be read would ask for nothing, and every host would do.
-        if request_spec is None or isinstance(request_spec, Mapping):
-            raise UnsuitableRequestSpec(
-                request_spec, "it is not an object with fields; os_prefilter.request.from_json reads JSON"
-            )
-        self._spec = request_spec
-        self._image = field_of(request_spec, "image")
-        if isinstance(self._image, (Mapping, str)):
-            raise UnsuitableRequestSpec(request_spec, f"its image is a {type(self._image).__name__}, not an Image")
-        properties = field_of(self._image, "properties")
-        if not (properties is None or isinstance(properties, Mapping) or hasattr(properties, "fields")):
-            raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
-        self._properties = _by_current_name(properties)
-        self._kept_machine_type = kept_machine_type
-        if kept_machine_type:
-            self._properties = {**self._properties, _MACHINE_TYPE: kept_machine_type}
-        self._property = self._properties.get
-        extra_specs = field_of(field_of(request_spec, "flavor"), "extra_specs", {})
-        self._extra_specs: Mapping[str, object] = MappingProxyType(extra_specs)
-        self._image_traits: tuple[str, ...] | None = None
-        self._flavor_groups: Mapping[str, Group] | None = None
-        self._requested_groups: Mapping[str, Group] | None = None
-        self._beyond_content = False
+        spec, knows_spec = _SPEC.read(request_spec)
+        if request_spec is None or (not knows_spec and isinstance(request_spec, Mapping)):
+            problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
+            raise UnsuitableRequestSpec(request_spec, problem)
+        flavor, image, is_bfv, params, groups, pci_requests, destination = spec
+        (properties, disk_format), knows_image = _IMAGE.read(image)
+        if not knows_image and isinstance(image, (Mapping, str)):
+            raise UnsuitableRequestSpec(request_spec, f"its image is a {type(image).__name__}, not an Image")
+        lists_traits = False
+        if properties is None:
+            properties = _NOTHING
+        elif properties.__class__ is not dict and not isinstance(properties, Mapping):
+            if not hasattr(properties, "fields"):
+                raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
+            # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
+            properties, lists_traits = set_fields_of(properties), True
+        (extra_specs, *amounts), knows_flavor = _FLAVOR.read(flavor)
+        (required, forbidden), knows_params = _PARAMS.read(params)
+        self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
+        """The traits that the request spec requires of the root provider."""
+        self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
+        """The traits that the request spec forbids on the root provider."""
+        specs: Mapping[str, object] = _NOTHING if extra_specs is None else MappingProxyType(extra_specs)
+        self.extra_specs: Final = specs
+        """The flavor's extra specs."""
+        self.boots_from_volume: Final = bool(is_bfv)
+        """Whether the root disk is a volume, so that the host does not read the image."""
+        self.kept_machine_type: Final = kept_machine_type
+        """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
+        self.read_beyond_content = False
+        """Whether a filter has read a field in which requests of the same content may differ."""
+        self._is_comparable = knows_spec and knows_image and knows_flavor and knows_params and not groups
+        self._fields = (disk_format, *amounts)
+        self._properties: Mapping[str, Any] = properties
+        self._lists_traits = lists_traits
+        self._flavor = flavor
+        self._image = image
+        self._params = params
+        self._destination = destination
+        self._requested_resources = groups or ()
+        self._pci_requests = pci_requests
 
-    @property
-    def read_beyond_content(self) -> bool:
-        """Whether a filter has read what requests of the same content may differ in."""
-        return self._beyond_content
+    def content(self) -> tuple[Any, ...] | None:
+        """Return what the view shows, to compare requests by; None for a request that equals no other.
+
+        That is one with groups of devices or ports, which hardly ever comes twice, and one of an unknown class. The
+        values stand beside their types: 1, 1.0 and True are equal, and do not mean the same.
+        """
+        if not self._is_comparable or (self._pci_requests and self.pci_request_ids):
+            return None
+        properties, extra_specs = self._properties, self.extra_specs
+        values = (*self._fields, *properties.values(), *extra_specs.values())
+        exists = self._destination is not None and self.server_exists
+        return (
+            (self._lists_traits, self.kept_machine_type, exists, self.boots_from_volume, len(properties)),
+            (*properties, *extra_specs),
+            values,
+            tuple(map(type, values)),
+            self.root_required,
+            self.root_forbidden,
+        )
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
-        return self._property(name)
+        return self.image_properties.get(name)
 
-    @property
+    @cached_property
     def image_properties(self) -> Mapping[str, object]:
         """The image properties under their current names."""
-        return MappingProxyType(self._properties)
+        properties = self._properties
+        if not self._lists_traits and not _ALL_LEGACY.isdisjoint(properties):
+            properties = _with_current_names(properties)
+        if self.kept_machine_type:
+            properties = {**properties, _MACHINE_TYPE: self.kept_machine_type}
+        return MappingProxyType(properties)
 
     def place_of(self, name: str) -> str:
         """Return where an image property is set, for messages."""
-        if self._kept_machine_type and name == _MACHINE_TYPE:
+        if self.kept_machine_type and name == _MACHINE_TYPE:
             return f"the server's system metadata image_{name}"
         return f"image property {name}"
 
     @property
     def takes_default_machine_type(self) -> bool:
         """Whether a guest whose image names no machine type gets the host's default."""
-        return self._kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
+        return self.kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
 
     @property
-    def keeps_machine_type(self) -> bool:
-        """Whether the machine type is that of a server that exists, in place of one in the image."""
-        return bool(self._kept_machine_type)
+    def server_exists(self) -> bool:
+        """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
+        destination = self._destination
+        return destination is not None and (
+            field_of(destination, "cell") is not None
+            or bool(field_of(destination, "allow_cross_cell_move", default=False))
+        )
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
-        self._beyond_content |= name not in IMAGE_FIELDS
+        if name not in _IMAGE_FIELDS:
+            self.read_beyond_content = True
         return field_of(self._image, name)
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
-        return self._extra_specs.get(name)
+        return self.extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
-        self._beyond_content |= name not in FLAVOR_FIELDS
-        return field_of(field_of(self._spec, "flavor"), name)
+        if name not in _FLAVOR_FIELDS:
+            self.read_beyond_content = True
+        return field_of(self._flavor, name)
 
     @property
-    def root_required(self) -> frozenset[str]:
-        """The traits that the root provider must have already."""
-        return frozenset(field_of(field_of(self._spec, "request_level_params"), "root_required", ()))
+    def same_subtree(self) -> Sequence[Sequence[str]]:
+        """Lists of group suffixes that must come from one subtree."""
+        self.read_beyond_content = True
+        subtrees: Sequence[Sequence[str]] = field_of(self._params, "same_subtree", ())
+        return subtrees
 
     @property
-    def extra_specs(self) -> Mapping[str, object]:
-        """The flavor's extra specs."""
-        return self._extra_specs
+    def destination(self) -> Destination:
+        """The aggregates and the tree that the instance may go to."""
+        self.read_beyond_content = True
+        names = ("aggregates", "forbidden_aggregates", "in_tree")
+        return Destination(*(field_of(self._destination, name) for name in names))
 
-    @property
-    def boots_from_volume(self) -> bool:
-        """Whether the root disk is a volume, so that the host does not read the image."""
-        return bool(field_of(self._spec, "is_bfv", default=False))
-
-    @property
+    @cached_property
     def image_traits(self) -> tuple[str, ...]:
         """The traits that the image itself requires (``trait:X=required``), sorted.
 
-        :raises MalformedRequest: for one that Placement could not have.
+        :raises MalformedRequest: for a name that Placement cannot have.
         """
-        if self._image_traits is None:
-            self._image_traits = _required_traits(field_of(self._image, "properties", {}))
-        return self._image_traits
+        return _required_traits(self._properties, lists_traits=self._lists_traits)
 
     @property
     def names_traits(self) -> bool:
@@ -149,37 +318,39 @@ class Request:
         :raises MalformedRequest: as :attr:`image_traits` and :attr:`flavor_groups` do.
         """
         groups = self.flavor_groups.values()
-        return bool(self.image_traits) or any(group.required or group.forbidden for group in groups)
+        return bool(self.image_traits) or any(group.required_traits or group.forbidden_traits for group in groups)
 
-    @property
-    def flavor_groups(self) -> Mapping[str, Group]:
+    @cached_property
+    def flavor_groups(self) -> Mapping[str, RequestGroup]:
         """The request groups in the flavor's extra specs by suffix, the unsuffixed one under ``""``.
 
         :raises MalformedRequest: for a malformed trait, an amount out of range, or a suffix that is reserved.
         """
-        if self._flavor_groups is None:
-            groups = flavor_groups(self._extra_specs)
-            for suffix in groups:
-                _check_suffix("flavor extra specs: the group suffix", suffix)
-            self._flavor_groups = MappingProxyType(groups)
-        return self._flavor_groups
+        groups = flavor_groups(self.extra_specs)
+        for suffix in groups:
+            _check_suffix("flavor extra specs: the group suffix", suffix)
+        return MappingProxyType(groups)
 
-    @property
-    def requested_groups(self) -> Mapping[str, Group]:
-        """The request groups that ports, device profiles and PCI devices brought, by suffix.
+    @cached_property
+    def requested_groups(self) -> Mapping[str, RequestGroup]:
+        """The request groups of ports, device profiles and PCI devices, by suffix.
 
         :raises MalformedRequest: if two have one suffix, or for a reserved one, or a malformed trait.
         """
-        if self._requested_groups is None:
-            groups = {suffix: _as_group(suffix, group) for suffix, group in raw_groups(self._spec).items()}
-            self._requested_groups = MappingProxyType(groups)
-        return self._requested_groups
+        groups: dict[str, RequestGroup] = {}
+        for each in self._requested_resources:
+            group = _read_only_group(each)
+            if group.requester_id in groups:
+                raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")
+            _check_suffix("requested_resources: the requester_id", group.requester_id)
+            groups[group.requester_id] = group
+        return MappingProxyType(groups)
 
     def is_of_host(self, scope: str) -> bool:
         """Whether a trait that is required or forbidden in a scope is one of the host.
 
-        So it is on the root, in the unsuffixed group, in a group that asks for CPUs or memory, and in one of the flavor
-        that asks for no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
+        So it is on the root, in the unsuffixed group, in a group that requests CPUs or memory, and in one of the flavor
+        that requests no resources. In any other group it is one of the provider that serves the group, such as a GPU, a
         slot for encrypted memory, or a port, and says nothing of the host.
 
         :raises MalformedRequest: as :attr:`flavor_groups` and :attr:`requested_groups` do.
@@ -187,50 +358,42 @@ class Request:
         if scope in (ROOT, UNSUFFIXED):
             return True
         group = self.flavor_groups.get(scope) or self.requested_groups.get(scope)
-        classes = {name for name, amount in group.resources.items() if amount} if group else set()
-        return not classes.isdisjoint(HOST_CLASSES) or (scope in self.flavor_groups and not classes)
+        classes = group.resource_classes if group else frozenset()
+        return uses_host(classes) or (scope in self.flavor_groups and not classes)
 
     @property
     def pci_request_ids(self) -> frozenset[str]:
         """The PCI requests of the flavor, not those of Neutron's ports; their groups are named ``<id>-<number>``."""
-        own = field_of(self._spec, "pci_request_ids")
-        if own is not None:
-            return frozenset(own)
-        requests = field_of(field_of(self._spec, "pci_requests"), "requests", ())
+        requests = self._pci_requests
+        if requests is None or isinstance(requests, (frozenset, set, list, tuple)):
+            return frozenset(requests or ())
         return frozenset(
             request_id
-            for request in requests
-            # 1 is InstancePCIRequest.NEUTRON_PORT; the others are flavor aliases.
-            if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != 1
+            for request in field_of(requests, "requests", ())
+            if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != _OF_NEUTRON
         )
 
 
-def _required_traits(properties: Any) -> tuple[str, ...]:
-    if isinstance(properties, Mapping):
-        traits = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
+def uses_host(resource_classes: Collection[str]) -> bool:
+    """Whether a group that requests these resource classes uses the root provider of a host: its CPUs or memory."""
+    return not HOST_CLASSES.isdisjoint(resource_classes)
+
+
+def _required_traits(properties: Mapping[str, Any], *, lists_traits: bool) -> tuple[str, ...]:
+    if lists_traits:
+        names = properties.get("traits_required") or ()
     else:
-        traits = field_of(properties, "traits_required", [])
+        names = [key[len(_TRAIT_PREFIX) :] for key, value in properties.items() if _requires_trait(key, value)]
     # "trait:=required" names none: Nova leaves it out.
-    traits = sorted({trait for trait in traits if trait})
+    traits = sorted({trait for trait in names if trait})
     for trait in traits:
         if not is_trait_name(trait):
             raise MalformedRequest("image property", f"trait:{trait}", "trait:NAME with a NAME of A-Z, 0-9 and _")
     return tuple(traits)
 
 
-def raw_groups(request_spec: Any) -> dict[str, Any]:
-    """Return the groups in ``requested_resources`` themselves, by suffix: for those who write into them.
-
-    :raises MalformedRequest: if two have one suffix, or for a suffix that has a meaning here.
-    """
-    groups: dict[str, Any] = {}
-    for group in field_of(request_spec, "requested_resources", ()):
-        suffix = field_of(group, "requester_id")
-        if suffix in groups:
-            raise MalformedRequest("requested_resources: the requester_id", suffix, "unique")
-        _check_suffix("requested_resources: the requester_id", suffix)
-        groups[suffix] = group
-    return groups
+def _requires_trait(key: object, value: object) -> bool:
+    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"
 
 
 def _check_suffix(source: str, suffix: object) -> None:
@@ -238,22 +401,21 @@ def _check_suffix(source: str, suffix: object) -> None:
         raise MalformedRequest(source, suffix, "free to use: it names a scope here")
 
 
-def _as_group(suffix: str, group: Any) -> Group:
+def _read_only_group(group: Any) -> RequestGroup:
+    suffix = field_of(group, "requester_id")
     required, forbidden = field_of(group, "required_traits", ()), field_of(group, "forbidden_traits", ())
     for trait in (*required, *forbidden):
         if not is_trait_name(trait):
             raise MalformedRequest(f"request group {quote(suffix)}", trait, "a trait name of A-Z, 0-9 and _")
-    resources = MappingProxyType(field_of(group, "resources", {}))
-    return Group(resources, frozenset(required), frozenset(forbidden))
-
-
-def _by_current_name(properties: Any) -> Mapping[str, object]:
-    if properties is None:
-        return _NO_PROPERTIES
-    if isinstance(properties, Mapping):
-        return properties if _ALL_LEGACY.isdisjoint(properties) else _with_current_names(properties)
-    # Nova's ImageMetaProps has translated the legacy names already.
-    return set_fields_of(properties)
+    return RequestGroup(
+        suffix,
+        MappingProxyType(field_of(group, "resources", {})),
+        frozenset(required),
+        frozenset(forbidden),
+        [list(each) for each in field_of(group, "aggregates", ())],
+        frozenset(field_of(group, "forbidden_aggregates", ())),
+        field_of(group, "in_tree"),
+    )
 
 
 def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
@@ -265,7 +427,3 @@ def _with_current_names(properties: Mapping[str, object]) -> dict[str, object]:
             current["hw_scsi_model"] = adapter
     # A current name that is null says nothing; any other wins.
     return current | {key: value for key, value in properties.items() if value is not None}
-
-
-def _requires_trait(key: object, value: object) -> bool:
-    return isinstance(key, str) and key.startswith(_TRAIT_PREFIX) and value == "required"

@@ -19,7 +19,7 @@ import pytest
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.pipeline.filter_calls import Given, Pending, answer_of, bound
+from os_prefilter.pipeline.filter_calls import Inputs, bind, call_filter
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
@@ -72,12 +72,12 @@ class Subject(NamedTuple):
         :raises FilterFailed: if it raises an error of its own, or returns something else
         """
         each = self.filter
-        given = Given(spec, None, self.facts, Pending())
+        inputs = Inputs(spec, None, self.facts)
         request = Request(spec)
         try:
-            call = bound(each, self.options)
+            call = bind(each, self.options)
             with guard():
-                return answer_of(each.name, call, request, given)
+                return call_filter(each.name, call, request, inputs)
         except RequestRejected as error:
             return f"{type(error).__name__}: {error}"
 

@@ -12,7 +12,7 @@ _CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
 _STANDARD_CLASSES = frozenset(os_resource_classes.STANDARDS)
 
 
-HOST_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
+HOST_CLASSES = frozenset(("VCPU", "PCPU", "MEMORY_MB"))
 """Resource classes that the root provider of a host has, whatever its virt driver."""
 
 LARGEST_AMOUNT = 2**31 - 1

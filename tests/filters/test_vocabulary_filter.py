@@ -1,19 +1,21 @@
-"""What a filter asks a request about."""
+"""Which rows a filter looks at, and the filters that need nothing but rows of the vocabulary."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import RequestRejected, UnknownValue
+from os_prefilter.errors import FlavorImageConflict, RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.filters.vocabulary_filter import Questions, ask, questions_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import Row, UnknownValues
+from tests.conftest import device_asked_by, pipeline_of, spec_of
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [(str(row.image_property), value) for row in ROWS if row.image_property for value in (*row.values, *_ODD)]
@@ -67,3 +69,125 @@ def test_unknown_hw_firmware_type_is_rejected_without_hw_firmware_stateless() ->
     """The firmware of which Nova knows nothing is an error also without ``hw_firmware_stateless``."""
     with pytest.raises(UnknownValue, match="hw_firmware_type"):
         allocation_candidates_query(RequestSpec(Flavor(1, 1), Image({"hw_firmware_type": "zz"})))
+
+
+_ENCRYPTED = "COMPUTE_EPHEMERAL_ENCRYPTION"
+_PACKED = "COMPUTE_NET_VIRTIO_PACKED"
+_TPM = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
+_REQUIRED: list[tuple[str, dict[str, object], dict[str, str], list[str]]] = [
+    ("accelerators", {}, {}, []),
+    ("accelerators", {}, {"accel:device_profile": ""}, []),
+    ("accelerators", {}, {"accel:other": "x"}, []),
+    ("accelerators", {}, {"accel:device_profile": "gpu"}, ["COMPUTE_ACCELERATORS"]),
+    ("ephemeral_encryption", {}, {}, []),
+    ("ephemeral_encryption", {"hw_ephemeral_encryption": "true"}, {}, [_ENCRYPTED]),
+    ("ephemeral_encryption", {}, {"hw:ephemeral_encryption": "true"}, [_ENCRYPTED]),
+    ("ephemeral_encryption", {"hw_ephemeral_encryption": "false"}, {}, []),
+    ("ephemeral_encryption", {"hw_ephemeral_encryption_format": "luks"}, {}, []),
+    # A value without effect is not refused either.
+    ("ephemeral_encryption", {"hw_ephemeral_encryption": "false"}, {"hw:ephemeral_encryption_format": "LUKS"}, []),
+    (
+        "ephemeral_encryption",
+        {"hw_ephemeral_encryption": "true", "hw_ephemeral_encryption_format": "luksv2"},
+        {},
+        [_ENCRYPTED, f"{_ENCRYPTED}_LUKSV2"],
+    ),
+    ("packed_virtqueue", {}, {}, []),
+    ("packed_virtqueue", {"hw_virtio_packed_ring": "true"}, {}, [_PACKED]),
+    ("packed_virtqueue", {}, {"hw:virtio_packed_ring": "yes"}, [_PACKED]),
+    ("packed_virtqueue", {"hw_virtio_packed_ring": True}, {"hw:virtio_packed_ring": "1"}, [_PACKED]),
+    ("packed_virtqueue", {"hw_virtio_packed_ring": "false"}, {}, []),
+    ("sound_model", {"hw_vif_model": "e1000"}, {}, []),
+    *(
+        ("sound_model", {"hw_sound_model": model}, {}, [f"COMPUTE_SOUND_MODEL_{model.upper()}"])
+        for model in BY_NAME["sound_model"].values
+    ),
+    ("sound_model", {}, {"hw:sound_model": "ich9"}, ["COMPUTE_SOUND_MODEL_ICH9"]),
+    ("tpm_secret_security", {}, {}, []),
+    ("tpm_secret_security", {}, {"hw:tpm_secret_security": "host"}, []),
+    ("tpm_secret_security", {}, {"hw:tpm_model": "tpm-crb"}, []),
+    ("tpm_secret_security", {}, {"hw:tpm_version": "2.0"}, [f"{_TPM}USER"]),
+    ("tpm_secret_security", {"hw_tpm_version": "1.2"}, {}, [f"{_TPM}USER"]),
+    ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "host"}, [f"{_TPM}HOST"]),
+    (
+        "tpm_secret_security",
+        {"hw_tpm_version": "2.0"},
+        {"hw:tpm_secret_security": "deployment"},
+        [f"{_TPM}DEPLOYMENT"],
+    ),
+    ("tpm_secret_security", {"hw_tpm_version": "3.0"}, {}, []),
+    ("noop", {"hw_vif_model": "e1000e"}, {"resources:VGPU": "1"}, []),
+]
+
+
+@pytest.mark.parametrize(("name", "properties", "extra_specs", "expected"), _REQUIRED)
+def test_filter_requires_the_traits_of_its_rows_on_the_root(
+    name: str, properties: dict[str, object], extra_specs: dict[str, str], expected: list[str]
+) -> None:
+    assert device_asked_by(name, spec_of(properties, extra_specs)) == [(trait, True, "root") for trait in expected]
+
+
+@pytest.mark.parametrize("disk_format", BY_NAME["image_type"].values)
+def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume(disk_format: str) -> None:
+    expected = [(f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}", True, "root")]
+    assert device_asked_by("image_type", spec_of(disk_format=disk_format)) == expected
+    assert device_asked_by("image_type", spec_of(disk_format=disk_format, is_bfv=True)) == []
+
+
+@pytest.mark.parametrize("disk_format", [None, "", "rbd", "qcow2,!X", 7])
+def test_missing_or_unknown_disk_format_requires_nothing(disk_format: object) -> None:
+    assert device_asked_by("image_type", spec_of(disk_format=disk_format)) == []
+
+
+def test_name_of_a_device_profile_stays_out_of_the_source() -> None:
+    spec = spec_of(extra_specs={"accel:device_profile": "x\ny"})
+    (item,) = pipeline_of("accelerators").apply(spec).requirements
+    assert item.source == "flavor extra spec accel:device_profile=any"
+
+
+def test_flavor_and_image_that_disagree_about_packed_virtqueues_are_an_error() -> None:
+    spec = spec_of({"hw_virtio_packed_ring": "no"}, {"hw:virtio_packed_ring": "yes"})
+    with pytest.raises(FlavorImageConflict):
+        pipeline_of("packed_virtqueue").apply(spec)
+
+
+@pytest.mark.parametrize("unknown_values", ["skip", "reject"])
+@pytest.mark.parametrize(
+    ("name", "properties", "extra_specs"),
+    [
+        ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "vault"}),
+        ("tpm_secret_security", {"hw_tpm_version": "2.0"}, {"hw:tpm_secret_security": "USER"}),
+        ("sound_model", {}, {"hw:sound_model": "Virtio"}),
+        ("image_metadata", {}, {"hw:sound_model": "Virtio"}),
+        ("ephemeral_encryption", {"hw_ephemeral_encryption": "true"}, {"hw:ephemeral_encryption_format": "LUKS"}),
+    ],
+)
+def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says(
+    name: str, properties: dict[str, str], extra_specs: dict[str, str], unknown_values: str
+) -> None:
+    with pytest.raises(UnknownValue, match="Values that exist: "):
+        pipeline_of(name, unknown_values=unknown_values).apply(spec_of(properties, extra_specs))
+
+
+@pytest.mark.parametrize(
+    ("name", "request_of", "remaining", "excluded"),
+    [
+        ("accelerators", {"extra_specs": {"accel:device_profile": "gpu"}}, {"gpu-cyborg-1"}, {"vmware-1"}),
+        ("compute_status", {}, {"kvm-new-1"}, {"kvm-old-3"}),
+        ("ephemeral_encryption", {"properties": {"hw_ephemeral_encryption": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
+        ("image_type", {"disk_format": "qcow2"}, {"kvm-new-1"}, {"vmware-1"}),
+        ("packed_virtqueue", {"properties": {"hw_virtio_packed_ring": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
+        ("sound_model", {"properties": {"hw_sound_model": "virtio"}}, {"kvm-new-1"}, {"kvm-old-1", "vmware-1"}),
+        ("tpm_secret_security", {"extra_specs": {"hw:tpm_version": "2.0"}}, {"kvm-new-1"}, {"arm-1"}),
+    ],
+)
+def test_only_hosts_with_the_required_traits_remain_in_placement(
+    name: str,
+    request_of: dict[str, Any],
+    remaining: set[str],
+    excluded: set[str],
+    hosts: Callable[..., tuple[str, ...]],
+) -> None:
+    before, after = set(hosts(spec_of(**request_of))), set(hosts(spec_of(**request_of), name))
+    assert remaining <= after
+    assert excluded <= before - after

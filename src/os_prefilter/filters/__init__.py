@@ -1,16 +1,16 @@
-"""Request filters, one file each.
+"""Request filters: one file each, or in ``vocabulary_filter.py`` those that need nothing but rows of the vocabulary.
 
-A filter is a function that gets a read-only view of the request and answers what a host must be able to do::
+A filter is a function that gets a read-only view of the request and returns what it requires of a host::
 
     def noop(request: Request) -> Requirements:
         return NOTHING
 
-It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same answer.
+It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same result.
 What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.conf.options.Options`),
-``asked_before`` (what the filters before it have asked for), or the name of a fact about the deployment that the
+``asked_before`` (the requirements of the filters before it), or the name of a fact about the deployment that the
 embedding service provides (:mod:`os_prefilter.pipeline.deployment_facts`).
 
-To add one: write the file, its test of the same name, its section in ``docs/filters.rst`` and its entry point under
+To add one: write the file, its test, its section in ``docs/filters.rst`` and its entry point under
 ``os_prefilter.request_filters``. A device model needs no filter at all, only a row in
 :mod:`os_prefilter.vocabulary`. ``noop.py`` is the worked example.
 

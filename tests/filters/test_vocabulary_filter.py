@@ -74,7 +74,12 @@ def test_unknown_hw_firmware_type_is_rejected_without_hw_firmware_stateless() ->
 _ENCRYPTED = "COMPUTE_EPHEMERAL_ENCRYPTION"
 _PACKED = "COMPUTE_NET_VIRTIO_PACKED"
 _TPM = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
-_REQUIRED: list[tuple[str, dict[str, object], dict[str, str], list[str]]] = [
+_Case = tuple[str, dict[str, object], dict[str, str], list[str]]
+_SOUND_MODELS: list[_Case] = [
+    ("sound_model", {"hw_sound_model": model}, {}, [f"COMPUTE_SOUND_MODEL_{model.upper()}"])
+    for model in BY_NAME["sound_model"].values
+]
+_REQUIRED: list[_Case] = [
     ("accelerators", {}, {}, []),
     ("accelerators", {}, {"accel:device_profile": ""}, []),
     ("accelerators", {}, {"accel:other": "x"}, []),
@@ -98,10 +103,7 @@ _REQUIRED: list[tuple[str, dict[str, object], dict[str, str], list[str]]] = [
     ("packed_virtqueue", {"hw_virtio_packed_ring": True}, {"hw:virtio_packed_ring": "1"}, [_PACKED]),
     ("packed_virtqueue", {"hw_virtio_packed_ring": "false"}, {}, []),
     ("sound_model", {"hw_vif_model": "e1000"}, {}, []),
-    *(
-        ("sound_model", {"hw_sound_model": model}, {}, [f"COMPUTE_SOUND_MODEL_{model.upper()}"])
-        for model in BY_NAME["sound_model"].values
-    ),
+    *_SOUND_MODELS,
     ("sound_model", {}, {"hw:sound_model": "ich9"}, ["COMPUTE_SOUND_MODEL_ICH9"]),
     ("tpm_secret_security", {}, {}, []),
     ("tpm_secret_security", {}, {"hw:tpm_secret_security": "host"}, []),

@@ -37,7 +37,7 @@ def _of(found: Any, name: str) -> Any:
 def test_candidates_are_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
     found = _diagnosed(capsys, tmp_path, {"new": _host(_CARD), "old": _host()}, *_ASK_FOR_CARD, code=0)
     assert (found["stage"], found["hosts"], found["candidates"]) == ("candidates", 2, ["new"])
-    assert found["message"] == "1 of 2 hosts meet all that is asked for."
+    assert found["message"] == "1 of 2 hosts meet all requirements."
     assert _of(found, _CARD)["state"] == "met"
     assert [(each["without"], each["hosts"]) for each in found["accounts"]] == [
         ([[]], ["new"]),
@@ -81,7 +81,7 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
         assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": True}]
     if state == "full":
         assert found["conflicts"] == [{"requirements": [_of(found, name)["number"]], "ever": False}]
-        assert found["message"] == "No host meets all that is asked for now; 1 of 1 would if it were empty."
+        assert found["message"] == "No host meets all requirements now; 1 of 1 would if it were empty."
 
 
 def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_report_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Pa
     snapshot.write_text(json.dumps(document | {"taken_at": "2026-11-21T03:00:00Z"}))
     capsys.readouterr()
     assert main(["diagnose", "--hosts", str(snapshot), "--example", "impossible"]) == 2
-    assert "The fleet is that of 2026-11-21T03:00:00Z." in capsys.readouterr().out
+    assert "The fleet was read at 2026-11-21T03:00:00Z." in capsys.readouterr().out
 
 
 def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, tmp_path: Path) -> None:

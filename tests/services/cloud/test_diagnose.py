@@ -36,7 +36,7 @@ def test_diagnose_names_the_conflicting_traits_of_a_failed_server(cloud: Cloud, 
     assert {names[number] for number in conflict["requirements"]} == {"CUSTOM_COMPUTE_TIME_HPET", "HW_ARCH_AARCH64"}
     assert conflict["ever"]
     assert sum(each["count"] for each in found["accounts"]) == 11
-    assert any(note.startswith("The fleet is that of ") for note in found["notes"])
+    assert any(note.startswith("The fleet was read at ") for note in found["notes"])
     assert cloud.written == []
 
 

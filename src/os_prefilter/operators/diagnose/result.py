@@ -1,4 +1,4 @@
-"""What :func:`os_prefilter.operators.diagnose.diagnose.diagnose` answers; the codes are stable, for machines."""
+"""The result of :func:`os_prefilter.operators.diagnose.diagnose.diagnose`; its codes are stable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,55 +7,57 @@ from typing import Any
 from os_prefilter.request.demand import Condition
 
 REJECTED = "rejected"
-"""Stage: a filter, or the building of the query, rejected the request."""
+"""Stage: a filter rejected the request, or no query can be built from it."""
 REFUSED = "refused"
 """Stage: Placement refused the query."""
 NO_ANSWER = "no-answer"
 """Stage: Placement did not answer."""
 NO_CANDIDATES = "no-candidates"
-"""Stage: no host meets all that is asked for."""
+"""Stage: no host meets all requirements."""
 CANDIDATES = "candidates"
-"""Stage: there are candidates; if the instance was not built, what failed comes after Placement."""
+"""Stage: there are candidates; if the instance was not built, a step after Placement failed."""
 
 UNKNOWN = "unknown"
 """State of a requirement: the trait does not exist in Placement."""
 NOWHERE = "nowhere"
-"""No provider of any host has the trait, or any of the resource class."""
+"""No provider of any host has the trait or the resource class."""
 TOO_LARGE = "too-large"
-"""No host has so much of the resource, even empty."""
+"""No host has that much of the resource, even empty."""
 FULL = "full"
-"""Hosts would have so much of the resource if they were empty; none has it now."""
+"""Hosts would have that much of the resource if they were empty; none has it now."""
 NO_HOST = "no-host"
-"""No host meets it, though some have the trait or the resource: on another provider than it is asked of, say."""
+"""No host meets it, though some have the trait or the resource, for example on another provider."""
 ELSEWHERE = "elsewhere"
-"""Hosts meet it, and each lacks something else."""
+"""Hosts meet it, and each fails another requirement."""
 MET = "met"
 """Candidates meet it."""
 
 DISABLED, AGGREGATE, OWNER, RESOURCES, TRAITS, PLACE = "disabled", "aggregate", "owner", "resources", "traits", "place"
-"""What may keep a host out that meets a requirement."""
+"""Reasons that exclude a host which meets a requirement."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One requirement, and how the hosts stand to it."""
+    """One requirement, and how many hosts fail it."""
 
     number: int
-    """From 1; the other parts of a diagnosis name requirements by it."""
+    """From 1; the other parts of a diagnosis refer to requirements by it."""
     condition: Condition
     by: str
+    """The filter that adds it, or ``request``."""
     because: str
+    """The image property, the extra spec or the field that requires it."""
     state: str
     lack: int
-    """Hosts that Placement returns for no part of the query with it: they do not meet it, whatever else is dropped."""
+    """Hosts that fail it even if all other requirements are dropped."""
     lack_only: int
     """Those of them that would be candidates without it."""
     if_dropped: int
-    """The hosts that Placement would return if it were not asked for."""
+    """The hosts that Placement would return without this requirement."""
     kept_out: Mapping[str, int]
-    """Of the hosts that meet it and are no candidates: what they lack -> how many."""
+    """Of the hosts that meet it and are no candidates: reason -> number of hosts."""
     help: str
-    """The change that would help; empty if it is met."""
+    """The suggested change; empty if the requirement is met."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,15 @@ class Conflict:
 
     numbers: tuple[int, ...]
     ever: bool
-    """True: no host could, even if all were empty. False: only now."""
+    """Whether no host could even if all were empty."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Hosts that lack the same; each host is in one account."""
+    """Hosts that fail the same requirements; each host is in one account."""
 
     ways: tuple[tuple[int, ...], ...]
-    """The smallest sets of requirements without any one of which these hosts would do; one empty set: candidates.
+    """The smallest sets of requirements to drop so that these hosts would be candidates; one empty set if they are.
 
     Where a set has all resources of a group, the group's other requirements go with them and are not named.
     """
@@ -81,16 +83,16 @@ class Account:
 
 @dataclass(frozen=True)
 class Near:
-    """Hosts that lack little, and the same."""
+    """Hosts that fail few requirements, and the same ones."""
 
     hosts: tuple[str, ...]
     lacks: tuple[tuple[int, str], ...]
-    """Number of a requirement, and what the host has instead."""
+    """The number of a requirement, and what the host has instead."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Why there is a host for a request, or none."""
+    """Why a request has a host, or none."""
 
     stage: str
     message: str
@@ -108,7 +110,7 @@ class Diagnosis:
     accounts: tuple[Account, ...] = ()
     nearest: tuple[Near, ...] = ()
     notes: tuple[str, ...] = ()
-    """What limits this answer, and what was not asked for."""
+    """Limits of this result, and ignored parts of the request."""
     taken_at: str = ""
     """When the fleet was read, ISO 8601; empty for a fleet file written by hand."""
 

@@ -1,0 +1,232 @@
+"""One finding for each requirement: its source, its state, the hosts that fail it, and the suggested change."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import os_traits
+
+from os_prefilter.common.quoting import escape_line, join_names
+from os_prefilter.filters.nova_translation import BY_REQUEST
+from os_prefilter.fleet.matching import Host, capacity_of
+from os_prefilter.fleet.model import Inventory
+from os_prefilter.operators.diagnose import result
+from os_prefilter.operators.diagnose.result import Finding
+from os_prefilter.operators.diagnose.shortfall import Shortfalls
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
+from os_prefilter.request.extra_specs import resource_key
+from os_prefilter.request.requirements import ROOT, Requirement
+from os_prefilter.request.view import Request
+from os_prefilter.vocabulary import table
+
+_FIELDS = {
+    "VCPU": "flavor vcpus",
+    "PCPU": "flavor vcpus, and dedicated CPUs",
+    "MEMORY_MB": "flavor ram",
+    "DISK_GB": "flavor disk, ephemeral and swap",
+    "MEM_ENCRYPTION_CONTEXT": "memory encryption",
+}
+
+
+class Sources:
+    """The source of each condition of one request."""
+
+    def __init__(self, request: Request, stated: Iterable[Requirement], decision: Decision) -> None:
+        """Take a request as it was before the pipeline was applied to it, and what it required then.
+
+        :param stated: :func:`os_prefilter.filters.nova_translation.stated_requirements` of the request
+        """
+        self._request = request
+        self._traits: dict[Condition, tuple[str, str]] = {}
+        # What the request requires comes first: it stays when the filter is switched off.
+        for item in (*stated, *decision.requirements):
+            self._traits.setdefault(condition_of(item), (item.filter, escape_line(item.source)))
+
+    def of(self, condition: Condition) -> tuple[str, str]:
+        """Return the filter that requires a condition, or ``request``, and the reason.
+
+        Of request groups that are alike, it is that of the first.
+        """
+        first, *alike = condition.scope.split(",")
+        by, because = BY_REQUEST, f"the request group {escape_line(first)}"
+        if condition.kind == TRAIT:
+            by, because = self._traits.get(condition._replace(scope=first), (by, because))
+        else:
+            because = escape_line(self._field_of(condition._replace(scope=first)))
+        return by, f"{because} and {len(alike)} alike" if alike else because
+
+    def _field_of(self, condition: Condition) -> str:
+        if condition.kind == POLICY:
+            return "flavor extra spec group_policy=isolate"
+        if condition.scope in self._request.requested_groups:
+            return f"request group {condition.scope}"
+        if condition.kind == AGGREGATE:
+            return "the availability zone, tenant or image that aggregates are for" if condition.wanted else "isolation"
+        if condition.kind == TREE:
+            return "same_subtree of the request" if condition.scope == ROOT else "the host that the request names"
+        name, groups = condition.names[0], self._request.flavor_groups
+        for suffix in (condition.suffix, ""):
+            if suffix in groups and name in groups[suffix].resources:
+                return f"flavor extra spec {resource_key(name, suffix)}"
+        return _FIELDS.get(name, "flavor and image")
+
+
+def findings(
+    now: Shortfalls, empty: Shortfalls, sources: Sources, hosts: Sequence[Host], known: frozenset[str] | None
+) -> tuple[Finding, ...]:
+    """Return a finding for each requirement.
+
+    :param known: the traits that exist in Placement; None if it did not answer
+    """
+    owned = {item for item in now.conditions if sources.of(item)[0] == "owner"}
+    providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
+    offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
+    found = []
+    for number, item in enumerate(now.conditions, 1):
+        by, because = sources.of(item)
+        state = _state(item, now, empty, offered, known)
+        frees = empty.lacking(item) < now.lacking(item)
+        found.append(
+            Finding(
+                number=number,
+                condition=item,
+                by=by,
+                because=because,
+                state=state,
+                lack=now.lacking(item),
+                lack_only=now.lacking_only(item),
+                if_dropped=now.if_dropped(item),
+                kept_out=_kept_out(now, item, owned),
+                help="" if state == result.MET else _remedy(item, state, because, frees=frees),
+            )
+        )
+    return tuple(found)
+
+
+def _state(
+    item: Condition, now: Shortfalls, empty: Shortfalls, offered: frozenset[str], known: frozenset[str] | None
+) -> str:
+    if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
+        return result.UNKNOWN
+    if now.lacking(item) < now.hosts:
+        return result.MET if now.candidates else result.ELSEWHERE
+    if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
+        return result.NOWHERE
+    met_if_empty = empty.lacking(item) < empty.hosts
+    if item.kind == RESOURCE:
+        return result.FULL if met_if_empty else result.TOO_LARGE
+    return result.ELSEWHERE if met_if_empty else result.NO_HOST
+
+
+def _kept_out(now: Shortfalls, item: Condition, owned: set[Condition]) -> dict[str, int]:
+    """Return what excludes the hosts that meet a requirement; a host that fails several others counts once."""
+    counts: Counter[str] = Counter()
+    for host, ways in now.ways.items():
+        if item not in now.lacks[host] and ways[0]:
+            counts[" + ".join(sorted({_reason(each, owned) for each in min(ways, key=len)}))] += 1
+    return dict(sorted(counts.items()))
+
+
+def _reason(item: Condition, owned: set[Condition]) -> str:
+    if item in owned:
+        return result.OWNER
+    if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
+        return result.DISABLED
+    of_kind = {TRAIT: result.TRAITS, RESOURCE: result.RESOURCES, AGGREGATE: result.AGGREGATE}
+    return of_kind.get(item.kind, result.PLACE)
+
+
+# -- suggested changes -------------------------------------------------------------------------------------------------
+
+
+@cache
+def _reported_traits() -> frozenset[str]:
+    """Return the traits that capability reporters report."""
+    return frozenset(trait for row in table() for trait in row.traits)
+
+
+def _remedy(item: Condition, state: str, because: str, *, frees: bool) -> str:
+    """Return the suggested change.
+
+    :param frees: whether hosts lack a resource only because it is used
+    """
+    if item.kind == TRAIT:
+        return _remedy_for_trait(item, state, because)
+    if item.kind == RESOURCE:
+        name = item.names[0]
+        return {
+            result.NOWHERE: f"No host has the resource class {name}: check its name in the {because}.",
+            result.TOO_LARGE: "No host is that large: use a smaller flavor, or add a larger host.",
+            result.FULL: "Free some, add hosts, or use a smaller flavor.",
+        }.get(
+            state,
+            "Free some on the nearest hosts, or use a smaller flavor."
+            if frees
+            else f"Take or add a host with that much {name} and the rest, or use a smaller flavor.",
+        )
+    if item.kind == AGGREGATE:
+        return (
+            "Add suitable hosts to such an aggregate, or request another zone."
+            if item.wanted
+            else "These aggregates are reserved: take hosts out of them, or request what they are reserved for."
+        )
+    if item.kind == POLICY:
+        return "Each group needs a provider of its own: group_policy=none lets them share one."
+    if item.scope != ROOT:
+        return "The request names this host: name another one, or none."
+    return (
+        f"One of the providers of the groups {escape_line(join_names(item.names))} must be above the others: take or "
+        "add a host with such a tree of providers, or leave out same_subtree."
+    )
+
+
+def _remedy_for_trait(item: Condition, state: str, because: str) -> str:
+    name, change = "|".join(item.names), f"change {because}"
+    if state == result.UNKNOWN:
+        return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
+    if not item.wanted:
+        if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
+            return "Enable the compute services of the nearest hosts: openstack compute service set --enable."
+        return f"Take hosts without {name}, or {change}."
+    if item.names[0].startswith("OWNER_"):
+        return f"The providers need the trait {name} of the service that owns them; see the filter owner."
+    if state != result.NOWHERE:
+        return f"Take or add a host that has it, or {change}."
+    how = "set it on the hosts that should have it ('openstack resource provider trait set')"
+    if _reported_traits().issuperset(item.names):
+        how = "'os-prefilter capabilities show' on a host shows whether it has it, and why not"
+    return f"No host has {name}: {how}; otherwise {change}."
+
+
+def describe_instead(host: Host, item: Condition) -> str:
+    """Describe briefly what a host has that does not meet a requirement."""
+    if item.kind == RESOURCE:
+        name = item.names[0]
+        rooms = Counter(
+            _describe_room(each.resources[name]) for each in (*host.own, *host.shared) if name in each.resources
+        )
+        return "; ".join(f"{count} x {room}" if count > 1 else room for room, count in rooms.items()) or f"no {name}"
+    if item.kind == TRAIT:
+        providers = (host.root,) if item.scope == ROOT else (*host.own, *host.shared)
+        having = [each.name for each in providers if not each.traits.isdisjoint(item.names)]
+        if having == [host.name] == [each.name for each in providers]:
+            return "has it"
+        if not item.wanted:
+            return f"has it on {join_names(having)}" if having else "no provider without it is left for the group"
+        return f"has it only on {join_names(having)}" if having else "does not have it"
+    if item.kind == AGGREGATE:
+        return "is in one of them" if not item.wanted else "is in none of them"
+    return "its providers are in different subtrees" if item.scope == ROOT else "is another host"
+
+
+def _describe_room(inventory: Inventory) -> str:
+    capacity = capacity_of(inventory)
+    limits = []
+    if inventory.max_unit < capacity:
+        limits.append(f"at most {inventory.max_unit} an instance")
+    if inventory.min_unit > 1:
+        limits.append(f"at least {inventory.min_unit}")
+    if inventory.step_size > 1:
+        limits.append(f"in steps of {inventory.step_size}")
+    return ", ".join([f"{max(0, capacity - inventory.used)} of {capacity} free", *limits])

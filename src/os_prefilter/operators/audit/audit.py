@@ -1,7 +1,7 @@
-"""All images against the fleet: which hosts each has before and after filters are enabled, and what it loses them to.
+"""All images of a cloud against a fleet: the hosts that each has before and after filters are enabled, and why.
 
-An audit judges capability: traits, and that a resource class is there. Amounts and usage are not judged. Filters that
-wait for compute nodes to report are judged twice: as they are now, and as they are once none waits. The worse counts.
+An audit judges capability: traits, and the presence of resource classes. Amounts and usage are not judged. Filters that
+wait for capability reports are judged twice: as they are now, and as they are once none waits. The worse counts.
 """
 
 from collections import Counter
@@ -13,42 +13,34 @@ from typing import NamedTuple
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.capability_index import CapabilityIndex, union
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.image_groups import Asked, Change, ImageGroup, grouped
+from os_prefilter.operators.audit.image_groups import Change, ImageGroup, Requested, group_images
 from os_prefilter.operators.readiness import coverage_of, once_owned
 from os_prefilter.request.demand import RESOURCE, Condition, condition_of
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.spec import Flavor, Image
 
 Progress = Callable[[str, int, int | None], None]
-"""(what is done, how many of it, out of how many; None if that is not known)"""
+"""Gets the current stage, how many are done, and how many there are (None if that is not known)."""
 
 
 class Verdict(StrEnum):
-    """What enabling the filters does to an image."""
+    """The effect on an image of enabling the filters, most urgent first."""
 
-    OK = "ok"
-    LOSES = "loses hosts"
-    UNSCHEDULABLE = "becomes unschedulable"
     REJECTED = "becomes rejected"
-    ALREADY = "already unschedulable"
+    UNSCHEDULABLE = "becomes unschedulable"
+    LOSES = "loses hosts"
     ALREADY_REJECTED = "already rejected"
+    ALREADY = "already unschedulable"
+    OK = "ok"
 
 
-# What has to be looked at first.
-_URGENT = (
-    Verdict.REJECTED,
-    Verdict.UNSCHEDULABLE,
-    Verdict.LOSES,
-    Verdict.ALREADY_REJECTED,
-    Verdict.ALREADY,
-    Verdict.OK,
-)
+_URGENT = tuple(Verdict)
 BECOMES_UNSCHEDULABLE = frozenset((Verdict.UNSCHEDULABLE, Verdict.REJECTED))
 CHANGED = BECOMES_UNSCHEDULABLE | {Verdict.LOSES}
 
 
 class Cause(NamedTuple):
-    """One requirement, who asked for it, and because of what."""
+    """One requirement and its source."""
 
     trait: str
     """The name of a trait, or of a resource class."""
@@ -57,48 +49,49 @@ class Cause(NamedTuple):
     on: str
     """The suffix of a request group; empty for the host itself."""
     by: str
+    """The filters that add it, or ``request``."""
     because: str
 
 
 class Loss(NamedTuple):
-    """What a requirement costs an image."""
+    """The hosts that an image loses to one requirement."""
 
     cause: Cause
     lacking: int
-    """Of the hosts that the image loses, how many do not meet the requirement."""
+    """How many of the lost hosts fail the requirement."""
     lacking_only: int
-    """How many of them meet all others that the filters to enable bring, so that this one alone costs them."""
+    """How many of them meet all other requirements that the filters to enable add."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Images that ask for the same, with one flavor or alone."""
+    """Images with the same requirements, with one flavor or alone."""
 
     names: tuple[str, ...]
-    """Of the images, as far as they are kept."""
+    """The names of the images, as far as they are kept."""
     images: int
     flavor: str
     before: int
-    """The set of hosts before (:mod:`os_prefilter.fleet.capability_index`)."""
+    """The set of hosts before the change (:mod:`os_prefilter.fleet.capability_index`)."""
     waiting: int
     """The set of hosts after the change, while filters wait for compute nodes that have not reported."""
     after: int
     """The set of hosts once no filter waits.
 
-    A compute node that has not reported counts as one that cannot; but the filter ``owner`` waits until each compute
-    node has its trait, so that each counts as having it.
+    A compute node that has not reported counts as incapable; but the filter ``owner`` waits until each compute node has
+    its trait, so each counts as having it.
     """
     verdict: Verdict
     """Of :attr:`waiting` or :attr:`after`, whichever is worse."""
     losses: tuple[Loss, ...] = ()
     combined: int = 0
-    """Lost hosts that meet each requirement alone, and not all together."""
+    """How many lost hosts meet each requirement alone, but not all together."""
     reason: str = ""
-    """Why the request is rejected."""
+    """Why the request is rejected, if it is."""
 
 
 class HostGroup(NamedTuple):
-    """Hosts that nothing which any image asks for tells apart."""
+    """Hosts that no requirement of any image tells apart."""
 
     names: tuple[str, ...]
     hosts: int
@@ -109,7 +102,7 @@ class Audit:
     """All images against one fleet."""
 
     lines: tuple[Line, ...]
-    """Those that become unschedulable first, those to which nothing happens last."""
+    """Images that become rejected or unschedulable first, unaffected images last."""
     images: int
     flavors: int
     """How many flavors each image was judged with; 0 for images alone."""
@@ -119,13 +112,13 @@ class Audit:
     unused: tuple[str, ...]
     """Hosts that no image can be scheduled to with the filters enabled."""
     newly_unused: tuple[str, ...]
-    """Those of them that some image could be scheduled to before."""
+    """Those of :attr:`unused` that some image could be scheduled to before."""
     unserved: tuple[tuple[Cause, int], ...]
-    """What no host meets at all, and how many images ask for it."""
+    """Requirements that no host meets, and how many images have them."""
     unknown: tuple[tuple[str, int], ...]
-    """What nobody knows, such as a misspelt value, and in how many images it is."""
+    """Unknown values, such as misspelt ones, and how many images have them."""
     waits: tuple[tuple[str, int], ...]
-    """What filters do not ask for yet because they wait, and of how many images."""
+    """Requirements deferred by filters that wait, and how many images have them."""
 
     @property
     def is_waiting(self) -> bool:
@@ -148,12 +141,12 @@ def audit(
     """Compare which hosts remain for each image, with each flavor, before and after a change of the filters.
 
     :param flavors: without one, images are judged alone: each host counts as large enough.
-    :raises PrefilterError: if a filter fails, or asks for what an audit cannot judge; what it rejects is a verdict.
+    :raises PrefilterError: if a filter fails, or adds something that an audit cannot judge; a rejection is a verdict.
     """
-    # A gate does not open before there is a compute node.
+    # Without a compute node no gate opens.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
-    found = grouped(images, flavors, change, enforcing, lambda count: progress("images", count, None))
-    conditions = {item for group in found.groups for asked in group.key[1:] for item in asked.query}
+    found = group_images(images, flavors, change, enforcing, lambda count: progress("images", count, None))
+    conditions = {item for group in found.groups for requested in group.key[1:] for item in requested.query}
     now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
     if any(group.key.is_deferred_by(gated) for group in found.groups):
@@ -180,24 +173,23 @@ def audit(
 
 def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
     flavor, before, waiting, after = group.key
-    had, has_now = (0 if each.rejected else now.serving(each.query) for each in (before, waiting))
-    has = 0 if after.rejected else later.serving(after.query)
+    had, has_now, has_later = _hosts(before, now), _hosts(waiting, now), _hosts(after, later)
     states = (
-        (_verdict(before, asked, had, hosts), asked, hosts, sets)
-        for asked, hosts, sets in ((after, has, later), (waiting, has_now, now))
+        (_verdict(before, requested, had, hosts), requested, hosts, index)
+        for requested, hosts, index in ((after, has_later, later), (waiting, has_now, now))
     )
-    verdict, worse, left, sets = min(states, key=lambda state: _URGENT.index(state[0]))
+    verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
     losses: tuple[Loss, ...] = ()
     combined = 0
     if lost := had & ~left if not worse.rejected else 0:
-        losses, combined = _losses(lost, before, worse, sets)
+        losses, combined = _losses(lost, before, worse, index)
     return Line(
         names=tuple(group.names),
         images=group.images,
         flavor=flavor,
         before=had,
         waiting=has_now,
-        after=has,
+        after=has_later,
         verdict=verdict,
         losses=losses,
         combined=combined,
@@ -205,25 +197,29 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
     )
 
 
-def _verdict(before: Asked, after: Asked, had: int, has: int) -> Verdict:
-    if after.rejected:
-        if had:
-            return Verdict.REJECTED
-        return Verdict.ALREADY_REJECTED if before.rejected else Verdict.ALREADY
+def _hosts(requested: Requested, index: CapabilityIndex) -> int:
+    return 0 if requested.rejected else index.serving(requested.query)
+
+
+def _verdict(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+    if after.rejected and had:
+        return Verdict.REJECTED
+    if after.rejected and before.rejected:
+        return Verdict.ALREADY_REJECTED
     if not has:
         return Verdict.UNSCHEDULABLE if had else Verdict.ALREADY
     return Verdict.LOSES if had & ~has else Verdict.OK
 
 
-def _losses(lost: int, before: Asked, after: Asked, sets: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
-    """Return what each requirement that is new costs, the most expensive first, and what they cost together alone."""
+def _losses(lost: int, before: Requested, after: Requested, index: CapabilityIndex) -> tuple[tuple[Loss, ...], int]:
+    """Return the losses to each new requirement, largest first, and how many hosts only their combination costs."""
     new = after.own() - before.own()
     without_all = [item for item in after.query if item not in new]
     losses = []
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
-        lacking = lost & ~sets.serving([*without_all, *conditions])
-        only = lacking & sets.serving(item for item in after.query if item not in conditions)
+        lacking = lost & ~index.serving([*without_all, *conditions])
+        only = lacking & index.serving(item for item in after.query if item not in conditions)
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
@@ -232,50 +228,41 @@ def _losses(lost: int, before: Asked, after: Asked, sets: CapabilityIndex) -> tu
 
 
 def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) -> dict[Cause, list[Condition]]:
-    """Return the conditions by what they mean to people.
+    """Return the conditions by cause.
 
-    One trait asked for on the root and without a suffix is one cause, and so is one that two filters ask for: neither
-    could be left out alone to any effect.
+    A trait that is required both on the root and in the unsuffixed group is one cause, and so is a trait that two
+    filters require: dropping one of them alone would change nothing.
     """
-    conditions: dict[tuple[str, bool, str], list[Condition]] = {}
-    by: dict[tuple[str, bool, str], dict[str, str]] = {}
+    conditions: dict[tuple[str, str, str], list[Condition]] = {}
+    sources: dict[tuple[str, str, str], dict[str, str]] = {}
     for item in requirements:
         condition = condition_of(item)
         if condition in among:
-            key = item.trait, item.required, condition.suffix
+            key = item.trait, "required" if item.required else "forbidden", condition.suffix
             conditions.setdefault(key, []).append(condition)
-            by.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
+            sources.setdefault(key, {}).setdefault(item.filter, escape_line(item.source))
     return {
-        Cause(
-            trait=key[0],
-            rule="required" if key[1] else "forbidden",
-            on=key[2],
-            by=", ".join(by[key]),
-            because=" and ".join(dict.fromkeys(by[key].values())),
-        ): conditions[key]
-        for key in conditions
+        Cause(*key, ", ".join(sources[key]), " and ".join(dict.fromkeys(sources[key].values()))): some
+        for key, some in conditions.items()
     }
 
 
-def _unserved(groups: Iterable[ImageGroup], sets: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
-    """Return the requirements and resource classes that no host meets, and the images that ask for them."""
+def _unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
+    """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for group in groups:
-        asked = group.key.after
-        if asked.rejected:
+        requested = group.key.after
+        if requested.rejected:
             continue
-        resources = [item for item in asked.query if item.kind == RESOURCE]
+        source = f"flavor {group.key.flavor}" if group.key.flavor else "the image"
+        resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
-            if not sets.serving([item]):
-                found[Cause(item.names[0], "resource class", item.suffix, "request", _flavor(group))] += group.images
-        if not sets.serving(resources):
+            if not index.serving([item]):
+                found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
+        if not index.serving(resources):
             continue
-        requirements = (*asked.stated, *asked.added)
+        requirements = (*requested.stated, *requested.added)
         for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
-            if not sets.serving([*resources, *conditions]):
+            if not index.serving([*resources, *conditions]):
                 found[cause] += group.images
     return tuple(found.most_common())
-
-
-def _flavor(group: ImageGroup) -> str:
-    return f"flavor {group.key.flavor}" if group.key.flavor else "the image"

@@ -1,4 +1,4 @@
-"""Images with the same requirements, as one: thousands of images make tens of groups."""
+"""Groups of images with the same requirements: thousands of images make tens of groups."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,44 +17,46 @@ from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
 
 MOST_NAMES = 100_000
-"""So many names of images are kept, in all groups together; further images are counted."""
+"""The most image names that are kept in all groups together; further images are only counted."""
 MOST_UNKNOWN = 10_000
-"""So many different things that nobody knows are counted."""
+"""The most distinct unknown values that are counted."""
 _LONGEST_NAME = 255
 
-# For images alone: with it, every host counts as large enough.
+# For images alone, where every host counts as large enough.
 _ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
 
 
 class Change(NamedTuple):
-    """The filters as they are, and as they are to be."""
+    """The filters before and after a change."""
 
     before: Pipeline
     after: Pipeline
 
 
-class Asked(NamedTuple):
-    """What a request asks for after a pipeline; what the pipeline asked for is in ``added``."""
+class Requested(NamedTuple):
+    """The conditions of a request after a pipeline."""
 
     query: tuple[Condition, ...]
     stated: tuple[Requirement, ...] = ()
+    """From flavor and image."""
     added: tuple[Requirement, ...] = ()
+    """By the pipeline."""
     rejected: str = ""
-    """Why the request is rejected, so that no host is asked for; empty if it is not."""
+    """Why the request is rejected, so that it has no query; empty if it is not."""
 
     def own(self) -> frozenset[Condition]:
-        """Return what the pipeline alone asked for, without what the request states as well."""
+        """Return the conditions that only the pipeline adds."""
         return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.stated))
 
 
 class GroupKey(NamedTuple):
-    """What the images of a group have in common."""
+    """The flavor and the requirements that the images of a group share."""
 
     flavor: str
-    before: Asked
-    waiting: Asked
-    """After the change, while filters wait for compute nodes that have not reported."""
-    after: Asked
+    before: Requested
+    waiting: Requested
+    """After the change, while filters wait for capability reports."""
+    after: Requested
     """After the change, once none waits."""
 
     def is_deferred_by(self, filters: Collection[str]) -> bool:
@@ -64,34 +66,34 @@ class GroupKey(NamedTuple):
 
 @dataclass(slots=True)
 class ImageGroup:
-    """The images that ask for the same with a flavor."""
+    """Images with the same requirements with one flavor."""
 
     key: GroupKey
     names: list[str] = field(default_factory=list)
-    """Those that are kept (:data:`MOST_NAMES`), each on one printable line."""
+    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
     images: int = 0
 
 
 @dataclass(slots=True)
 class ImageGroups:
-    """All images, in groups, in the order in which these came up first."""
+    """All images in groups, in the order of their first images."""
 
     groups: list[ImageGroup]
     images: int
     unknown: Counter[str]
-    """What nobody knows, such as a misspelt value, and in how many images it is, counted with the filters to enable."""
+    """Unknown values, such as misspelt ones, and how many images have them, counted with the filters to enable."""
     waits: Counter[str]
-    """What filters do not ask for yet, because they wait, and of how many images."""
+    """Requirements deferred by filters that wait, and how many images have them."""
 
 
-def grouped(
+def group_images(
     images: Iterable[Image],
     flavors: Sequence[Flavor],
     change: Change,
     enforcing: Pipeline,
     progress: Callable[[int], None] = lambda _images: None,
 ) -> ImageGroups:
-    """Apply the pipelines to each image with each flavor, and put together what asks for the same.
+    """Apply the pipelines to each image with each flavor, and group images with the same requirements.
 
     :param flavors: if empty, each image alone.
     :param enforcing: the filters after the change, once none of them waits; run where one does.
@@ -108,11 +110,11 @@ def grouped(
         name = escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
         for flavor in flavors or (_ANY_FLAVOR,):
             label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
-            before = _asked(image, flavor, change.before, queries, notes)
+            before = _requested_by(image, flavor, change.before, queries, notes)
             deferred: set[Note] = set()
-            waiting = after = _asked(image, flavor, change.after, queries, deferred)
+            waiting = after = _requested_by(image, flavor, change.after, queries, deferred)
             if any(note.waits for note in deferred):
-                after = _asked(image, flavor, enforcing, queries, notes)
+                after = _requested_by(image, flavor, enforcing, queries, notes)
             notes |= deferred
             key = GroupKey(label, before, waiting, after)
             group = groups.setdefault(key, ImageGroup(key))
@@ -130,18 +132,18 @@ def _count(counter: Counter[str], texts: set[str]) -> None:
     counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
 
 
-def _asked(
+def _requested_by(
     image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
-) -> Asked:
-    """Return what is asked for; add what is not to ``notes``, and keep in ``queries`` what was read already."""
+) -> Requested:
+    """Return the conditions of a request; add its notes to ``notes``, and cache parsed queries in ``queries``."""
     spec = RequestSpec(flavor=flavor, image=image)
     try:
         stated = stated_requirements(Request(spec))
         decision = pipeline.apply(spec)
         text = allocation_candidates_query(spec, limit=None)
     except RequestRejected as error:
-        return Asked((), rejected=str(error))
+        return Requested((), rejected=str(error))
     notes.update(note for note in decision.notes if note.warn or note.waits)
     if text not in queries:
         queries[text] = capability_of(text)
-    return Asked(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))
+    return Requested(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

@@ -1,1 +1,1 @@
-"""A fleet of hosts as data: its model, its file, and which of its hosts can serve a demand."""
+"""A fleet of hosts as data: its model, its file, and the matcher of hosts and demands."""

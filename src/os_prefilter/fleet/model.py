@@ -15,7 +15,7 @@ from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 MAX_INT = 2_147_483_647
 
-# Any fixed UUID does; it must never change, or a reloaded fleet would get other providers.
+# Must never change, or a reloaded fleet would get other providers.
 _NAMESPACE = uuid.UUID("4a1a4f0c-6a55-5d6b-9d0f-5c1d3f0f7a11")
 
 
@@ -30,17 +30,17 @@ class Inventory:
     step_size: int = 1
     allocation_ratio: float = 1.0
     used: int = 0
-    """What instances and others have of it."""
+    """The amount that is allocated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A host aggregate of Nova's, or any other aggregate of Placement's that has a name."""
+    """A host aggregate of Nova, or any other aggregate in Placement that has a name."""
 
     uuid: str
     name: str
     availability_zone: str = ""
-    """The name of the zone that its hosts are in; empty if it makes none."""
+    """The availability zone of its hosts; empty if it defines none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,15 @@ class Fleet:
     """Hosts, in the order of the file."""
 
     hosts: tuple[Provider, ...]
-    """The root providers, also those that only share what they have: see :attr:`instance_hosts`."""
+    """The root providers, including those that only share their resources: see :attr:`instance_hosts`."""
     taken_at: str = ""
-    """When it was read out of a live Placement, in UTC (ISO 8601); empty for one that somebody wrote."""
+    """When it was read from a live Placement, in UTC (ISO 8601); empty for a file written by hand."""
     aggregates: Mapping[str, Aggregate] = field(default_factory=dict)
     """The aggregates whose names are known, by UUID."""
     has_inventories: bool = True
-    """False where only traits and aggregates were read."""
+    """False if only traits and aggregates were read."""
     changed_while_read: int = 0
-    """How many providers changed, or went, while they were read: what is said of these may be half old, half new."""
+    """How many providers changed, or were deleted, while they were read: their data may be partly old."""
 
     def walk(self) -> Iterator[Provider]:
         """Yield every provider of every host, parents first."""
@@ -84,17 +84,17 @@ class Fleet:
 
     @property
     def instance_hosts(self) -> tuple[Provider, ...]:
-        """Those of :attr:`hosts` that an instance can be on: all but those that only share what they have."""
+        """The :attr:`hosts` that can run instances: all but those that only share their resources."""
         return tuple(host for host in self.hosts if not _only_shares(host))
 
     @property
     def traits(self) -> frozenset[str]:
-        """Each trait that any provider has."""
+        """All traits of all providers."""
         return frozenset().union(*(provider.traits for provider in self.walk()))
 
     @property
     def custom_traits(self) -> frozenset[str]:
-        """Those of :attr:`traits` that Placement must be told of before they can be used."""
+        """The :attr:`traits` that must be created in Placement before use."""
         return frozenset(trait for trait in self.traits if trait.startswith("CUSTOM_"))
 
     def every_compute_has(self, trait: str) -> bool:
@@ -104,7 +104,7 @@ class Fleet:
 
     @property
     def resource_classes(self) -> frozenset[str]:
-        """Each resource class that any provider has."""
+        """All resource classes of all providers."""
         return frozenset().union(*(provider.resources for provider in self.walk()))
 
 
@@ -115,17 +115,17 @@ def _only_shares(root: Provider) -> bool:
 
 
 def provider_uuid(name: str) -> str:
-    """Return the UUID that a provider of this name always gets."""
+    """Return the UUID of a provider with this name; it never changes."""
     return str(uuid.uuid5(_NAMESPACE, f"provider:{name}"))
 
 
 def aggregate_uuid(name: str) -> str:
-    """Return a UUID as it is, in its usual form; any other name gets one that is always the same."""
+    """Return a UUID in its usual form, or the UUID of an aggregate with this name, which never changes."""
     return uuid_in(name) or str(uuid.uuid5(_NAMESPACE, f"aggregate:{name}"))
 
 
 def uuid_in(text: str) -> str:
-    """Return the UUID that ``text`` is, in its usual form; empty if it is none."""
+    """Return ``text`` as a UUID in its usual form; empty if it is none."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A fleet as one file, and a fleet without its names, so that a case can be sent to somebody."""
+"""Snapshots: a fleet as one file, with or without its names."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _AMOUNTS = [each.name for each in fields(Inventory)]
 
 
 def snapshot(fleet: Fleet) -> str:
-    """Return the JSON of a fleet, one line a host: what :func:`os_prefilter.fleet.reader.load_fleet` reads.
+    """Return a fleet as JSON, one line a host, which :func:`os_prefilter.fleet.reader.load_fleet` reads.
 
     :raises DocumentError: the file would be larger than what is read, or two aggregates share a name
     """
@@ -23,7 +23,7 @@ def snapshot(fleet: Fleet) -> str:
     parts.append('"hosts": {\n' + ",\n".join(hosts) + "\n}")
     text = "{\n" + ",\n".join(parts) + "\n}\n"
     if len(text.encode()) > MAX_BYTES:
-        raise DocumentError("the snapshot", f"it would be larger than {MAX_BYTES >> 20} MiB, the most that is read.")
+        raise DocumentError("the snapshot", f"it would exceed {MAX_BYTES >> 20} MiB, the limit for reading it.")
     return text
 
 
@@ -41,7 +41,7 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
     if fleet.aggregates:
         named = {each.name: _aggregate(each) for each in fleet.aggregates.values()}
         if len(named) < len(fleet.aggregates):
-            raise DocumentError("the snapshot", "two aggregates have one name; rename one of them.")
+            raise DocumentError("the snapshot", "two aggregates have the same name; rename one of them.")
         yield "aggregates", named
 
 
@@ -51,7 +51,7 @@ def _aggregate(aggregate: Aggregate) -> dict[str, str]:
 
 
 def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:
-    """Return what differs from the defaults."""
+    """Return the fields that differ from the defaults."""
     document = {
         "uuid": provider.uuid if provider.uuid != provider_uuid(provider.name) else "",
         "description": provider.description,
@@ -71,10 +71,10 @@ def _inventory(inventory: Inventory) -> int | dict[str, Any]:
 
 
 def anonymous(fleet: Fleet) -> Fleet:
-    """Return a fleet whose hosts, providers, aggregates and zones are called ``host-1`` and so on.
+    """Return a fleet whose hosts, providers, aggregates and zones are named ``host-1`` and so on.
 
-    UUIDs are replaced, and descriptions are left out. Traits, resource classes and amounts stay: where the names of
-    ``CUSTOM_`` ones tell something, the fleet still tells it.
+    UUIDs are replaced, and descriptions are left out. Traits, resource classes and amounts stay, with whatever the
+    names of ``CUSTOM_`` ones reveal.
     """
     new_uuids = _anonymous_aggregates(fleet)
     zones: dict[str, str] = {}

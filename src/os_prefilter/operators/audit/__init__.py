@@ -1,1 +1,1 @@
-"""What enabling filters would do to every image of a cloud."""
+"""Audit: the effect on every image of a cloud of enabling filters."""

@@ -1,8 +1,8 @@
-"""Many images from one file, one after the other, so that a million of them need the memory of one.
+"""Streaming reader of image lists: one image at a time, so that a million images need the memory of one.
 
-Three forms are understood: a JSON array of what ``openstack image show -f json`` prints; an answer of Glance's
-``GET /v2/images``, an object with ``images``; and JSON lines, one image a line, for lists above 64 MiB. An image has
-its properties under ``properties`` or, as Glance's API gives them, beside its fields.
+Three formats: a JSON array of ``openstack image show -f json`` outputs; a response of Glance's ``GET /v2/images``, an
+object with ``images``; and JSON lines, one image a line, for lists above 64 MiB. An image has its properties under
+``properties`` or, as in Glance's API, beside its fields.
 """
 
 import json
@@ -19,26 +19,26 @@ from os_prefilter.request.from_json import image_from
 from os_prefilter.request.spec import Image
 
 Broken = Callable[[str], None]
-"""Is told of each entry that is no image: where it is, and what is wrong with it."""
+"""Gets the place and the problem of each entry that is no image."""
 
 _MOST_KEPT = 200
 
 
 class LeftOut:
-    """What is told of entries that are no images: the first ones, and how many there were."""
+    """The problems of entries that are no images: the first ones, and their number."""
 
     def __init__(self) -> None:
         self.first: list[str] = []
         self.count = 0
 
-    def __call__(self, told: str) -> None:
-        """Keep what is told of one entry."""
+    def __call__(self, problem: str) -> None:
+        """Add the problem of one entry."""
         self.count += 1
         if len(self.first) < _MOST_KEPT:
-            self.first.append(told)
+            self.first.append(problem)
 
 
-# Of Glance's API (its reference, "Show image"): what is no property.
+# The fields of an image that are no properties (Glance's API reference, "Show image").
 _FIELDS = frozenset(
     (
         *("checksum", "container_format", "created_at", "direct_url", "disk_format", "file", "id", "locations"),
@@ -46,14 +46,14 @@ _FIELDS = frozenset(
         *("self", "size", "status", "stores", "tags", "updated_at", "virtual_size", "visibility"),
     )
 )
-# The endings of JSON lines; without one of them, the first line tells.
+# File name endings of JSON lines; without one of them, the first line decides.
 _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
 _SPACE = " \t\r\n"
 
 
 def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
-    """Yield the images in a file; an entry that is none is told to ``broken`` and left out.
+    """Yield the images in a file; report an entry that is no image to ``broken``, and skip it.
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
@@ -75,11 +75,10 @@ def _images(file: BinaryIO, path: str | Path, broken: Broken) -> Iterator[Image]
 
 
 def _is_image(line: bytes) -> bool:
-    """Whether a line is an object of its own that is no list of images: then each line is one."""
+    """Whether a line is one image: then the file has JSON lines."""
     if len(line) > _LARGEST_LINE or not line.lstrip().startswith(b"{"):
         return False
     try:
-        # What is wrong within it is said where it is read.
         document = json.loads(line)
     except (ValueError, RecursionError):
         return False
@@ -91,7 +90,7 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
     while line:
         where = f"line {number}"
         if len(line) > _LARGEST_LINE:
-            broken(f"{where}: longer than 4 MiB, the most that is read of one image")
+            broken(f"{where}: longer than 4 MiB, the limit for one image")
             while line and not line.endswith(b"\n"):
                 line = file.readline(_LARGEST_LINE + 1)
         elif line.strip():
@@ -105,7 +104,7 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
 
 
 def _entries_of_array(text: str, path: str | Path) -> Iterator[object]:
-    """Yield the entries of an array one by one: all at once would take many times the memory of the text."""
+    """Yield the entries of an array one by one: all at once take many times the memory of the text."""
     number, position = 0, _after_space(text, 1)
     if text[position : position + 1] == "]":
         _check_end(text, position + 1, path)
@@ -151,7 +150,7 @@ def _image(entry: object, path: str | Path, where: str, broken: Broken) -> Itera
 
 
 def _document(entry: object) -> Any:
-    """Return an entry in the form that has the properties apart."""
+    """Return an entry in the format that has ``properties``."""
     if not isinstance(entry, dict):
         raise DocumentError("", f"found {quote(entry)}; expected an image, an object with disk_format and properties.")
     if not ("disk_format" in entry or "properties" in entry) or "ram" in entry or "vcpus" in entry:
@@ -186,7 +185,7 @@ def _check_end(text: str, position: int, path: str | Path) -> None:
 def _not_json(path: str | Path, error: Exception, where: str = "") -> DocumentError:
     """Return the error about text that is not JSON.
 
-    :param where: the entry, which is said where a line is not known: of a key that is given twice, say
+    :param where: the entry, named where the line is not known, as for a duplicate key
     """
     if isinstance(error, JSONDecodeError):
         return DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}")

@@ -1,1 +1,1 @@
-"""Why no host is left for a request, and what would help."""
+"""Diagnosis: why a request has no host, and the suggested changes."""

@@ -1,1 +1,1 @@
-"""What images and flavors can ask for in a fleet."""
+"""Offer: the values of image properties and extra specs that a cloud serves."""

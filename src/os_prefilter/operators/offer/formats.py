@@ -1,4 +1,4 @@
-"""An offer as Markdown, as an HTML page or as JSON. No host and no software is named in them."""
+"""Formats of an offer: Markdown, an HTML page and JSON. They name no host and no software."""
 
 import json
 import re
@@ -16,29 +16,27 @@ _ALONE = (
 _NOTHING = "No enabled host offers any of the values that are known."
 _ASKS_NOTHING = "Values that ask nothing of a host"
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]+")
-# Of ASCII punctuation, what Markdown may take for markup, also for a link without any.
+# ASCII punctuation that Markdown may take for markup, or for a link without markup.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
 
 
 class _Part(NamedTuple):
-    """One of the things in a cell."""
+    """A part of a cell."""
 
     name: str = ""
-    """What may be anybody's, to be shown as code."""
+    """Untrusted text, shown as code."""
     note: str = ""
-    """Words of ours after it."""
+    """Trusted text after it."""
 
 
 class _Table(NamedTuple):
-    """A table with its heading, if it has one."""
-
     heading: str
     columns: tuple[str, ...]
     rows: list[list[list[_Part]]]
 
 
 def as_markdown(offer: Offer, *, count: bool = False) -> str:
-    """Return the offer in Markdown with tables; ``count`` adds how many hosts serve a value."""
+    """Format the offer as Markdown with tables; ``count`` adds how many hosts serve a value."""
     lines = [f"# {_TITLE}"]
     for sentence in _sentences(offer):
         lines += ["", sentence]
@@ -51,11 +49,11 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
 
 
 def as_html(offer: Offer, *, count: bool = False) -> str:
-    """Return the offer as one page that needs nothing else; ``count`` adds how many hosts serve a value.
+    """Format the offer as one self-contained page; ``count`` adds how many hosts serve a value.
 
     :raises ModuleNotFoundError: Jinja2 is not installed
     """
-    # Late: who wants no page needs no Jinja2.
+    # Late: only the page needs Jinja2.
     from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
 
     template = (resources.files("os_prefilter") / "data" / "offer.html").read_text(encoding="utf-8")
@@ -64,7 +62,7 @@ def as_html(offer: Offer, *, count: bool = False) -> str:
 
 
 def as_json(offer: Offer, *, count: bool = False) -> str:
-    """Return the offer in JSON, with the values that are not offered; ``count`` adds how many hosts serve a value."""
+    """Format the offer as JSON, with values that are not offered; ``count`` adds how many hosts serve a value."""
     document: dict[str, Any] = {}
     if offer.taken_at:
         document["taken_at"] = offer.taken_at
@@ -101,7 +99,7 @@ def _sentences(offer: Offer) -> Iterator[str]:
 
 
 def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
-    """Yield the tables that both people's formats have."""
+    """Yield the tables of the Markdown and the HTML format."""
     columns = (
         "Image property",
         "Flavor extra spec",
@@ -131,7 +129,7 @@ def _names(each: Property) -> list[list[_Part]]:
 
 
 def _values(each: Property, place: int | None, *, count: bool) -> list[_Part]:
-    """Return the values that some host serves, of a place or of the whole cloud."""
+    """Return the values that some host of a place, or of the whole cloud, serves."""
     numbers = [
         (value.value, value.hosts if place is None else value.by_place[place])
         for value in each.values

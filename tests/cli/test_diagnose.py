@@ -210,29 +210,6 @@ def test_diagnose_runs_in_every_format(form: str, capsys: Capture) -> None:
     assert "HW_ARCH_AARCH64" in capsys.readouterr().out
 
 
-def test_no_requirement_is_lacked_by_fewer_hosts_than_lack_it_alone(capsys: Capture) -> None:
-    assert main(["diagnose", "--example", "nova-vgpu", "-f", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    (owner,) = (each for each in found["requirements"] if each["on"] == "_owned_VGPU" and each["kind"] == "trait")
-    # Ten hosts have no VGPU of Nova's; one of them has a VGPU.
-    assert (owner["hosts_lacking"], owner["hosts_lacking_only_this"], owner["candidates_without_it"]) == (10, 1, 2)
-    for each in found["requirements"]:
-        assert each["hosts_lacking_only_this"] <= each["hosts_lacking"]
-
-
-def test_traits_are_not_taken_from_providers_of_a_resource_that_is_dropped(capsys: Capture, tmp_path: Path) -> None:
-    """Placement takes the traits of the unsuffixed group from the providers that give its resources."""
-    gpu = {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]}
-    full = gpu | {"resources": {"VGPU": {"total": 1, "used": 1}}}
-    hosts = {"free": _host(providers={"gpu": gpu}), "full": _host(providers={"gpu-2": full})}
-    argv = ["--filter", "noop", "--extra-spec", "resources:VGPU=1", "--extra-spec", "trait:CUSTOM_FAST=required"]
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=0)
-    assert found["candidates"] == ["free"]
-    assert _of(found, "VGPU")["candidates_without_it"] == 0
-    numbers = sorted(_of(found, name)["number"] for name in ("VGPU", "CUSTOM_FAST"))
-    assert {"without": [numbers], "count": 1, "hosts": ["full"]} in found["accounts"]
-
-
 def test_groups_that_are_alike_are_one_line(capsys: Capture, tmp_path: Path) -> None:
     gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]} for number in range(4)}
     argv = ["--filter", "noop", "--extra-spec", "group_policy=none"]

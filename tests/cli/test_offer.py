@@ -47,15 +47,6 @@ def test_offer_prints_the_requested_table_without_host_names(
     assert err == ""
 
 
-def test_json_also_lists_values_that_are_not_offered(hosts: list[str], capsys: Capture) -> None:
-    """For programs: each value with its status."""
-    assert main(["offer", *hosts, "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    vif = next(each for each in document["properties"] if each.get("image_property") == "hw_vif_model")
-    statuses = {each["value"]: each["status"] for each in vif["values"]}
-    assert (statuses["igb"], statuses["e1000"]) == ("offered", "not offered")
-
-
 def test_offer_omits_properties_that_no_enabled_filter_reads(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
     """What no enabled filter looks at is not offered: a request for it would get any host."""
     (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = compute_status\n")
@@ -105,15 +96,6 @@ def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Pat
     out, err = capsys.readouterr()
     assert "As of 2026-11-21T18:00:00Z." in out
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err
-
-
-def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
-    """And not over another one."""
-    path = tmp_path / "offer.html"
-    for force, code in ([], 0), ([], 1), (["--force"], 0):
-        assert main(["offer", *hosts, "--format", "html", "-o", str(path), *force]) == code
-        assert capsys.readouterr().out == ""
-    assert path.read_text(encoding="utf-8").endswith("</html>\n")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from os_prefilter.cli.main import main
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
-from os_prefilter.fleet.snapshot import anonymous, snapshot
+from os_prefilter.fleet.snapshot import snapshot
 from tests.support.fleets import TIME
 from tests.support.placements import provider
 
@@ -33,15 +33,6 @@ def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) 
         assert main(["candidates", "--example", "nova-vgpu", *more]) == 0
         answers.append(capsys.readouterr())
     assert answers[0].out == answers[1].out
-
-
-def test_anonymous_option_writes_the_fleet_without_names(capsys: Capture, tmp_path: Path) -> None:
-    """What ``--anonymous`` writes is the fleet without its names."""
-    (tmp_path / "fleet.yaml").write_text(FLEET)
-    assert main(["snapshot", "--anonymous", "--hosts", str(tmp_path / "fleet.yaml")]) == 0
-    out = capsys.readouterr().out
-    assert out == snapshot(anonymous(load_fleet(tmp_path / "fleet.yaml")))
-    assert "kvm-1" not in out
 
 
 def test_snapshot_refuses_to_overwrite_an_existing_file_without_force(capsys: Capture, tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_reading_many_images_uses_bounded_memory(lines: bool, tmp_path: Path, mo
 
 def test_all_broken_image_entries_are_counted_but_only_the_first_200_are_kept() -> None:
     left_out = LeftOut()
-    for number in range(1_000_000):
+    for number in range(201):
         left_out(str(number))
-    assert left_out.count == 1_000_000
+    assert left_out.count == 201
     assert left_out.first == [str(number) for number in range(200)]

@@ -1,7 +1,7 @@
-"""The cloud that a command asks: that of ``--os-cloud``, else of ``OS_CLOUD``; in the openstack client, the client's.
+"""The cloud that a command reads: ``--os-cloud``, else ``OS_CLOUD``; in the openstack client, the client's own.
 
-A command that derives from :class:`CloudCommand` gets at it with ``connection_of(parsed_args)``. Whether it runs in
-``os-prefilter`` or as ``openstack prefilter ...`` makes no difference to it.
+A command that derives from :class:`CloudCommand` gets it by ``connection_of(parsed_args)``, in ``os-prefilter`` and in
+``openstack prefilter ...`` alike.
 """
 
 import argparse
@@ -22,30 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TIMEOUT = 3600.0
-"""Seconds that a command may take where it asks a cloud: enough to read 10,000 hosts from a slow one."""
+"""Seconds that a command may take that reads a cloud: enough to read 10,000 hosts from a slow one."""
 
 _ERROR = 1
-# The name, in parsed arguments, of the function that connects by the client's own options; None in os-prefilter.
+# Names in parsed arguments. The first: the function that connects by the client's own options; None in os-prefilter.
 _CLIENT = "connect_as_client"
 _OPENED = "opened_connection"
 _NOTES = "notes"
 
 
-class _Output:
-    """The standard output or error of a command: notes about the answer come before the first line of either.
+class _NotesFirst:
+    """The standard output or error of a command, before whose first text the notes are written.
 
-    An error has no answer, and so no notes.
-
-    :param note: writes the notes that have not been written yet
+    :param write_notes: writes the notes that have not been written yet
     """
 
-    def __init__(self, stream: Any, note: "Callable[[], None]") -> None:
+    def __init__(self, stream: Any, write_notes: "Callable[[], None]") -> None:
         self._stream = stream
-        self._note = note
+        self._write_notes = write_notes
 
     def write(self, text: str) -> Any:
-        """Write a text, after the notes."""
-        self._note()
+        self._write_notes()
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
@@ -53,16 +50,15 @@ class _Output:
 
 
 def note(arguments: argparse.Namespace, text: str) -> None:
-    """Have a command say something on the standard error before its answer."""
-    notes: list[str] = getattr(arguments, _NOTES, [])
-    notes.append(text)
+    """Have a command write a line to the standard error before its result; an error has no result, and no notes."""
+    getattr(arguments, _NOTES, []).append(text)
 
 
 class CloudCommand(Command):
-    """A command that may ask a cloud."""
+    """A command that may read a cloud."""
 
     auth_required = False
-    """What the openstack client looks at: many of our commands need no cloud, and :func:`connection_of` asks for it."""
+    """For the openstack client: many of our commands need no cloud, and :func:`connection_of` logs in."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -70,21 +66,21 @@ class CloudCommand(Command):
         is_client = hasattr(self.app, "client_manager")
         parser.set_defaults(**{_CLIENT: partial(_client_connection, self) if is_client else None})
         # Exit code 2 means that no host remains, and nothing else.
-        parser.error = partial(_refuse, parser)  # type: ignore[assignment]
+        parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
         return parser
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing but warnings and errors is to be printed beside the answer (``-q``)."""
+        """Whether to print only the result, warnings and errors (``-q``)."""
         return not self.app.options.verbose_level
 
     def tell(self, text: str, *, warning: bool = False) -> None:
-        """Print a line beside the answer, on the standard error: with ``-q`` only if it is a warning."""
+        """Print a line on the standard error, beside the result; with ``-q`` only a warning."""
         if warning or not self.is_quiet:
             self.app.stderr.write(f"{text}\n")
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Run the command, with its notes before its answer."""
+        """Run the command, with its notes before its result."""
         stdout, stderr = self.app.stdout, self.app.stderr
         notes: list[str] = []
 
@@ -93,10 +89,10 @@ class CloudCommand(Command):
                 stderr.write(f"{notes.pop(0)}\n")
 
         setattr(parsed_args, _NOTES, notes)
-        self.app.stdout, self.app.stderr = _Output(stdout, write_notes), _Output(stderr, write_notes)
-        asks = has_cloud(parsed_args) or getattr(parsed_args, "nova_conf", None)
+        self.app.stdout, self.app.stderr = _NotesFirst(stdout, write_notes), _NotesFirst(stderr, write_notes)
+        is_remote = has_cloud(parsed_args) or getattr(parsed_args, "nova_conf", None)
         try:
-            with _deadline() if asks else nullcontext():
+            with _deadline() if is_remote else nullcontext():
                 code = int(super().run(parsed_args) or 0)
             write_notes()
         finally:
@@ -104,8 +100,88 @@ class CloudCommand(Command):
         return code
 
     def get_epilog(self) -> str:
-        """Return nothing: cliff would read the metadata of all installed packages to name the one it comes from."""
+        """Return nothing: cliff would read the metadata of all installed packages to name the command's own."""
         return ""
+
+
+def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> None:
+    """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
+
+    :param text: the help
+    """
+    if parser.get_default(_CLIENT):
+        parser.set_defaults(os_cloud=None)
+    else:
+        # OS_CLOUD is not its default: a cloud that the command names may contradict its other arguments.
+        required = required and not default_cloud()
+        parser.add_argument("--os-cloud", metavar="NAME", required=required, help=f"{text}; default: OS_CLOUD")
+
+
+def default_cloud() -> str | None:
+    """Return the cloud that ``OS_CLOUD`` names, as for each client of OpenStack; None if it names none."""
+    return os.environ.get("OS_CLOUD") or None
+
+
+def has_default_cloud(arguments: argparse.Namespace) -> bool:
+    """Whether there is a cloud that the command itself does not name: the client's, or ``OS_CLOUD``."""
+    return getattr(arguments, _CLIENT, None) is not None or default_cloud() is not None
+
+
+def has_cloud(arguments: argparse.Namespace) -> bool:
+    """Whether there is a cloud; no request is sent to it yet."""
+    return getattr(arguments, "os_cloud", None) is not None or has_default_cloud(arguments)
+
+
+def connection_of(arguments: argparse.Namespace) -> Any:
+    """Return an ``openstack.connection.Connection`` to the cloud, opened once; None if there is no cloud.
+
+    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
+    """
+    if not has_cloud(arguments):
+        return None
+    if not hasattr(arguments, _OPENED):
+        connect_as_client: Callable[[], Any] | None = getattr(arguments, _CLIENT, None)
+        setattr(arguments, _OPENED, connect_as_client() if connect_as_client else _connect(arguments))
+    return getattr(arguments, _OPENED)
+
+
+def _connect(arguments: argparse.Namespace) -> Any:
+    try:
+        # Late: the SDK takes a second to import.
+        from os_prefilter.adapters.cloud.connection import connect  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
+        ) from error
+    return connect(str(default_cloud() if arguments.os_cloud is None else arguments.os_cloud))
+
+
+def _client_connection(command: CloudCommand) -> Any:
+    """Return the connection of the openstack client, with the user, the region and all else in its options."""
+    from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
+    from os_prefilter.adapters.time_limit import limit  # noqa: PLC0415
+
+    client: Any = command.app
+    manager = client.client_manager
+    set_up = manager.setup_auth
+
+    def set_up_with_limits() -> None:
+        set_up()
+        # The client waits forever for responses, also for those of the login that comes next.
+        manager.session.timeout = manager.session.timeout or TIMEOUT
+        limit(manager.session)
+
+    command.auth_required = True
+    manager.setup_auth = set_up_with_limits
+    try:
+        # As the client does before it runs a command that always needs a cloud.
+        client.prepare_to_run_command(command)
+        return manager.sdk_connection
+    except Exception as error:
+        raise ConfigurationError(
+            f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
+            "and OS_... variables."
+        ) from error
 
 
 @contextmanager
@@ -131,94 +207,6 @@ def _deadline() -> "Iterator[None]":
         signal.signal(signal.SIGALRM, before)
 
 
-def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> None:
-    """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
-
-    :param text: the help
-    """
-    if parser.get_default(_CLIENT):
-        parser.set_defaults(os_cloud=None)
-    else:
-        # Not as the default: a cloud that the command names may contradict its other arguments.
-        required = required and not default_cloud()
-        parser.add_argument("--os-cloud", metavar="NAME", required=required, help=f"{text}; default: OS_CLOUD")
-
-
-def is_in_client(arguments: argparse.Namespace) -> bool:
-    """Whether the command runs inside the openstack client."""
-    return getattr(arguments, _CLIENT, None) is not None
-
-
-def default_cloud() -> str | None:
-    """Return the cloud that the environment names, as for each client of OpenStack; None if it names none."""
-    return os.environ.get("OS_CLOUD") or None
-
-
-def has_cloud(arguments: argparse.Namespace) -> bool:
-    """Whether there is a cloud to ask; nothing is asked of it yet."""
-    return getattr(arguments, "os_cloud", None) is not None or has_default_cloud(arguments)
-
-
-def has_default_cloud(arguments: argparse.Namespace) -> bool:
-    """Whether there is a cloud to ask that the command itself does not name: the client's, or that of ``OS_CLOUD``."""
-    return is_in_client(arguments) or default_cloud() is not None
-
-
-def connection_of(arguments: argparse.Namespace) -> Any:
-    """Return an ``openstack.connection.Connection`` to the cloud; None if there is none to ask. It is opened once.
-
-    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
-    """
-    if not has_cloud(arguments):
-        return None
-    if not hasattr(arguments, _OPENED):
-        setattr(arguments, _OPENED, _connect(arguments))
-    return getattr(arguments, _OPENED)
-
-
-def _connect(arguments: argparse.Namespace) -> Any:
-    if is_in_client(arguments):
-        connect_as_client: Callable[[], Any] = getattr(arguments, _CLIENT)
-        return connect_as_client()
-    try:
-        # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.cloud.connection import connect  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
-        ) from error
-    return connect(str(default_cloud() if arguments.os_cloud is None else arguments.os_cloud))
-
-
-def _client_connection(command: CloudCommand) -> Any:
-    """Return the connection of the openstack client, with the user, the region and all else that its options say."""
-    from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
-    from os_prefilter.adapters.time_limit import limit  # noqa: PLC0415
-
-    client: Any = command.app
-    manager = client.client_manager
-    set_up = manager.setup_auth
-
-    def set_up_with_limits() -> None:
-        set_up()
-        # The client waits for an answer without end, also for those of the login that comes next.
-        manager.session.timeout = manager.session.timeout or TIMEOUT
-        limit(manager.session)
-
-    command.auth_required = True
-    manager.setup_auth = set_up_with_limits
-    try:
-        # As the client does before it runs a command that always needs a cloud.
-        client.prepare_to_run_command(command)
-        connection = manager.sdk_connection
-    except Exception as error:
-        raise ConfigurationError(
-            f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
-            "and OS_... variables."
-        ) from error
-    return connection
-
-
-def _refuse(parser: argparse.ArgumentParser, message: str) -> None:
+def _exit_with_error(parser: argparse.ArgumentParser, message: str) -> None:
     parser.print_usage(sys.stderr)
     parser.exit(_ERROR, f"{parser.prog}: error: {message}\n")

@@ -164,7 +164,7 @@ _WRONG = [
     ("--nova-conf {conf} --provider=", "names of resource providers have 1 to 200 characters"),
     ("--provider-config {tmp}/none/x.yaml", "there is no such directory"),
     ("--provider-config {tmp}/owner", "was not written by os-prefilter"),
-    ("--watch 5", "it asks a libvirt again and again; --driver fake has none"),
+    ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
 ]
 

@@ -176,12 +176,13 @@ def _client_connection(command: CloudCommand) -> Any:
     try:
         # As the client does before it runs a command that always needs a cloud.
         client.prepare_to_run_command(command)
-        return manager.sdk_connection
+        connection = manager.sdk_connection
     except Exception as error:
         raise ConfigurationError(
             f"The cloud cannot be used: {describe_error(error)}. Check --os-cloud, or the --os-... options "
             "and OS_... variables."
         ) from error
+    return connection
 
 
 @contextmanager

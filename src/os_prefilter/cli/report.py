@@ -1,4 +1,4 @@
-"""``os-prefilter capabilities report``: makes Placement, or a provider.yaml, say what a host can do."""
+"""``os-prefilter capabilities report``: write the capabilities of a host to Placement, a node or a provider.yaml."""
 
 import argparse
 import time
@@ -62,16 +62,18 @@ class CapabilitiesReport(Listing):
         group.add_argument(
             "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
         )
-        group.add_argument("--dry-run", action="store_true", help="print what would be changed, and change nothing")
+        group.add_argument("--dry-run", action="store_true", help="print the changes without making them")
         ways = group.add_mutually_exclusive_group()
         ways.add_argument(
-            "--provider-config", metavar="FILE", help="write a provider configuration file of Nova's, not to Placement"
+            "--provider-config",
+            metavar="FILE",
+            help="write a file for nova-compute, which then reports the traits, not to Placement",
         )
         ways.add_argument(
-            "--remove", action="store_true", help="remove from the provider every trait that this command manages"
+            "--remove", action="store_true", help="remove every trait that this command manages from the provider"
         )
         ways.add_argument(
-            "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports again after these seconds"
+            "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports at this interval"
         )
         group.add_argument(
             "--config-file",
@@ -92,35 +94,34 @@ class CapabilitiesReport(Listing):
         if parsed_args.config_file:
             raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
         if asks_ironic(parsed_args):
-            return COLUMNS, self._told(_report_on_node(parsed_args), parsed_args)
+            return COLUMNS, self._count(_report_on_node(parsed_args), parsed_args)
         _check_provider(parsed_args)
-        # What is configured wrongly is said before a probe that takes a minute.
+        # Before the probe, which may take a minute: it reports a wrong configuration.
         write = _provider_config(parsed_args) if parsed_args.provider_config else _Placement(parsed_args).report
         facts = _facts(parsed_args)
         for line in builder_of(facts):
             self.tell(line)
-        return COLUMNS, self._told(write(facts), parsed_args)
+        return COLUMNS, self._count(write(facts), parsed_args)
 
-    def _told(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
+    def _count(self, changes: list[Change], arguments: argparse.Namespace) -> list[Change]:
         made = [each for each in changes if each.change != "keep"]
-        told = "to make" if arguments.dry_run else "made"
-        self.tell(f"{pluralize(len(made), 'change')} {told}.")
+        self.tell(f"{pluralize(len(made), 'change')} {'to make' if arguments.dry_run else 'made'}.")
         if len(made) < len(changes):
-            self.tell("What is kept should not be there, but os-prefilter did not set it.", warning=True)
+            self.tell("A kept trait should not be there, but os-prefilter did not set it.", warning=True)
         return changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:
         host = _host(arguments)
         _check_provider(arguments)
         placement = _Placement(arguments)
-        said: set[str] = set()
+        logged: set[str] = set()
 
         def report(facts: HostFacts) -> str:
             for line in builder_of(facts):
-                if line not in said:
+                if line not in logged:
                     agent.LOG.info("%s", line)
-                said.add(line)
-            return _told(placement.report(facts))
+                logged.add(line)
+            return _format_changes(placement.report(facts))
 
         watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget)
         placement.sleep = watch.wait
@@ -129,12 +130,12 @@ class CapabilitiesReport(Listing):
 
 
 class _Placement:
-    """The Placement that nova.conf names, and the provider there."""
+    """The Placement of a nova.conf, and the resource provider of the host there."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         if not arguments.nova_conf:
             raise DocumentError(
-                "no Placement", "give --nova-conf FILE, which says in [placement] where it is, or --provider-config."
+                "no Placement", "give --nova-conf FILE, whose section [placement] describes it, or --provider-config."
             )
         self._arguments = arguments
         self.sleep: Callable[[float], None] = time.sleep
@@ -151,7 +152,7 @@ class _Placement:
         self._provider: HostTraits | None = None
 
     def report(self, facts: HostFacts) -> list[Change]:
-        """Make Placement say what the facts say; return what was changed, or would be."""
+        """Reconcile the traits in Placement with the facts; return the changes."""
         name = self._arguments.provider or facts.host
         if self._provider is None or name != self._name:
             self._provider = self._traits_of(self._client, name, sleep=self.sleep)
@@ -159,7 +160,7 @@ class _Placement:
         return self._provider.sync(self._goal(facts), dry_run=self._arguments.dry_run)
 
     def forget(self) -> None:
-        """Begin the next report with a login and connections of its own: those of before may be waited for."""
+        """Give the next report a new login and new connections: the old ones may still be in use."""
         self._client = self._new_client()
         self._provider = None
 
@@ -181,7 +182,7 @@ def _option(name: str) -> str:
 
 
 def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
-    """Make the traits of a node in Ironic say what is known of it; Nova takes them from there."""
+    """Reconcile the traits of a node in Ironic with its facts; Nova takes them from there."""
     for name in ("provider", "provider_config", "alone"):
         if getattr(arguments, name):
             raise DocumentError("--os-cloud", f"it writes to the node: leave out {_option(name)}.")
@@ -197,14 +198,14 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
 
 
 def _facts(arguments: argparse.Namespace) -> HostFacts:
-    # With other drivers it says where Placement is, and nothing of the host.
+    # With other drivers, nova.conf describes Placement only.
     nova_conf = arguments.nova_conf if arguments.driver in ("libvirt", "ironic") else None
     return facts_from(argparse.Namespace(**{**vars(arguments), "nova_conf": nova_conf}), assume=False)
 
 
 def _check_provider(arguments: argparse.Namespace) -> None:
     named = arguments.driver == "libvirt" and not arguments.capabilities
-    # A file for nova-compute is about all its nodes, and those of Ironic differ.
+    # A file for nova-compute applies to all its nodes, and those of Ironic differ.
     unnamed = arguments.provider_config and arguments.driver != "ironic"
     if arguments.provider is None and not (named or unnamed):
         raise DocumentError("--provider", "give the name or the UUID of the host's resource provider.")
@@ -213,12 +214,12 @@ def _check_provider(arguments: argparse.Namespace) -> None:
 
 
 def _host(arguments: argparse.Namespace) -> agent.Host:
-    """Return the libvirt to ask again and again."""
+    """Return the libvirt that the service probes."""
     for name in _NOT_WATCHED:
         if getattr(arguments, name):
             raise DocumentError("--watch", f"it cannot go with {_option(name)}.")
     if arguments.driver != "libvirt":
-        raise DocumentError("--watch", f"it asks a libvirt again and again; --driver {arguments.driver} has none.")
+        raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {arguments.driver} has none.")
     with _packages():
         from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
@@ -227,7 +228,7 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
 
 def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
     if arguments.alone:
-        raise DocumentError("--alone", "it is about Placement, and nova-compute reads the file. Leave one of them out.")
+        raise DocumentError("--alone", "it is for Placement, and nova-compute reads the file. Leave one of them out.")
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
@@ -249,14 +250,13 @@ def _packages() -> Iterator[None]:
         ) from error
 
 
-def _told(changes: Sequence[Change]) -> str:
+def _format_changes(changes: Sequence[Change]) -> str:
     """Return changes as a line for the log."""
-    told = []
-    for kind, word in (("create", "created"), ("add", "added"), ("remove", "removed")):
-        for provider in dict.fromkeys(each.provider for each in changes if each.change == kind):
-            traits = ", ".join(each.trait for each in changes if (each.change, each.provider) == (kind, provider))
-            told.append(f"{provider or 'Placement'}: {word} {traits}")
-    return "; ".join(told)
+    words = {"create": "created", "add": "added", "remove": "removed"}
+    traits: dict[tuple[str, str], list[str]] = {}
+    for each in sorted(changes, key=lambda change: list(words).index(change.change)):
+        traits.setdefault((each.provider or "Placement", words[each.change]), []).append(each.trait)
+    return "; ".join(f"{provider}: {word} {', '.join(names)}" for (provider, word), names in traits.items())
 
 
 def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> None:

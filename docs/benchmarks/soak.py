@@ -1,6 +1,6 @@
 """Schedulers under load for ten minutes, in threads and then in processes: ``python docs/benchmarks/soak.py [small]``.
 
-What they do, and what is checked of each decision, is in ``tests/faults/load_schedulers.py``: rules that are replaced
+What they do, and what is checked of each decision, is in ``tests/faults/load.py``: rules that are replaced
 all the while, files of rules that are broken, facts that expire.
 """
 
@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.faults.load import GROWTH, Figures, in_threads  # noqa: E402 - the tests are beside the package
-from tests.faults.load_mix import Answers, requests  # noqa: E402
+# The tests are beside the package.
+from tests.faults.load import GROWTH, Answers, Figures, in_threads, requests  # noqa: E402
 from tests.faults.load_processes import PROCESSES  # noqa: E402
 
 SECONDS = 600.0

@@ -18,10 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.faults.load import Figures, Load
-from tests.faults.load_mix import Answers, requests
-from tests.faults.load_schedulers import Operator, Scheduler
-from tests.faults.load_watch import PATIENCE, logging_counted
+from tests.faults.load import PATIENCE, Answers, Figures, Load, Operator, Scheduler, logging_counted, requests
 
 PROCESSES = 8
 _SIGNALS = frozenset((signal.SIGHUP, signal.SIGTERM))

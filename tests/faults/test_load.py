@@ -6,17 +6,14 @@ Some seconds here, two minutes with ``tox -e exhaustive``; docs/benchmarks/soak.
 import copy
 import json
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import times
-from tests.faults.load import GROWTH, Figures, in_threads
-from tests.faults.load_mix import Answers, Kind, requests
+from tests.faults.load import GROWTH, Answers, Figures, Kind, in_threads, requests
 from tests.faults.load_processes import PROCESSES
-from tests.faults.load_watch import Stuck, Watchdog, stacks_here
 from tests.support.processes import ran
 
 ROOT = Path(__file__).parent.parent.parent
@@ -73,22 +70,3 @@ class TestLoadChecksDetectFaults:
         answers = Answers(kinds, tmp_path)
         with pytest.raises(AssertionError, match="instead of"):
             answers.version_of(1, "limit=1000")
-
-    def test_stuck_thread_is_detected_and_its_stack_shown(self) -> None:
-        """The message has its stack."""
-        released = threading.Event()
-
-        def waits_for_ever() -> None:
-            released.wait()
-
-        thread = threading.Thread(target=waits_for_ever, daemon=True)
-        thread.start()
-        done = [0, 0]
-        watchdog = Watchdog(done, stacks_here, patience=0.0)
-        try:
-            done[0] = 1
-            with pytest.raises(Stuck, match="(?s)Scheduler 1 has stood still at 0.*waits_for_ever"):
-                watchdog.look()
-        finally:
-            released.set()
-            thread.join()

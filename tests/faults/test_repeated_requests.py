@@ -16,8 +16,7 @@ from nova import objects
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
 from os_prefilter.conf import GROUP
 from tests.conftest import conf_with, pipeline_of, spec_of
-from tests.faults.load_mix import FILTERS, Answers, answer_of, pipeline_on, requests
-from tests.faults.load_watch import logging_counted
+from tests.faults.load import FILTERS, Answers, answer_of, logging_counted, pipeline_on, requests
 from tests.support.nova_objects import nova_flavor, nova_spec
 from tests.support.rule_texts import rule, write_rules
 

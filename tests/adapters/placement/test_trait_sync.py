@@ -1,4 +1,4 @@
-"""Keeping the traits of a host true, on a real Placement: what is written, how often it is asked, and who overtakes."""
+"""Reconciling the traits of a host on a real Placement: what is written, with how many requests, and who overtakes."""
 
 from collections.abc import Callable, Iterator
 
@@ -83,14 +83,6 @@ class TestWrittenTraits:
         assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == told
         assert keeper.sync(GOAL, dry_run=True) == []
 
-    def test_removing_keeps_traits_set_by_others_and_the_owner_trait(self, placement: EmbeddedPlacement) -> None:
-        keeper = host(Observed(placement))
-        keeper.sync(GOAL)
-        seen = Observed(placement)
-        assert host(seen).sync(Goal(dict.fromkeys(GOAL.traits, False))) == [Change(HOST, HPET, "remove")]
-        assert traits_of(placement) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
-        assert seen.sent == [TREE, f"GET {TRAITS}", f"PUT {TRAITS}"]
-
 
 class TestOwnership:
     def test_owner_trait_is_set_on_every_nova_provider_and_on_no_other(self) -> None:
@@ -146,59 +138,29 @@ class TestOwnership:
 
 
 class TestRequestCount:
-    """What it costs. An unchanged host is asked about all day long."""
+    """The cost of a report; most are of an unchanged host."""
 
-    def test_first_sync_takes_four_requests(self, aware: EmbeddedPlacement) -> None:
-        seen = Observed(aware)
-        host(seen).sync(GOAL)
-        assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
-
-    def test_later_sync_of_an_unchanged_host_takes_one_request_and_writes_nothing(
-        self, aware: EmbeddedPlacement
+    @pytest.mark.parametrize(("name", "lookup"), [(UUID, []), (HOST, [f"GET /resource_providers?name={HOST}"])])
+    def test_first_sync_takes_four_requests_and_a_name_one_more_and_a_later_one_takes_one(
+        self, aware: EmbeddedPlacement, name: str, lookup: list[str]
     ) -> None:
         seen = Observed(aware)
-        keeper = host(seen)
+        keeper = host(seen, name)
         keeper.sync(GOAL)
+        assert seen.sent == [*lookup, TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"]
         seen.sent.clear()
         for _ in range(3):
             assert keeper.sync(Goal(dict(GOAL.traits), Options(), frozenset(KNOWN))) == []
         assert seen.sent == [TREE] * 3
-
-    def test_provider_given_by_name_takes_one_extra_request_once(self, aware: EmbeddedPlacement) -> None:
-        seen = Observed(aware)
-        keeper = host(seen, HOST)
-        keeper.sync(GOAL)
-        assert seen.sent == [
-            f"GET /resource_providers?name={HOST}",
-            *(TREE, f"GET {TRAITS}", CUSTOM, f"PUT {TRAITS}"),
-        ]
         seen.sent.clear()
-        keeper.sync(GOAL)
-        assert seen.sent == [TREE]
-
-    def test_first_sync_of_an_up_to_date_host_takes_three_requests_and_writes_nothing(
-        self, aware: EmbeddedPlacement
-    ) -> None:
-        host(Observed(aware)).sync(GOAL)
-        seen = Observed(aware)
         assert host(seen).sync(GOAL) == []
         assert seen.sent == [TREE, f"GET {TRAITS}", CUSTOM]
-
-    def test_later_sync_of_an_unchanged_tree_with_nested_providers_takes_one_request(self) -> None:
-        children = tuple(provider(f"gpu-{number}", "VGPU") for number in range(8))
-        others = tuple(provider(f"fpga-{number}", "FPGA", "OWNER_CYBORG") for number in range(4))
-        with EmbeddedPlacement(Fleet((provider(HOST, children=(*children, *others)),))) as placement:
-            seen = Observed(placement)
-            keeper = host(seen)
-            keeper.sync(GOAL)
-            seen.sent.clear()
-            assert keeper.sync(GOAL) == []
-            assert seen.sent == [TREE]
 
     def test_only_a_provider_that_changed_is_read_again(self) -> None:
         """A new guest raises the generation of what it takes from."""
         children = tuple(provider(f"gpu-{number}", "VGPU") for number in range(3))
-        with EmbeddedPlacement(Fleet((provider(HOST, children=children),))) as placement:
+        others = tuple(provider(f"fpga-{number}", "FPGA", "OWNER_CYBORG") for number in range(2))
+        with EmbeddedPlacement(Fleet((provider(HOST, children=(*children, *others)),))) as placement:
             seen = Observed(placement)
             keeper = host(seen)
             keeper.sync(GOAL)
@@ -270,12 +232,6 @@ class TestConcurrentWriters:
         seen.sent.clear()
         assert keeper.sync(GOAL) == []
         assert seen.sent == [TREE]
-
-    def test_trait_created_by_another_writer_is_not_created_again(self, aware: EmbeddedPlacement) -> None:
-        keeper = host(Observed(aware))
-        keeper.sync(GOAL)
-        aware.client.create_trait("CUSTOM_OF_SOMEBODY")
-        assert keeper.sync(Goal({"CUSTOM_OF_SOMEBODY": True})) == [Change(HOST, "CUSTOM_OF_SOMEBODY", "add")]
 
     def test_permanent_generation_conflict_fails_after_bounded_retries_with_advice(
         self, aware: EmbeddedPlacement
@@ -424,9 +380,6 @@ class TestProviderAndTraitNames:
         name = "kvm-1&name=x #/%ü"
         with EmbeddedPlacement(Fleet((provider(name), provider("kvm-1")))) as placement:
             assert Change(name, HPET, "add") in host(Observed(placement), name).sync(GOAL)
-
-    def test_a_uuid_may_be_in_capitals(self, placement: EmbeddedPlacement) -> None:
-        assert host(Observed(placement), UUID.upper()).sync(Goal({HPET: True}))
 
     def test_nested_provider_is_refused_as_the_host(self) -> None:
         with EmbeddedPlacement(Fleet((provider(HOST, children=(provider("gpu", "VGPU"),)),))) as placement:

@@ -79,7 +79,7 @@ def others() -> Iterator[Others]:
 
     def answer(call: Call) -> Reply:
         status, document = state.answer(call.method, call.path)
-        # Only Keystone's answer to a login needs the token; services believe it (trusting.py).
+        # Only Keystone's answer to a login needs the token; services believe it (serve.py).
         headers = {"Content-Type": "application/json", "X-Subject-Token": "admin"}
         return Reply(status, json.dumps(document).encode(), headers)
 

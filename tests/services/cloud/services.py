@@ -1,6 +1,6 @@
 """A real Glance and a real Nova API from the package index, as programs on SQLite, beside a Placement of the tests.
 
-All listen on loopback ports alone and believe each token (:mod:`tests.services.cloud.trusting`). There is no compute
+All listen on loopback ports alone and believe each token (:mod:`tests.services.cloud.serve`). There is no compute
 and no message queue: servers are never built, but Nova's API knows them.
 """
 
@@ -19,7 +19,7 @@ from tests.support.programs import Program, running, until
 
 _FILTER = """
 [filter:authtoken]
-paste.filter_factory = tests.services.cloud.trusting:trusting
+paste.filter_factory = tests.services.cloud.serve:trusting
 """
 
 _GLANCE_CONF = """

@@ -13,6 +13,7 @@ from os_prefilter.fleet.reader import example_fleet, load_fleet
 from tests.services.cloud.cloud import Cloud
 
 _SERVERS: list[str] = []
+_FAILED: list[str] = []
 
 Capture = pytest.CaptureFixture[str]
 
@@ -173,14 +174,103 @@ def test_image_name_that_is_no_valid_path_is_looked_up_in_the_cloud(cloud: Cloud
     assert cloud.written == []
 
 
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [("explain", "Placement did not answer"), ("diagnose", "No answer|Placement did not answer")],
+)
 def test_hanging_placement_ends_the_command_with_an_error(
-    cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     monkeypatch.setattr(clouds, "PlacementClient", lambda adapter: PlacementClient(adapter, timeout=0.5))
     monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
     before, cloud.placement.before = cloud.placement.before, cloud.placement.hang
     try:
-        assert main(["explain", "--os-cloud", "admin", "--property", "a=b"]) == 1
+        assert main([command, "--os-cloud", "admin", "--property", "a=b"]) == 1
     finally:
         cloud.placement.before = before
-    assert "Placement did not answer" in capsys.readouterr().err
+    assert "Placement did not answer" in "".join(capsys.readouterr())
+
+
+@pytest.fixture(scope="module")
+def _images(whole_cloud: Cloud) -> None:
+    whole_cloud.image("audited igb", active=True, hw_vif_model="igb")
+    whole_cloud.image("audited <b>", active=True, hw_architecture="aarch64", hw_time_hpet="yes")
+    whole_cloud.flavor("audited", "audited", {"resources:VGPU": "1"})
+
+
+def audited(capsys: Capture, *arguments: str, code: int) -> tuple[dict[str, Any], str]:
+    """Return the line of each image that the tests here made, and what was said beside the table."""
+    assert main(["audit", "--os-cloud", "admin", *arguments, "-f", "json"]) == code
+    out, err = capsys.readouterr()
+    lines = json.loads(out)
+    return {name: line for line in lines for name in line["Images"] if name.startswith("audited")}, err
+
+
+@pytest.mark.usefixtures("_images")
+def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: Cloud, capsys: Capture) -> None:
+    lines, err = audited(capsys, code=2)
+    assert (lines["audited igb"]["Before"], lines["audited igb"]["After"]) == (11, 5)
+    assert lines["audited <b>"]["Verdict"] == "becomes unschedulable"
+    assert "11 hosts, 13 resource providers, read at " in err
+    assert "Traits alone were read" in err
+    assert cloud.written == []
+
+
+@pytest.mark.usefixtures("_images")
+def test_audit_sends_no_placement_request_per_host(cloud: Cloud, capsys: Capture) -> None:
+    audited(capsys, "--enable", "image_metadata", code=0)
+    assert not [each for each in cloud.placement.sent if "/inventories" in each or "/usages" in each]
+    assert not [
+        each for each in cloud.placement.sent if each.partition("?")[0].endswith("/traits") and "/resource" in each
+    ]
+
+
+@pytest.mark.usefixtures("_images")
+def test_audit_shows_the_name_of_a_cloud_flavor(cloud: Cloud, capsys: Capture) -> None:
+    lines, _ = audited(capsys, "--flavor", "audited", "--enable", "owner", code=0)
+    assert lines["audited igb"]["Flavor"] == "audited"
+    assert cloud.written == []
+
+
+@pytest.fixture(scope="module")
+def _failed(whole_cloud: Cloud) -> None:
+    image = whole_cloud.image("impossible", active=True, hw_architecture="aarch64", hw_time_hpet="yes")
+    whole_cloud.flavor("diagnosed", "diagnosed", {})
+    _FAILED.append(whole_cloud.server("diagnosed", image))
+
+
+def _diagnosed(capsys: Capture, *argv: str, code: int) -> Any:
+    assert main(["diagnose", "--os-cloud", "admin", *argv, "-f", "json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("_failed")
+def test_diagnose_names_the_conflicting_traits_of_a_failed_server(cloud: Cloud, capsys: Capture) -> None:
+    found = _diagnosed(capsys, "--server", _FAILED[0], code=2)
+    assert (found["stage"], found["hosts"], found["candidates"]) == ("no-candidates", 11, [])
+    names = {each["number"]: each["names"][0] for each in found["requirements"]}
+    (conflict,) = found["conflicts"]
+    assert {names[number] for number in conflict["requirements"]} == {"CUSTOM_COMPUTE_TIME_HPET", "HW_ARCH_AARCH64"}
+    assert conflict["ever"]
+    assert sum(each["count"] for each in found["accounts"]) == 11
+    assert any(note.startswith("The fleet was read at ") for note in found["notes"])
+    assert cloud.written == []
+
+
+def test_live_diagnosis_equals_that_of_the_same_hosts_in_a_file(cloud: Cloud, capsys: Capture) -> None:
+    for name, code in (("intel-nic", 0), ("nova-vgpu", 0), ("impossible", 2)):
+        live = _diagnosed(capsys, "--example", name, code=code)
+        assert main(["diagnose", "--example", name, "-f", "json"]) == code
+        of_file = json.loads(capsys.readouterr().out)
+        for changing in ("taken_at", "notes"):
+            live.pop(changing), of_file.pop(changing)
+        assert live == of_file
+    assert cloud.written == []
+
+
+def test_trait_unknown_to_placement_is_diagnosed_as_refused(cloud: Cloud, capsys: Capture) -> None:
+    found = _diagnosed(capsys, "--extra-spec", "trait:CUSTOM_NOWHERE=required", code=2)
+    assert found["stage"] == "refused"
+    assert "CUSTOM_NOWHERE" in found["message"]
+    assert [each["state"] for each in found["requirements"] if each["names"] == ["CUSTOM_NOWHERE"]] == ["unknown"]
+    assert cloud.written == []

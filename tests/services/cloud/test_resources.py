@@ -1,0 +1,332 @@
+"""Images, flavors, host aggregates and servers of a real Glance and a real Nova API: nothing lost, nothing renamed."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.adapters.cloud import connection as clouds
+from os_prefilter.adapters.cloud.resources import _IMAGE_FIELDS
+from os_prefilter.adapters.cloud.service import CloudError
+from os_prefilter.errors import DocumentError
+from os_prefilter.fleet.model import Aggregate
+from tests.services.cloud.cloud import Cloud
+from tests.services.cloud.services import send
+
+# What openstacksdk makes attributes of, renames, converts or fails at, and what it knows nothing of.
+_PROPERTIES = {
+    "architecture": "x86_64",
+    "auto_disk_config": "maybe",
+    "hw_boot_menu": "yes",
+    "hw_cpu_sockets": "two",
+    "hw_disk_bus": "scsi",
+    "hw_firmware_type": "uefi",
+    "hw_time_hpet": "True",
+    "hw_vif_model": "e1000e",
+    "hw_vif_multiqueue_enabled": "nonsense",
+    "hw_video_ram": "abc",
+    "hypervisor_type": "qemu",
+    "img_config_drive": "mandatory",
+    "instance_type_rxtx_factor": "",
+    "metadata": "[]",
+    "os_secure_boot": "required",
+    "properties": "{}",
+    "store": "a",
+    "trait:HW_CPU_X86_AVX2": "required",
+    "url": "b",
+    "vm_mode": "hvm",
+    "свойство": "значение %s",
+}
+
+
+@pytest.fixture
+def image(cloud: Cloud) -> Iterator[Any]:
+    """Return a function that makes an image, which is taken away at the end."""
+    made = []
+
+    def make(name: str, **fields: Any) -> str:
+        made.append(cloud.image(name, **fields))
+        return made[-1]
+
+    yield make
+    cloud.glance.forget()
+    for each in made:
+        cloud.delete_image(each)
+
+
+def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) -> None:
+    image_id = image("all", disk_format="qcow2", **_PROPERTIES)
+    assert clouds.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
+    assert cloud.written == []
+
+
+def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Cloud) -> None:
+    """Of its own schema, the fields that are its base, and those that depend on its configuration."""
+    schema = send("GET", f"{cloud.glance.real}/v2/schemas/image")["properties"]
+    assert {name for name, each in schema.items() if each.get("is_base", True)} <= _IMAGE_FIELDS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("plain", "Ubuntu 24.04 (Noble)", "образ ☃", "a&b=c#d?e/f%20", 'in:"x",y', "in:a,b", "<b>bold</b>", "n" * 255),
+        str(uuid4()),
+    ],
+)
+def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Cloud, image: Any, name: str) -> None:
+    image_id = image(name)
+    assert clouds.image_named(cloud.connection(), name).id == image_id
+
+
+def test_image_id_takes_precedence_over_an_equal_name(cloud: Cloud, image: Any) -> None:
+    first = image("first")
+    image(first)
+    assert clouds.image_named(cloud.connection(), first).id == first
+
+
+def test_ambiguous_image_name_is_refused_with_the_matching_ids(cloud: Cloud, image: Any) -> None:
+    ids = [image("twice"), image("twice", os_hidden=True)]
+    with pytest.raises(DocumentError, match="2 images have the name 'twice'. Give an ID: ") as caught:
+        clouds.image_named(cloud.connection(), "twice")
+    assert all(each in str(caught.value) for each in ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("ubuntu-24.4", r"there is no image.*Close names: 'ubuntu-24\.04'\."), (str(uuid4()), "there is no image")],
+)
+def test_unknown_image_is_refused_with_close_names(cloud: Cloud, image: Any, name: str, message: str) -> None:
+    image("ubuntu-24.04")
+    with pytest.raises(DocumentError, match=message):
+        clouds.image_named(cloud.connection(), name)
+
+
+def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
+    """Glance gives three at a time here. Private, community and hidden ones are among them; none comes twice."""
+    made = {image(f"page-{number}", visibility="private") for number in range(4)}
+    made |= {image("shared by all", visibility="community"), image("hidden", os_hidden=True)}
+    cloud.glance.forget()
+    listing = clouds.images(cloud.connection())
+    next(listing)
+    assert sum("/v2/images?" in each for each in cloud.glance.sent) == 1
+    rest = [each.id for each in listing]
+    assert len(rest) == len(set(rest))
+    assert len(made - set(rest)) <= 1
+    assert sum("/v2/images?" in each for each in cloud.glance.sent) >= 3
+    assert cloud.written == []
+
+
+def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) -> None:
+    good = {"id": "a", "name": "good", "disk_format": None}
+    rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
+    cloud.glance.hook = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
+    told: list[str] = []
+    found = [each.id for each in clouds.images(cloud.connection(), told.append)]
+    assert found == ["a", "b"] * 2
+    assert len(told) == 6
+    assert all("\n" not in each for each in told)
+
+
+def test_hanging_glance_raises_after_the_timeout(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
+    cloud.glance.is_hanging = True
+    with pytest.raises(CloudError, match="Check that the service runs and is reachable"):
+        list(clouds.images(cloud.connection()))
+
+
+def test_unreachable_glance_raises_a_cloud_error_naming_the_request(cloud: Cloud) -> None:
+    with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
+        list(clouds.images(cloud.connection("down")))
+
+
+_FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
+
+
+@pytest.fixture(scope="session")
+def flavors(whole_cloud: Cloud) -> Cloud:
+    """Return the cloud with some flavors."""
+    fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
+    whole_cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
+    whole_cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
+    whole_cloud.flavor("4", "5")
+    for number in range(6, 10):
+        whole_cloud.flavor(f"flavor-{number}", str(number))
+    return whole_cloud
+
+
+@pytest.mark.usefixtures("flavors")
+class TestFlavors:
+    @pytest.mark.parametrize("name", ["gpu ☃", "gpu 1"])
+    def test_flavor_is_read_with_all_its_fields_by_name_or_id(self, cloud: Cloud, name: str) -> None:
+        expected = Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
+        assert clouds.flavor_named(cloud.connection(), name) == expected
+        assert cloud.written == []
+
+    def test_flavor_id_takes_precedence_over_an_equal_name(self, cloud: Cloud) -> None:
+        assert clouds.flavor_named(cloud.connection(), "4").name == "private"
+
+    def test_every_flavor_is_listed_page_by_page(self, cloud: Cloud) -> None:
+        """Nova gives three at a time here. Private ones are among them; none comes twice."""
+        names = [each.name for each in clouds.flavors(cloud.connection())]
+        assert len(names) == len(set(names))
+        assert set(names) >= {"gpu ☃", "private", "4", "flavor-6", "flavor-9"}
+        assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 3
+
+    @pytest.mark.parametrize("name", ["flavor-66", ".", "..", "../servers", "x" * 300, "\x00"])
+    def test_unknown_flavor_name_is_refused_with_close_names(self, cloud: Cloud, name: str) -> None:
+        with pytest.raises(DocumentError, match="there is no flavor") as caught:
+            clouds.flavor_named(cloud.connection(), name)
+        assert ("Close names: 'flavor-6'" in str(caught.value)) == (name == "flavor-66")
+        assert str(caught.value).isprintable()
+
+    def test_hidden_extra_specs_raise_instead_of_reading_as_none(self, cloud: Cloud) -> None:
+        """As where Nova's policy hides them."""
+        row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
+        cloud.nova.hook = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
+        with pytest.raises(CloudError, match="extra specs of the flavor 'hidden' are not shown"):
+            clouds.flavor_named(cloud.connection(), "4")
+
+
+_FLAVOR_ROW = {"name": "a", "extra_specs": {"a": 1}}
+_WRONG: list[tuple[str, int, object, str]] = [
+    ("images", 500, {"x": 1}, "status 500"),
+    ("images", 403, {}, "roles that the documentation lists"),
+    ("images", 200, b"<html>", "not that of the service"),
+    ("images", 200, [], "not that of the service"),
+    ("images", 200, {"images": {}}, "not that of the service"),
+    ("images", 200, {"images": [{"id": "a"}], "next": "/v2/images?marker=x"}, "read already"),
+    ("flavors", 200, {"flavors": [_FLAVOR_ROW]}, "not that of the service"),
+    ("flavors", 200, {"flavors": ["a"]}, "not that of the service"),
+    ("flavors", 406, {}, "newer version"),
+    ("flavors", 503, {}, "read the log"),
+    ("host_aggregates", 200, {"aggregates": None}, "not that of the service"),
+    ("host_aggregates", 200, {"aggregates": [{}]}, "not that of the service"),
+    ("host_aggregates", 200, {"aggregates": [{"uuid": "x", "name": "a", "availability_zone": None}]}, "not that of"),
+]
+_PATHS = {"images": "/v2/images?", "flavors": "/flavors/detail", "host_aggregates": "os-aggregates"}
+
+
+@pytest.mark.parametrize(("listing", "status", "body", "message"), _WRONG)
+def test_bad_list_response_raises_a_one_line_cloud_error(
+    cloud: Cloud, listing: str, status: int, body: object, message: str
+) -> None:
+    service = cloud.glance if listing == "images" else cloud.nova
+    service.hook = lambda _method, path: (status, body) if _PATHS[listing] in path else None
+    with pytest.raises(CloudError, match=message) as caught:
+        list(getattr(clouds, listing)(cloud.connection()))
+    assert str(caught.value).startswith("Glance, GET /images: " if listing == "images" else "Nova, ")
+    assert str(caught.value).isprintable()
+
+
+def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
+    made = [
+        Aggregate(str(UUID(cloud.aggregate("rack ☃", "zone-1"))), "rack ☃", "zone-1"),
+        Aggregate(str(UUID(cloud.aggregate("no zone"))), "no zone", ""),
+    ]
+    assert [each for each in clouds.host_aggregates(cloud.connection()) if each in made] == made
+    assert cloud.written == []
+
+
+def test_host_aggregates_are_refused_without_administrator_roles(cloud: Cloud) -> None:
+    with pytest.raises(CloudError, match="status 403.*roles that the documentation lists"):
+        clouds.host_aggregates(cloud.connection("reader"))
+
+
+_NOBODY = "5c8d0f6e-3a51-4f0e-9b0b-1f4f4a8d2c77"
+_SERVER_SPECS = {"resources:VGPU": "1"}
+_FLAVOR = Flavor(1, 512, 1, 0, 0, _SERVER_SPECS, "of servers")
+
+
+@pytest.fixture(scope="session")
+def server_flavor(whole_cloud: Cloud) -> str:
+    whole_cloud.flavor("of servers", "server-flavor", _SERVER_SPECS)
+    return "server-flavor"
+
+
+def _shown(cloud: Cloud, **fields: Any) -> str:
+    """Have Nova show a server like this; return its ID."""
+    server = str(uuid4())
+    flavor = {"vcpus": 1, "ram": 512, "disk": 1, "ephemeral": 0, "swap": 0, "original_name": "of servers"}
+    body = {"server": {"id": server, "image": "", "flavor": {**flavor, "extra_specs": _SERVER_SPECS}, **fields}}
+    cloud.nova.hook = lambda _method, path: (200, body) if path.endswith(server) else None
+    return server
+
+
+def test_request_of_a_server_has_its_image_and_flavor(
+    cloud: Cloud, server_flavor: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    properties = {"hw_vif_model": "igb", "trait:HW_CPU_X86_AVX2": "required"}
+    image = cloud.image("of a server", active=True, **properties)
+    server = cloud.server(server_flavor, image)
+    cloud.nova.forget()
+    spec = clouds.request_of_server(cloud.connection(), server)
+    assert spec == RequestSpec(_FLAVOR, Image(properties, "raw", image, "of a server"))
+    assert "ports, device profiles, hints" in caplog.text
+    assert cloud.written == []
+
+
+def test_image_properties_at_boot_take_precedence_over_current_ones(cloud: Cloud) -> None:
+    image = cloud.image("changed", hw_vif_model="igb", hw_disk_bus="scsi")
+    server = _shown(cloud, image={"id": image, "properties": {"hw_vif_model": "e1000e"}})
+    spec = clouds.request_of_server(cloud.connection(), server)
+    assert spec.image == Image({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"}, "raw", image, "changed")
+
+
+def test_properties_of_a_deleted_image_come_from_nova(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
+    gone = str(uuid4())
+    server = _shown(cloud, image={"id": gone, "properties": {"hw_vif_model": "igb"}})
+    assert clouds.request_of_server(cloud.connection(), server).image == Image({"hw_vif_model": "igb"}, id=gone)
+    assert f"The image {gone} is gone from Glance" in caplog.text
+
+
+def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) -> None:
+    other = cloud.others.volume(hw_vif_model="e1000e")
+    root = cloud.others.volume(
+        hw_vif_model="igb", disk_format="qcow2", image_name="old", image_id="x", min_ram="0", size="1"
+    )
+    for volume, device in ((other, "/dev/vdb"), (root, "/dev/vda")):
+        cloud.others.volumes[volume]["attachments"] = [{"device": device}]
+    attached = {"os-extended-volumes:volumes_attached": [{"id": other}, {"id": root}]}
+    server = _shown(cloud, **attached, **{"OS-EXT-SRV-ATTR:root_device_name": "/dev/vda"})
+    spec = clouds.request_of_server(cloud.connection(), server)
+    assert spec == RequestSpec(_FLAVOR, Image({"hw_vif_model": "igb"}, "qcow2", name="old"), is_bfv=True)
+
+
+_UNKNOWN_VOLUMES: list[Mapping[str, Any]] = [
+    {},
+    {"os-extended-volumes:volumes_attached": [{"id": "no-such-volume"}]},
+    {"os-extended-volumes:volumes_attached": ["x"]},
+    {"os-extended-volumes:volumes_attached": [{}]},
+]
+
+
+@pytest.mark.parametrize("fields", _UNKNOWN_VOLUMES)
+def test_unknown_root_volume_gives_a_request_without_image_and_a_warning(
+    cloud: Cloud, fields: Mapping[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
+    assert spec == RequestSpec(_FLAVOR, None, is_bfv=True)
+    assert "not known" in caplog.text
+
+
+def test_volume_backed_server_still_building_gives_a_request_without_image(cloud: Cloud, server_flavor: str) -> None:
+    """While it is being built, as here for ever."""
+    server = cloud.server(server_flavor, volume=cloud.others.volume(hw_vif_model="igb"))
+    assert clouds.request_of_server(cloud.connection(), server) == RequestSpec(_FLAVOR, None, is_bfv=True)
+
+
+@pytest.mark.parametrize(("server", "message"), [("a name", "is no ID"), ("", "is no ID"), (_NOBODY, "there is no")])
+def test_invalid_or_unknown_server_id_is_refused(cloud: Cloud, server: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        clouds.request_of_server(cloud.connection(), server)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"flavor": None}, {"flavor": {"id": "4"}}, {"image": "x"}, {"image": {"id": "../../flavors"}}]
+)
+def test_malformed_server_document_raises_a_printable_cloud_error(cloud: Cloud, fields: Mapping[str, Any]) -> None:
+    with pytest.raises(CloudError, match="Nova") as caught:
+        clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
+    assert str(caught.value).isprintable()

@@ -9,7 +9,6 @@ from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.vocabulary import table
-from os_prefilter.vocabulary.model import Term
 
 VOCABULARY_COLUMNS = (
     "Image property",
@@ -43,8 +42,8 @@ class FilterList(Listing):
 
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each value of each row, and for each trait of each bundled configuration template."""
-    for row in table():
+    """Yield one line for each trait of each value, those of the bundled configuration templates included."""
+    for row in (*table(), *effective_templates(None).rows):
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         asked_by = ", ".join(row.asked_by)
         for value, term in row.values.items():
@@ -53,12 +52,8 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
             if term.trait:
                 rule = "required" if term.required else "forbidden"
                 when = "if reported" if term.opt_in else "always"
-            trait = term.trait or ""
-            yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, asked_by, term.reason
-    for template in effective_templates(None):
-        name = template.extra_spec
-        for trait in template.traits:
-            yield name, name, template.value, "", "required", trait, Term(trait).kind, "always", "deploy_config", ""
+            for trait in term.traits or ("",):
+                yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, asked_by, term.reason
 
 
 def _summary(name: str) -> str:

@@ -35,6 +35,6 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     for row in templates.rows:
         found = chosen(request, row, options.unknown_values, notes)
         if found:
-            traits = templates.of(row.name, found.value).traits
+            traits = row.values[found.value].traits
             asked += [Requirement(trait, True, ROOT, str(found.source)) for trait in traits]
     return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from os_prefilter.vocabulary.model import Row, Trait, nothing
+from os_prefilter.vocabulary.model import Row, Term, Trait, nothing
 
 PREFIX = "deploy-config:"
 """How the extra specs and image properties begin that ask for a configuration."""
@@ -23,7 +23,9 @@ BIOS_STEP = ("bios", "apply_configuration")
 NODE_FIELDS = ("driver", "vendor")
 """What a variant may ask of a node: its driver, and ``vendor`` in its properties."""
 
-_NOTHING_BY_VALUE = nothing("its template says which traits a node must have")
+
+def _term(traits: tuple[Trait, ...]) -> Term:
+    return Term(traits[0], more_traits=traits[1:]) if traits else nothing("its template needs no trait")
 
 
 class Step(NamedTuple):
@@ -98,7 +100,7 @@ class Templates:
         self._by_key = {(each.config_type, each.value): each for each in templates}
         types = dict.fromkeys(config_type for config_type, _ in self._by_key)
         self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
-        """A row of the vocabulary for each type, named as its extra spec; its values ask for no trait by themselves."""
+        """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
         self._names = frozenset(row.name for row in self.rows)
         self._naming: dict[str, tuple[Template, ...]] = {}
         for each in self:
@@ -110,7 +112,7 @@ class Templates:
 
     def _row(self, config_type: str) -> Row:
         name = PREFIX + config_type
-        values = {value: _NOTHING_BY_VALUE for each, value in self._by_key if each == config_type}
+        values = {each.value: _term(each.traits) for each in self if each.config_type == config_type}
         return Row(name, values, image_property=name, extra_spec=name, asked_by=("deploy_config",))
 
     def __iter__(self) -> Iterator[Template]:

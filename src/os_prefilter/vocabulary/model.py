@@ -42,6 +42,13 @@ class Term:
     required: bool = True
     reason: str = ""
     unknown_to_nova: bool = False
+    more_traits: tuple[Trait, ...] = ()
+    """Traits beside ``trait``: a configuration of a bare-metal node may need several."""
+
+    @property
+    def traits(self) -> tuple[Trait, ...]:
+        """All traits of the value."""
+        return (self.trait, *self.more_traits) if self.trait else ()
 
     @property
     def kind(self) -> str:
@@ -100,7 +107,7 @@ class Row:
     @property
     def traits(self) -> frozenset[Trait]:
         """All traits of the row."""
-        return frozenset(term.trait for term in self.values.values() if term.trait)
+        return frozenset(trait for term in self.values.values() for trait in term.traits)
 
     @property
     def device(self) -> Trait | None:

@@ -103,7 +103,7 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
     def judge(row: Row, value: str, ways: list[Conditions]) -> Value:
-        own = requests.traits(row, value)
+        own = frozenset(row.values[value].traits)
         if not own and ways and all(way == requests.always for way in ways):
             return Value(value, Status.ASKS_NOTHING, row.values[value].reason)
         known = [

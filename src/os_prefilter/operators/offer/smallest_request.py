@@ -28,11 +28,10 @@ class SmallestRequests:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._templates = effective_templates(pipeline.options.templates)
-        self.rows = (*(row for row in table() if row.asked_by), *self._templates.rows)
+        templates = effective_templates(pipeline.options.templates)
+        self.rows = (*(row for row in table() if row.asked_by), *templates.rows)
         """All that can be requested: the vocabulary, and the configuration templates."""
         self._rows = {row.name: row for row in self.rows}
-        self._configured = {row.name for row in self._templates.rows}
         self._deferred: set[tuple[str, str]] = set()
         self.always = self._conditions_of({})
         """The conditions of a request without any property."""
@@ -45,13 +44,6 @@ class SmallestRequests:
         A filter that defers for every request, as ``owner`` does, tells nothing about a value.
         """
         return tuple(sorted({name for name, _ in self._deferred - self._always_deferred}))
-
-    def traits(self, row: Row, value: str) -> frozenset[str]:
-        """Return the traits that a value stands for."""
-        if row.name in self._configured:
-            return frozenset(self._templates.of(row.name, value).traits)
-        trait = row.values[value].trait
-        return frozenset((trait,)) if trait else frozenset()
 
     def conditions_for(self, row: Row, value: str) -> list[Conditions]:
         """Return the conditions of each smallest request for a value, without requests that are rejected.
@@ -80,7 +72,7 @@ class SmallestRequests:
         """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
         for name, needed in row.needs.get(value, ()):
             yield name, (needed,)
-        if row.only_with and self.traits(row, value):
+        if row.only_with and row.values[value].traits:
             devices = (each for each, term in row_named(row.only_with).values.items() if term.trait)
             yield row.only_with, tuple(sorted(row.only_with_values)) or tuple(devices)
 

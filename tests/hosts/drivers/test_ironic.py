@@ -38,7 +38,7 @@ def _can(row: str, facts: IronicFacts = _X86) -> set[str]:
         (IronicFacts(), "architecture", "x86_64", "set cpu_arch in its properties"),
         (_X86, "vif_model", "virtio", "a bare-metal node emulates no device"),
         (_X86, "machine_type", "pc-q35-9.1\n", "none of QEMU's machine types"),
-        (_X86, "machine_type", "no\nsuch", r"nobody knows 'no\nsuch'"),
+        (_X86, "machine_type", "no\nsuch", r"unknown value 'no\nsuch'"),
         (_X86, "time_hpet", "true", "neither Nova nor Ironic switches the HPET"),
         (_X86, "emulation_architecture", "x86_64", "emulates no architecture"),
         (_X86, "tpm_version", "2.0", "emulates no TPM"),

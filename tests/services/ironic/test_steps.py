@@ -182,7 +182,7 @@ class TestBeforeAnythingIsChanged:
         node = ironic.node(STARTS[kind])
         ironic.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "smoke\n\x07"})
         told = self.refused(ironic, proxy, kind, node)
-        assert "it is in maintenance ('smoke'). Mend what the reason says, then: openstack baremetal node" in told
+        assert "it is in maintenance ('smoke'). Fix the reason, then: openstack baremetal node" in told
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_locked_node_is_refused(self, ironic: Ironic, proxy: Proxy, kind: str) -> None:

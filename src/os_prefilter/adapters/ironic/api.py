@@ -1,7 +1,7 @@
-"""Asking Ironic by openstacksdk, and what each kind of failure becomes.
+"""Requests to Ironic through openstacksdk, and the error for each kind of failure.
 
-The SDK tries again, a few times with growing pauses, what Ironic answers with 409 (somebody else holds the lock of the
-node) or 503 (none of its workers is free): ``baremetal_status_code_retries``, by default 5 times in about 16 seconds.
+The SDK retries a request, with growing pauses, if Ironic answers 409 (the node is locked) or 503 (no worker is free):
+``baremetal_status_code_retries``, by default 5 times in about 16 seconds.
 """
 
 import re
@@ -63,14 +63,14 @@ def asking(what: str, node: str) -> Iterator[None]:
     except exceptions.NotFoundException as error:
         raise UnknownNode(node) from error
     except (exceptions.HttpException, auth_exceptions.HttpError) as error:
-        raise _answered(what, node, error) from error
+        raise _http_error(what, node, error) from error
     except (exceptions.SDKException, auth_exceptions.ClientException, OSError, ValueError) as error:
         # OSError: the file of the certificate authority cannot be read, for one; ValueError: the answer is no JSON.
         raise IronicUnavailable(what, _text(error)) from error
 
 
-def _answered(what: str, node: str, error: Any) -> IronicError:
-    """Return what an HTTP status means; of the SDK, or of the library that asks for its tokens."""
+def _http_error(what: str, node: str, error: Any) -> IronicError:
+    """Return the error for an HTTP status of the SDK, or of keystoneauth."""
     status = int(getattr(error, "status_code", None) or getattr(error, "http_status", None) or 0)
     text = _text(error)
     if status == HTTPStatus.CONFLICT:
@@ -81,12 +81,12 @@ def _answered(what: str, node: str, error: Any) -> IronicError:
 
 
 def _text(error: Exception) -> str:
-    """Return what an error says: Ironic's own words where there are some."""
+    """Return an error's text: Ironic's own if there is one."""
     return one_short_line(getattr(error, "details", None) or str(error) or type(error).__name__)
 
 
 def one_short_line(text: object) -> str:
-    """Return text of Ironic's, which may have a tenant's in it, quoted on one line and cut."""
+    """Return text from Ironic, which may contain a tenant's, quoted, on one line and cut."""
     words = "".join(character if character.isprintable() else " " for character in str(text)[:2_000])
     return quote(" ".join(words.split()).rstrip("."), 500)
 

@@ -18,9 +18,6 @@ from os_prefilter.adapters.ironic.steps import (
     Kind,
     Step,
     Task,
-    check_instance,
-    check_ready,
-    run,
 )
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
@@ -77,9 +74,9 @@ class IronicNode:
     def report(self, traits: Mapping[str, bool], *, leave: Iterable[str] = (), dry_run: bool = False) -> list[Change]:
         """Make the traits on the node say what ``traits`` says.
 
-        Those with True are added. Of those with False, the ones that we have set before are removed; the others were
-        set by somebody else and stay, with the change ``keep``. What we have set before and nobody answers for any more
-        is removed, too; all else stays. Only one at a time may do this to a node.
+        Traits with True are added. Of those with False, the ones that we have set are removed; an operator's stay, with
+        the change ``keep``. Traits that we have set and that are no longer reported are removed; all others stay. Only
+        one process at a time may do this to a node.
 
         :param leave: traits of which nothing is known now
         :param dry_run: only tell what would be changed
@@ -93,7 +90,7 @@ class IronicNode:
         check_traits(traits)
         node = self._with_traits()
         ours = noted(node)
-        # A template that is gone, or asks for it otherwise: what is then on the node is its operator's.
+        # Of a template that was removed or changed: a trait that then stays on the node is its operator's.
         unmanaged = ours - traits.keys() - set(leave)
         plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
         check_room(node, plan)
@@ -113,7 +110,7 @@ class IronicNode:
 
         :param steps: each with ``interface``, ``step``, ``args`` and ``priority``
         :param timeout: seconds
-        :param instance: the UUID of the instance that has reserved the node; None if nobody may have
+        :param instance: the UUID of the instance that has reserved the node; None for an unreserved node
         :raises IronicTooOld: its API is older than 1.69; nothing was changed
         :raises NodeNotReady: in another state, in maintenance, locked, or another instance's; nothing was changed
         :raises IronicRefused: Ironic did not accept the steps; nothing was changed
@@ -123,7 +120,7 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses; nothing was changed
         """
-        self._run(self._task(DEPLOY, steps, timeout, instance))
+        self._task(DEPLOY, steps, timeout, instance).run()
 
     def check_instance(self, instance: str) -> None:
         """Check which instance is on the node.
@@ -133,7 +130,7 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
-        check_instance(self._read(), self._task(SERVICE, (), 0, instance))
+        self._task(SERVICE, (), 0, instance).check_instance()
 
     def check_ready(self, instance: str | None = None) -> None:
         """Check that steps can be run on the node now, as :meth:`service` does before it begins.
@@ -144,7 +141,7 @@ class IronicNode:
         :raises UnknownNode: there is no such node
         :raises IronicError: Ironic does not answer, or refuses
         """
-        check_ready(self._baremetal, self._read(), self._task(SERVICE, (), self._lock_timeout, instance))
+        self._task(SERVICE, (), self._lock_timeout, instance).check_ready()
 
     def service(
         self,
@@ -167,7 +164,7 @@ class IronicNode:
         :param settings: BIOS settings that the node must have at the end, beside those that the steps change
         :raises IronicTooOld: its API is older than 1.87; nothing was changed
         """
-        self._run(self._task(SERVICE, steps, timeout, instance, settings))
+        self._task(SERVICE, steps, timeout, instance, settings).run()
 
     def _task(
         self,
@@ -177,10 +174,8 @@ class IronicNode:
         instance: str | None,
         settings: Mapping[str, str] | None = None,
     ) -> Task:
-        return Task(kind, tuple(steps), timeout, instance, dict(settings or {}), self._lock_timeout)
-
-    def _run(self, task: Task) -> None:
-        run(self._baremetal, self._name, task)
+        settings, lock_timeout = dict(settings or {}), self._lock_timeout
+        return Task(self._baremetal, self._read(), kind, tuple(steps), timeout, instance, settings, lock_timeout)
 
     def _read(self) -> Node:
         node = read(self._baremetal, self._name)

@@ -1,9 +1,9 @@
-"""Keeping the traits on an Ironic node true.
+"""Reconcile the traits of an Ironic node with what its reporter found.
 
-Operators put traits on nodes by hand, so only those that we have set are ever removed. Which these are is written into
-the node's ``extra``. Ironic writes traits and ``extra`` by separate requests, so the order counts: a trait is noted
-before it is set, and the note goes after the trait is gone. Whoever is killed in between leaves a note too many, which
-the next run puts right, and never a trait of ours that looks like an operator's.
+Operators put traits on nodes by hand, so only traits that this library has set are removed. It keeps a note of them in
+the node's ``extra``. Ironic writes traits and ``extra`` in separate requests, so the order counts: a trait is noted
+before it is set, and the note is removed after the trait. A process killed in between leaves a note too many, which the
+next run corrects, and never a trait of ours that looks like an operator's.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
 
 KEEP = "keep"
-"""The change of a trait that should not be there and is not ours: none."""
+"""The change of a trait that should not be there, and stays because an operator set it."""
 
 MOST_TRAITS = 50
 """Ironic allows no more on a node: ``MAX_TRAITS_PER_NODE`` in its ``db/sqlalchemy/api.py``."""
@@ -33,7 +33,7 @@ class TraitPlan:
 
     present: frozenset[str]
     noted: frozenset[str]
-    """Those that we have set, by our note."""
+    """The traits that we have set, by our note."""
     traits: Mapping[str, bool]
     """The managed traits, and whether the node can do what each says."""
 
@@ -49,7 +49,7 @@ class TraitPlan:
 
     @property
     def kept(self) -> frozenset[str]:
-        """What should not be there, and was put there by somebody else."""
+        """Traits that should not be there, and that an operator set."""
         return self._denied - self.noted
 
     @property
@@ -60,7 +60,7 @@ class TraitPlan:
     @property
     def noted_after(self) -> frozenset[str]:
         """Our note at the end."""
-        # With those that somebody else has removed, and those that were noted and never came to be set.
+        # Also traits that an operator removed, and noted traits that were never set.
         denied = {trait for trait, has in self.traits.items() if not has}
         return self.noted_before - denied
 
@@ -84,7 +84,7 @@ def noted(node: Node) -> frozenset[str]:
     if not isinstance(value, list) or not all(map(is_trait_name, value)):
         raise NodeNotReady(
             str(node.id),
-            f"{EXTRA} in its extra is {quote(value)}, not a list of names of traits",
+            f"{EXTRA} in its extra is {quote(value)}, not a list of trait names",
             f"Remove it: openstack baremetal node unset {node.id} --extra {EXTRA}.",
         )
     return frozenset(value)
@@ -100,7 +100,7 @@ def check_room(node: Node, plan: TraitPlan) -> None:
         raise NodeNotReady(
             str(node.id),
             f"it would have {count} traits, and Ironic allows {MOST_TRAITS} on a node",
-            "Remove some that nobody asks for: openstack baremetal node remove trait NODE TRAIT. To be added are: "
+            "Remove traits that no request needs: openstack baremetal node remove trait NODE TRAIT. To be added are: "
             f"{', '.join(sorted(plan.added))}.",
         )
 
@@ -117,7 +117,7 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     if plan.noted_before != before:
         _note(baremetal, node, plan.noted_before)
         before = plan.noted_before
-    # That the node was asked for all is the first to go and the last to come.
+    # The marker that all traits are reported is removed first and added last.
     for trait in sorted(plan.removed, key=lambda trait: (trait != REPORTED, trait)):
         _remove(baremetal, node, trait)
     refused = {trait: error for trait in sorted(plan.added - {REPORTED}) if (error := _add(baremetal, node, trait))}
@@ -134,7 +134,7 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
 
 
 def _without_marker(baremetal: Any, node: Node, plan: TraitPlan, after: frozenset[str]) -> frozenset[str]:
-    """Do not say that the node was asked for all while it lacks some; an operator who says so knows better."""
+    """Withhold the report marker while the node lacks traits, unless an operator set it."""
     if REPORTED in plan.present & plan.noted:
         _remove(baremetal, node, REPORTED)
     return after - {REPORTED}
@@ -155,7 +155,7 @@ def _remove(baremetal: Any, node: Node, trait: str) -> None:
         try:
             node.remove_trait(baremetal, trait, ignore_missing=False)
         except exceptions.NotFoundException:
-            # Somebody else was faster; if it is the node that is gone, the next request says so.
+            # Another writer was faster; if the node itself is gone, the next request says so.
             return
 
 

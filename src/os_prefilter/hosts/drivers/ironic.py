@@ -29,7 +29,7 @@ def refusal(facts: IronicFacts, row: str, value: str, architecture: str) -> str:
         return fit(facts, effective_templates(facts.templates).of(row, value)).reason
     known = BY_NAME[row].canonical(value)
     if known is None:
-        return f"nobody knows {quote(value)}"
+        return f"unknown value {quote(value)}"
     term = BY_NAME[row].values[known]
     if term.trait is None:
         return ""
@@ -55,7 +55,7 @@ def _lack(facts: IronicFacts, row: str, value: str, guest: str) -> str:
 
 
 def _threads(_facts: IronicFacts, _value: str) -> str:
-    return f"no configuration template is about {HYPERTHREADING}, and nobody has set it on the node"
+    return f"no configuration template is about {HYPERTHREADING}, and it is not set on the node"
 
 
 def configured(facts: IronicFacts) -> dict[Trait, str]:

@@ -9,7 +9,7 @@ from os_prefilter import Pipeline
 from os_prefilter.errors import ContradictingRequirements
 from os_prefilter.request.view import Request
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.rules.model import EXTRA_SPEC, Condition, Rule, RuleSet
 from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
 
@@ -72,30 +72,3 @@ def test_contradiction_error_names_rules_that_one_request_can_match_together(rul
 
 def _meet(one: Rule, other: Rule, name: str, value: object) -> bool:
     return all(each.holds(value) for each in (*one.when, *other.when) if each.name == name)
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.builds(
-            Rule,
-            st.sampled_from(["a", "b"]),
-            st.tuples(
-                st.builds(
-                    Condition,
-                    st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]),
-                    st.sampled_from(["architecture", "hw_vif_model", "hw:sound_model", "hw_time_hpet", "os_type", "x"]),
-                    st.frozensets(
-                        st.text("ab 1-", max_size=3) | st.sampled_from(["e1000", "E1000", "ich9"]) | st.booleans()
-                    ),
-                )
-            ),
-            _TRAITS,
-            _TRAITS,
-        ),
-        max_size=3,
-    )
-)
-def test_rule_checks_accept_any_rules_and_give_printable_problems(rules: list[Rule]) -> None:
-    for each in check_rules(rules):
-        assert str(each).isprintable()

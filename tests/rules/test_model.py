@@ -92,20 +92,6 @@ def test_nova_and_our_request_specs_match_the_same_rules(name: str, value: str) 
     assert inside == _matching(rules, {name: value})
 
 
-def test_matching_rules_come_in_the_order_of_the_file() -> None:
-    rules = rules_of(
-        rule("b", "{image_property: p, present: true}", ["CUSTOM_A"]),
-        rule("a", "{extra_spec: q, is: x}", ["CUSTOM_A"]),
-        rule("c", "{image_property: p, is: x}", ["CUSTOM_A"]),
-    )
-    assert _matching(rules, {"p": "x"}, {"q": "x"}) == ["b", "a", "c"]
-
-
-def test_value_that_matches_as_text_and_as_boolean_matches_the_rule_once() -> None:
-    rules = rules_of(rule("r", "{image_property: p, in: [true, 'yes', 'no']}", ["CUSTOM_A"]))
-    assert _matching(rules, {"p": "yes"}) == ["r"]
-
-
 def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None:
     """With the checksum, as of the files on two machines: that of the values does not hang on how Python hashes."""
     one = rules_of(*(rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"]) for n in range(7)))
@@ -188,14 +174,3 @@ def test_only_properties_and_extra_specs_that_rules_name_are_read(rules: tuple[R
     for each in RuleSet(rules).matching(request):
         each.source(request)
     assert set(request.read) <= {(each.place, each.name) for one in rules for each in one.when}
-
-
-@settings(deadline=None)
-@given(_rules(), _requests)
-def test_properties_and_extra_specs_that_no_rule_names_do_not_affect_matching(
-    rules: tuple[Rule, ...], spec: Any
-) -> None:
-    """Values under names that no rule has change nothing."""
-    found = RuleSet(rules).matching(Request(spec))
-    more = spec_of({**spec.image.properties, "other": "a"}, {**spec.flavor.extra_specs, "other": "a"})
-    assert RuleSet(rules).matching(Request(more)) == found

@@ -291,16 +291,6 @@ def test_mistakes_of_all_files_are_reported_together_and_in_order(tmp_path: Path
         assert places == [f"{a}:2", f"{a}:2", f"{a}:2", f"{a}:3", f"{b}:2", f"{b}:3"]
 
 
-def test_duplicate_rule_name_in_two_directories_is_an_error(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        _file(tmp_path / name, rules_text(rule("r", _WHEN, ["CUSTOM_A"])))
-    (problem,) = _problems(tmp_path / "one", tmp_path / "two")
-    assert problem == (
-        f"{tmp_path}/two/r.yaml:2: the rule name r is taken by {tmp_path}/one/r.yaml:2. Rename or remove one of them."
-    )
-
-
 def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
     folder = tmp_path / "folder.yaml"
     folder.mkdir()

@@ -1,4 +1,4 @@
-"""rules: an operator's own properties and extra specs, and the traits that he says they need."""
+"""rules: operators' own properties and extra specs, and the traits that they need."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_rule_applies_to_a_flavor_group_only_if_it_requests_resources(extra_spec
     decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
     assert [(item.trait, item.scope) for item in decision.requirements] == [("CUSTOM_A", "_GPU")] * asked
     assert [str(note) for note in decision.notes] == [
-        "rule r: image property os_distro=windows: the flavor asks for nothing in the group _GPU: not asked for"
+        "rule r: image property os_distro=windows: the flavor requests no resources in the group _GPU: not required"
     ] * (not asked)
 
 
@@ -87,7 +87,7 @@ def test_rule_applies_to_the_unsuffixed_group_only_if_it_requests_resources(
 
 
 def test_rule_does_not_apply_to_a_device_profile_group() -> None:
-    """Their suffixes are nobody's to choose."""
+    """Cyborg chooses their suffixes."""
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0"))
     spec = spec_of({"os_distro": "windows"}, requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})])
     assert _asked(rules, spec) == []

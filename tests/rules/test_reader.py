@@ -205,15 +205,15 @@ _WRONG = [
     ),
     (
         rules_text(rule("r", "{image_property: os_type, is: Windows}", ["CUSTOM_A"])),
-        "never applies: Nova has 'Windows' as 'windows'. Write that.",
+        "never applies: Nova spells 'Windows' as 'windows'. Write that.",
     ),
     (
         rules_text(rule("r", "{image_property: hw_vif_model, is: VirtualE1000}", ["CUSTOM_A"])),
-        "never applies: Nova has 'VirtualE1000' as 'e1000'. Write that.",
+        "never applies: Nova spells 'VirtualE1000' as 'e1000'. Write that.",
     ),
     (
         rules_text(rule("r", "{extra_spec: 'hw:sound_model', is: loud}", ["CUSTOM_A"])),
-        "a value that the vocabulary does not have: requests with it are refused. There are ac97",
+        "a value that is not in the vocabulary: requests with it are refused. Valid values are: ac97",
     ),
     (
         rules_text(rule("r", "{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"])),
@@ -245,7 +245,7 @@ _DOUBTFUL = [
     (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
     (
         rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]),
-        "a value that the vocabulary does not have.",
+        "a value that is not in the vocabulary.",
     ),
     (
         rule("r", "{image_property: hw_vif_model, is: e1000}", ["COMPUTE_NET_VIF_MODEL_E1000"]),

@@ -1,4 +1,4 @@
-"""What is wrong with rules although each is well-formed: with one another, with the vocabulary, and within Nova."""
+"""Semantic checks on parsed rules: conflicts between rules, with the vocabulary, and with what Nova passes to filters."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, readings, written
+from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, format_value, readings
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.model import Row, canonical_boolean
@@ -16,14 +16,14 @@ _VMWARE_ADAPTER = "vmware_adaptertype"
 
 
 class Problem(NamedTuple):
-    """Something wrong with a file of rules."""
+    """An error or a warning about a file of rules."""
 
     file: str
     line: int
-    """0 where it is the file as a whole."""
+    """0 for the file as a whole."""
     text: str
     warning: bool = False
-    """Whether the rules may be used nevertheless."""
+    """Whether the rules may still be used."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
@@ -31,7 +31,7 @@ class Problem(NamedTuple):
 
 
 def check_rules(rules: list[Rule]) -> Iterator[Problem]:
-    """Yield what is wrong with well-formed rules, taken together."""
+    """Yield the problems of well-formed rules, taken together."""
     yield from _same_names(rules)
     for rule in rules:
         for text, warning in (*_within(rule), *_against_vocabulary(rule)):
@@ -65,7 +65,7 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
     current = LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
     if current:
         yield (
-            f"never applies: {name} is an old name of {current}. Write {current}; images with either name meet it.",
+            f"never applies: {name} is an old name of {current}. Write {current}; images with either name match.",
             False,
         )
         return
@@ -76,13 +76,16 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
             True,
         )
         return
-    for value in sorted(condition.values, key=written):
+    for value in sorted(condition.values, key=format_value):
         if name in BOOLEANS:
             if not isinstance(value, bool):
                 advice = f"Write {canonical_boolean(value) or 'true or false'} without quotes."
                 yield f"never applies: {name} is a boolean, and {quote(value)} is a text. {advice}", False
         elif isinstance(value, str) and as_nova_spells(name, value) != value:
-            yield f"never applies: Nova has {quote(value)} as {quote(as_nova_spells(name, value))}. Write that.", False
+            yield (
+                f"never applies: Nova spells {quote(value)} as {quote(as_nova_spells(name, value))}. Write that.",
+                False,
+            )
 
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
@@ -94,14 +97,14 @@ def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
 
 
 def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[str, bool]]:
-    for value in sorted(condition.values or row.values, key=written):
+    for value in sorted(condition.values or row.values, key=format_value):
         canonical = row.canonical(value)
         if canonical is None:
-            what = f"asks about {condition.name}={written(value)}, a value that the vocabulary does not have"
+            what = f"has the condition {condition.name}={format_value(value)}, a value that is not in the vocabulary"
             if row.refuses_unknown:
-                yield f"{what}: requests with it are refused. There are {', '.join(row.values)}.", False
+                yield f"{what}: requests with it are refused. Valid values are: {', '.join(row.values)}.", False
             else:
-                yield f"{what}. There are {', '.join(row.values)}.", True
+                yield f"{what}. Valid values are: {', '.join(row.values)}.", True
             continue
         yield from _against_value(rule, row, value, canonical)
 
@@ -110,7 +113,7 @@ def _against_value(rule: Rule, row: Row, value: Value, canonical: str) -> Iterat
     term = row.values[canonical]
     asked = rule.require if term.required else rule.forbid
     against = rule.forbid if term.required else rule.require
-    said = f"{row.image_property or row.extra_spec}={written(value)}"
+    said = f"{row.image_property or row.extra_spec}={format_value(value)}"
     verb = "requires" if term.required else "forbids"
     if term.trait in against and rule.scope in (ROOT, UNSUFFIXED):
         yield f"contradicts the vocabulary, which {verb} {term.trait} for {said}. Remove the trait.", False
@@ -120,9 +123,9 @@ def _against_value(rule: Rule, row: Row, value: Value, canonical: str) -> Iterat
 
 
 def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
-    """Yield pairs of rules of which one always, or for one value, requires what the other one forbids.
+    """Yield pairs of rules of which one requires, always or for one value, a trait that the other one forbids.
 
-    Rules about different things are left alone: each is good for itself, and who asks for both is told.
+    Rules about different names are allowed: a request that matches both is rejected with the reason.
     """
     rules = list(rules)
     forbidding: dict[tuple[object, ...], list[Rule]] = {}
@@ -132,11 +135,11 @@ def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
                 forbidding.setdefault((rule.scope, trait, *key), []).append(rule)
     for one in rules:
         for trait in one.require:
-            # By what they have in common: to compare each with each would take minutes for thousands of rules.
+            # By common names and values: comparing all pairs would take minutes for thousands of rules.
             keys = _keys(one, _where_to_look)
             near = chain.from_iterable(forbidding.get((one.scope, trait, *key), ()) for key in keys)
             met = ((other, _meeting(one, other)) for other in near if other is not one)
-            # The first tells enough.
+            # One is enough.
             for other, meeting in islice((each for each in met if each[1]), 1):
                 text = (
                     f"the rule {one.name} requires {trait} on {one.scope}, which the rule {other.name} "
@@ -163,12 +166,12 @@ def _where_to_look(condition: Condition) -> Iterable[object]:
 
 
 def _marks(condition: Condition) -> set[object]:
-    """Return what conditions have in common that one value can meet: a text, or the boolean that it spells."""
+    """Return the texts and booleans that one value can match in common with another condition."""
     return {("value", each) for value in condition.values for each in readings(condition.place, condition.name, value)}
 
 
 def _meeting(one: Rule, other: Rule) -> str:
-    """Return what a request says that meets both rules; empty if none can, or if they are about different things."""
+    """Return conditions of a request that matches both rules; empty if none can, or they are about different names."""
     ours = {(each.place, each.name): each for each in one.when}
     theirs = {(each.place, each.name): each for each in other.when}
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
@@ -176,9 +179,9 @@ def _meeting(one: Rule, other: Rule) -> str:
     said = []
     for key in ours.keys() & theirs.keys():
         values = ours[key].values | theirs[key].values
-        # A text may spell a boolean, so that one value meets both although they have none in common.
+        # A text may spell a boolean, so one value can match both although they have none in common.
         common = [value for value in values if ours[key].holds(value) and theirs[key].holds(value)]
         if values and not common:
             return ""
-        said.append(Condition(*key, frozenset(sorted(common, key=written)[:1])))
+        said.append(Condition(*key, frozenset(sorted(common, key=format_value)[:1])))
     return " and ".join(sorted(map(str, said)))

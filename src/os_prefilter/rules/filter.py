@@ -1,4 +1,4 @@
-"""What the operator's own rules ask for (``[prefilter] rules_dirs``)."""
+"""Require and forbid traits by operators' own rules (``[prefilter] rules_dirs``)."""
 
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.request.view import Request
@@ -6,13 +6,13 @@ from os_prefilter.rules.model import RuleSet
 
 
 def rules(request: Request, *, rules: RuleSet) -> Requirements:
-    """Require and forbid the traits of each rule whose conditions the request meets."""
+    """Require and forbid the traits of each rule whose conditions the request matches."""
     asked: list[Requirement] = []
     notes: list[Note] = []
     for rule in rules.matching(request):
         source = rule.source(request)
         if not _has_scope(request, rule.scope):
-            notes.append(Note(source, f"the flavor asks for nothing in the group {rule.scope}: not asked for"))
+            notes.append(Note(source, f"the flavor requests no resources in the group {rule.scope}: not required"))
             continue
         asked += [Requirement(trait, True, rule.scope, source) for trait in rule.require]
         asked += [Requirement(trait, False, rule.scope, source) for trait in rule.forbid]
@@ -26,11 +26,11 @@ def _has_scope(request: Request, scope: str) -> bool:
     group = request.flavor_groups.get("" if scope == UNSUFFIXED else scope)
     if group is not None and any(group.resources.values()):
         return True
-    return scope == UNSUFFIXED and _asks_by_fields(request)
+    return scope == UNSUFFIXED and _requests_by_fields(request)
 
 
-def _asks_by_fields(request: Request) -> bool:
-    """Whether the flavor's own fields ask for something, which no extra spec takes elsewhere."""
+def _requests_by_fields(request: Request) -> bool:
+    """Whether the flavor's own fields request resources that no extra spec requests elsewhere."""
     groups = (*request.flavor_groups.values(), *request.requested_groups.values())
     named = {name for group in groups for name in group.resources}
     return bool(

@@ -1,7 +1,7 @@
-"""Rules of an operator: image properties and extra specs of his own, and the traits that a host must have for them.
+"""Operators' own rules: conditions on image properties and extra specs, and the traits that hosts must have for them.
 
-A rule set is a plain value that never changes; :mod:`os_prefilter.rules.reader` reads it from YAML files, and the
-request filter ``rules`` applies it. Traits are literals of the file: what a tenant wrote is compared, nothing else.
+A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML files, and the request filter ``rules``
+applies it. Traits are literals of the file: a tenant's text is only compared.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from os_prefilter.vocabulary.model import Trait, canonical_boolean
 IMAGE_PROPERTY = "image property"
 EXTRA_SPEC = "flavor extra spec"
 PLACES = (IMAGE_PROPERTY, EXTRA_SPEC)
-"""Where a condition may look."""
+"""What a condition may be about."""
 
 _LONGEST_INTEGER = 64  # bits
 _MOST_NAMES_SHOWN = 5
@@ -29,38 +29,40 @@ _RESPELT = {
 }
 
 Value = str | bool
-"""What a condition compares with: a text exactly, a boolean with every spelling of it."""
+"""A value of a condition: a text matches exactly, a boolean matches every spelling of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing that a request must say."""
+    """A property or an extra spec, and the values that it may have."""
 
     place: str
     """One of :data:`PLACES`."""
     name: str
     values: frozenset[Value] = frozenset()
-    """One of these; empty: any value."""
+    """The values that match; empty: any value."""
 
     def holds(self, value: object) -> bool:
-        """Whether the value that a request has under the name is one of ours."""
+        """Whether a request's value matches."""
         return is_set(value) and (not self.values or not self.values.isdisjoint(readings(self.place, self.name, value)))
 
-    def met_by(self, value: object) -> str:
-        """Return what a value meets in the words of the file, never in those of the request."""
+    def describe_match(self, value: object) -> str:
+        """Return the condition that a value matches, in the words of the file and never in those of the request."""
         found = self.values.intersection(readings(self.place, self.name, value))
-        return f"{self.place} {self.name}" + "".join(f"={written(each)}" for each in sorted(found, key=written)[:1])
+        return f"{self.place} {self.name}" + "".join(
+            f"={format_value(each)}" for each in sorted(found, key=format_value)[:1]
+        )
 
     def __str__(self) -> str:
         if not self.values:
             return f"{self.place} {self.name} is present"
-        values = sorted(map(written, self.values))
+        values = sorted(map(format_value, self.values))
         return f"{self.place} {self.name}" + (f" in {', '.join(values)}" if len(values) > 1 else f"={values[0]}")
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What hosts must have, or must not have, for requests that meet all conditions."""
+    """Traits that hosts must have, or must not have, for requests that match all conditions."""
 
     name: str
     when: tuple[Condition, ...]
@@ -68,29 +70,29 @@ class Rule:
     require: tuple[Trait, ...] = ()
     forbid: tuple[Trait, ...] = ()
     scope: str = ROOT
-    """``root``, ``unsuffixed``, or the suffix of a request group of flavors; flavors without it are not meant."""
+    """``root``, ``unsuffixed``, or the suffix of a request group; the rule does not apply to flavors without it."""
     because: str = ""
     """The operator's reason, for people."""
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
 
     def source(self, request: Request) -> str:
-        """Return because of what a request that meets the conditions is asked for the traits."""
-        met = " and ".join(each.met_by(value_of(request, each.place, each.name)) for each in self.when)
+        """Return the source of the requirements for a request that matches the conditions."""
+        met = " and ".join(each.describe_match(value_of(request, each.place, each.name)) for each in self.when)
         return f"rule {self.name}: {met}" + (f" ({self.because})" if self.because else "")
 
 
 class RuleSet:
-    """All rules of a deployment, found by what a request has: rules about other names or values cost nothing."""
+    """All rules of a deployment, indexed by name and value, so that rules about others cost nothing."""
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
         """All traits that rules name."""
-        # Place -> name -> value, or None for any -> the numbers of the rules. Each rule is under one of its conditions.
+        # Place -> name -> value, or None for any -> numbers of rules. Each rule is indexed by one of its conditions.
         self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {place: {} for place in PLACES}
         for number, rule in enumerate(self.rules):
-            # One with values is met more seldom than one without.
+            # A condition with values matches fewer requests than one without.
             first = min(rule.when, key=lambda each: not each.values)
             by_value = self._index[first.place].setdefault(first.name, {})
             for value in first.values or (None,):
@@ -103,7 +105,7 @@ class RuleSet:
 
     @property
     def checksum(self) -> str:
-        """Eight characters that are the same for the same rules, on whatever machine."""
+        """Eight characters that are the same for the same rules on every machine."""
         contents = [
             (
                 rule.name,
@@ -124,7 +126,7 @@ class RuleSet:
         return hash(self.rules)
 
     def matching(self, request: Request) -> list[Rule]:
-        """Return the rules whose conditions the request meets, in the order of the files."""
+        """Return the rules whose conditions all match, in the order of the files."""
         found: set[int] = set()
         for place, by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
@@ -144,7 +146,7 @@ class RuleSet:
 
 
 NO_RULES = RuleSet()
-"""What a deployment has that names no directory of rules."""
+"""The rules of a deployment without ``rules_dirs``."""
 
 
 def value_of(request: Request, place: str, name: str) -> object:
@@ -152,7 +154,7 @@ def value_of(request: Request, place: str, name: str) -> object:
     if place != IMAGE_PROPERTY:
         return request.extra_spec(name)
     value = request.image_property(name)
-    # Nova's image makes False of whatever spells no boolean.
+    # Nova's image reads a text that is no boolean as False.
     return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
 
 
@@ -161,15 +163,15 @@ def _all_of(request: Request, place: str) -> Mapping[str, object]:
 
 
 def is_set(value: object) -> bool:
-    """Whether a value says anything: an empty one does not, as in Nova."""
+    """Whether a value is set; as in Nova, an empty one is not."""
     return value is not None and value != ""
 
 
 def readings(place: str, name: str, value: object) -> list[Value]:
-    """Return what a condition may compare a request's value with: its text, and the boolean that it spells.
+    """Return the values that a request's value matches: its text, and the boolean that it spells.
 
-    Where Nova changes the spelling of an image property, it is changed here, too, so that an image read from Glance
-    and Nova's object of it meet the same rules.
+    The spelling of an image property is changed as Nova changes it, so that an image read from Glance and Nova's object
+    of it match the same rules.
     """
     found: list[Value] = []
     if isinstance(value, str):
@@ -181,13 +183,13 @@ def readings(place: str, name: str, value: object) -> list[Value]:
 
 
 def as_nova_spells(name: str, value: str) -> str:
-    """Return the value that Nova's object has where an image has ``value``."""
+    """Return an image property's value as Nova's object spells it."""
     if name in LOWER_CASED:
         return value.lower()
     row = _RESPELT.get(name)
     return (row and row.canonical(value)) or value
 
 
-def written(value: Value) -> str:
-    """Return a condition's value as the file has it."""
+def format_value(value: Value) -> str:
+    """Return a condition's value as it is in the file."""
     return str(value).lower() if isinstance(value, bool) else value

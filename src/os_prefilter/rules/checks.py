@@ -1,4 +1,4 @@
-"""Semantic checks on parsed rules: conflicts between rules, with the vocabulary, and with what Nova passes to filters."""
+"""Semantic checks on parsed rules: conflicts with one another, with the vocabulary, and with Nova."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

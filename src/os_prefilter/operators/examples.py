@@ -1,4 +1,4 @@
-"""The bundled requests, which tell the story of the library on the example fleet."""
+"""The bundled example requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ _FILE = "requests.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request somebody could make."""
+    """A realistic request."""
 
     name: str
     title: str
     document: Mapping[str, Any]
 
     def request_spec(self) -> RequestSpec:
-        """Return the request, fresh at each call, because filters change it."""
+        """Return a new copy of the request, because filters change it."""
         return request_spec_from(dict(self.document), f"{_FILE}: {self.name}")
 
     def asked(self) -> list[str]:
-        """Return the properties and extra specs in it, ``key=value``, and the disk format."""
+        """Return its properties, extra specs and disk format, each as ``key=value``."""
         spec = self.request_spec()
         asked = [f"{key}={value}" for key, value in (spec.image.properties if spec.image else {}).items()]
         asked += [f"{key}={value}" for key, value in spec.flavor.extra_specs.items()]

@@ -1,4 +1,4 @@
-"""Who required what of a request, and why."""
+"""The requirements of a request, each with its filter and source."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.view import Request
 
 
@@ -14,19 +14,19 @@ class Line(NamedTuple):
     """One line of an explanation."""
 
     trait: str
-    """Empty where nothing was asked."""
+    """Empty where nothing is required."""
     rule: str
     """``required``, ``forbidden`` or ``not asked``."""
     scope: str
     by: str
-    """The filter, or ``request`` for what the request states itself."""
+    """The filter, or ``request`` for flavor, image and request groups themselves."""
     because: str
 
 
 def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple[Line, ...]:
-    """Apply ``pipeline`` to the request spec and return what was required, by whom and because of what.
+    """Apply ``pipeline`` to the request spec and return each requirement, its filter and its source.
 
-    What the request states itself comes first, then the filters in their order; what was not asked for is said too.
+    Requirements of the request itself come first, then those of the filters in their order, with ignored parts.
 
     :raises PrefilterError: as :meth:`os_prefilter.Pipeline.apply` does.
     """
@@ -36,18 +36,14 @@ def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple
 
 
 def lines_of(decision: Decision) -> tuple[Line, ...]:
-    """Return the lines of the filters alone."""
+    """Return the lines of the filters only."""
     lines: list[Line] = []
     for run in decision.runs:
         lines += map(_required, run.asked)
-        lines += (_not_asked(note, run.filter) for note in run.notes)
+        lines += (Line("", "not asked", "", run.filter, str(note)) for note in run.notes)
     return tuple(lines)
 
 
 def _required(item: Requirement) -> Line:
     rule = "required" if item.required else "forbidden"
     return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
-
-
-def _not_asked(note: Note, by: str) -> Line:
-    return Line("", "not asked", "", by, str(note))

@@ -197,40 +197,6 @@ def test_a_warning_about_a_flavor_comes_once(capsys: Capture, tmp_path: Path) ->
     assert capsys.readouterr().err.count("resources:VGPU") == 1
 
 
-WRONG = [
-    ("--images {tmp}/none", "there is no such file"),
-    ("--images {tmp}", "this is a directory"),
-    ("--images {tmp}/broken", "not JSON"),
-    ("--images {tmp}/listed.json", "no entry is an image: images[0]: found an object that is no image"),
-    ("--images {tmp}/images.json --flavor {tmp}/none", "there is no such file"),
-    ("--images {tmp}/images.json --flavor {tmp}/images.json", "the document is a list"),
-    ("--flavor {tmp}/a.json --flavor {tmp}/a.json", "another --flavor has the same name"),
-    ("--enable nosuch", "'nosuch', which no installed package offers"),
-    ("--before nosuch", "'nosuch', which no installed package offers"),
-    ("--enable hpet,hpet", "'hpet' is named twice"),
-    ("--config-file {tmp}/none", "none"),
-    ("--hosts {tmp}/broken", "broken"),
-    ("--html {tmp}", "this is not a file"),
-    ("--html {tmp}/none/page.html", "there is no such directory"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG)
-def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
-    arguments: str, message: str, capsys: Capture, tmp_path: Path
-) -> None:
-    (tmp_path / "broken").write_text("{x")
-    # The output of "openstack image list" must not pass for a cloud without problems.
-    (tmp_path / "listed.json").write_text('[{"ID": "1", "Name": "a", "Status": "active"}]')
-    images(tmp_path, image("a"))
-    flavor(tmp_path, "a")
-    assert main(["audit", *arguments.replace("{tmp}", str(tmp_path)).split()]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert message in err
-    assert len(err.splitlines()) == 1
-
-
 def test_html_page_is_complete_and_replaces_an_older_one(capsys: Capture, tmp_path: Path) -> None:
     """It replaces an older one, and leaves nothing else behind."""
     path = tmp_path / "page.html"

@@ -250,8 +250,10 @@ _WRONG = [
     ("explain --request-spec {tmp}/evil", "is not free to use"),
     ("candidates --property os_secure_boot=requird", "unknown value 'requird'"),
     ("candidates --extra-spec resources:VGPU=99999999999", "an amount of at most"),
-    ("explain --example intel-nic --config-file {tmp}", "directory"),
-    ("explain --example intel-nic --config-file {tmp}/binary", "binary"),
+    ("explain --example intel-nic --config-file {tmp}", "this is a directory; give the path of a file."),
+    ("explain --example intel-nic --config-file {tmp}/binary", "byte 12 is not UTF-8; save the file as UTF-8."),
+    ("diagnose --property a=b --config-file {tmp}/none", "none: there is no such file. Check the path."),
+    ("audit --config-file {tmp}/binary", "byte 12 is not UTF-8"),
     ("explain --example intel-nic --filter nosuch", "names 'nosuch', which no installed package offers"),
     ("explain --example intel-nic --filter hpet --filter hpet", "'hpet' is named twice"),
     ("explain --example intel-nic --config-file {tmp}/none", "none"),
@@ -264,6 +266,24 @@ _WRONG = [
     ("candidates --property trait:NO_SUCH_TRAIT=required", "Placement does not know: NO_SUCH_TRAIT"),
     ("explain --property hw_time_hpet=no --property trait:CUSTOM_COMPUTE_TIME_HPET=required", "contradict each other"),
     ("candidates --property trait:a,b=required", "'trait:a,b' is not trait:NAME"),
+    ("audit --images {tmp}/none", "there is no such file"),
+    ("audit --images {tmp}", "this is a directory"),
+    ("audit --images {tmp}/broken", "not JSON"),
+    ("audit --flavor {tmp}/none", "there is no such file"),
+    ("audit --flavor {tmp}/images", "the document is a list"),
+    ("audit --flavor {tmp}/flavor --flavor {tmp}/flavor", "another --flavor has the same name"),
+    ("audit --enable nosuch", "'nosuch', which no installed package offers"),
+    ("audit --before nosuch", "'nosuch', which no installed package offers"),
+    ("audit --enable hpet,hpet", "'hpet' is named twice"),
+    ("audit --hosts {tmp}/broken", "broken"),
+    ("audit --html {tmp}", "this is not a file"),
+    ("audit --html {tmp}/none/page.html", "there is no such directory"),
+    ("offer --filter nosuch", "which no installed package offers"),
+    ("offer --hosts {tmp}/none", "there is no such file"),
+    ("offer --by aggregate --hosts {tmp}/fleet", "no aggregate has a name here"),
+    ("snapshot --hosts {tmp}/broken", "broken"),
+    ("snapshot --hosts {tmp}/no-hosts", "at least one host"),
+    ("snapshot --hosts {tmp}/unknown-key", "'x'"),
 ]
 
 
@@ -275,7 +295,11 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     (tmp_path / "empty").write_text("{}")
     (tmp_path / "wrong").write_text("[prefilter]\nenabled_filters = hpet\nunknown_values = perhaps\n")
     (tmp_path / "typo").write_text("[prefilter]\nenabled_filter = hpet\n")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe[")
+    (tmp_path / "binary").write_bytes(b"[prefilter]\n\xff")
+    (tmp_path / "images").write_text("[1]")
+    (tmp_path / "fleet").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
+    (tmp_path / "no-hosts").write_text('{"hosts": {}}')
+    (tmp_path / "unknown-key").write_text("hosts: {a: {x: 1}}")
     (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "properties": {}}')
     group = {"requester_id": "root", "resources": {"VGPU": 1}}
     (tmp_path / "evil").write_text(json.dumps({"flavor": {}, "requested_resources": [group]}))
@@ -284,6 +308,7 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     assert out == ""
     assert message in err
     assert len(err.splitlines()) == 1
+    assert "Errno" not in err
 
 
 @pytest.mark.parametrize("argv", [[], ["help"], ["--help"], ["-v"], ["-q"]])
@@ -292,7 +317,17 @@ def test_running_without_a_command_prints_the_help(argv: list[str], capsys: Capt
     assert "Commands:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("argv", [["explian"], ["candidates", "--bogus"], ["explain", "-f", "nosuch"], ["filter"]])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["explian"],
+        ["candidates", "--bogus"],
+        ["explain", "-f", "nosuch"],
+        ["filter"],
+        ["offer", "--by", "rack"],
+        ["offer", "--format", "pdf"],
+    ],
+)
 def test_usage_errors_give_exit_code_1(argv: list[str], capsys: Capture) -> None:
     """Exit code 2 means that no host remains, and nothing else."""
     assert main(argv) == 1
@@ -323,34 +358,22 @@ def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> 
     assert rows["new-nic"]["Without filters, also"] == ["my-host"]
 
 
-def test_compute_node_that_shares_its_disk_is_still_a_candidate(capsys: Capture, tmp_path: Path) -> None:
+def test_compute_node_that_shares_its_disk_has_its_own_disk_and_the_shared_ones(
+    capsys: Capture, tmp_path: Path
+) -> None:
     path = tmp_path / "fleet.yaml"
     amounts = {"VCPU": 8, "MEMORY_MB": 8192}
+    shares = {"traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": ["a"]}
     hosts = {
-        "sharing": {
-            "resources": {**amounts, "DISK_GB": 100},
-            "traits": ["MISC_SHARES_VIA_AGGREGATE"],
-            "aggregates": ["a"],
-        },
+        "sharing": {"resources": {**amounts, "DISK_GB": 2}, **shares},
         "borrowing": {"resources": amounts, "aggregates": ["a"]},
-        "disks": {"resources": {"DISK_GB": 100}, "traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": ["a"]},
+        "disks": {"resources": {"DISK_GB": 1000}, **shares},
     }
     path.write_text(yaml.safe_dump({"hosts": hosts}))
-    (tmp_path / "flavor").write_text('{"vcpus": 1, "ram": 1, "disk": 1}')
-    found = _json(capsys, "candidates", "--flavor", str(tmp_path / "flavor"), "--filter", "noop", "--hosts", str(path))
-    assert [row["Host"] for row in found] == ["borrowing", "sharing"]
-
-
-def test_compute_node_that_shares_its_disk_can_use_the_disk_of_another(capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "fleet.yaml"
-    own = {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 2}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
-    disks = {"resources": {"DISK_GB": 1000}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
-    path.write_text(
-        yaml.safe_dump({"hosts": {"kvm": own | {"aggregates": ["a"]}, "disks": disks | {"aggregates": ["a"]}}})
-    )
-    argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", "resources:DISK_GB=100"]
-    assert [row["Host"] for row in _json(capsys, "candidates", *argv)] == ["kvm"]
-    assert _json(capsys, "diagnose", *argv)["candidates"] == ["kvm"]
+    for disk in ("1", "100"):
+        argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", f"resources:DISK_GB={disk}"]
+        assert [row["Host"] for row in _json(capsys, "candidates", *argv)] == ["borrowing", "sharing"]
+        assert _json(capsys, "diagnose", *argv)["candidates"] == ["borrowing", "sharing"]
 
 
 def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, tmp_path: Path) -> None:
@@ -445,7 +468,7 @@ def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) 
     assert line["Trait"] == "COMPUTE_NET_VIF_MODEL_IGB"
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 140])
+@pytest.mark.parametrize("width", [40, 100])
 @pytest.mark.parametrize(
     "command",
     [

@@ -122,26 +122,6 @@ def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture)
     assert "set the flavor extra spec group_policy to none" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("problem", ["missing", "directory", "binary", "no group"])
-def test_invalid_config_file_gives_a_one_line_error(problem: str, capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "nova.conf"
-    said = {
-        "missing": "there is no such file. Check the path.",
-        "directory": "this is a directory; give the path of a file.",
-        "binary": "byte 12 is not UTF-8; save the file as UTF-8.",
-        "no group": "nova.conf",
-    }
-    if problem == "directory":
-        path.mkdir()
-    elif problem != "missing":
-        path.write_bytes(b"[prefilter]\n\xff" if problem == "binary" else b"just words")
-    for command in (["diagnose", "--property", "a=b"], ["audit"]):
-        assert main([*command, "--config-file", str(path)]) == 1
-        (line,) = capsys.readouterr().err.splitlines()
-        assert said[problem] in line
-        assert "Errno" not in line
-
-
 def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: Capture, tmp_path: Path) -> None:
     snapshot = tmp_path / "fleet.json"
     snapshot.write_text(json.dumps({"taken_at": "2026-11-21T03:00:00Z", "hosts": {"a": _host("HW_CPU_FUTURE")}}))

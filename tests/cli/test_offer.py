@@ -98,22 +98,10 @@ def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Pat
     assert "read at 2026-11-21T18:00:00Z; 3 changed meanwhile" in err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--by", "rack"], "invalid choice"),
-        (["--format", "pdf"], "invalid choice"),
-        (["--filter", "nosuch"], "which no installed package offers"),
-        (["--hosts", "/no/such/file"], "there is no such file"),
-        (["--by", "aggregate", "--hosts", "{tmp}/fleet.yaml"], "no aggregate has a name here"),
-    ],
-)
-def test_invalid_input_gives_an_error_and_exit_code_1(
-    arguments: list[str], says: str, capsys: Capture, tmp_path: Path
-) -> None:
-    """With a sentence."""
-    (tmp_path / "fleet.yaml").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
-    assert main(["offer", *(each.replace("{tmp}", str(tmp_path)) for each in arguments)]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert says in err
+def test_output_file_is_replaced_only_with_force(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
+    """And not over another one."""
+    path = tmp_path / "offer.html"
+    for force, code in ([], 0), ([], 1), (["--force"], 0):
+        assert main(["offer", *hosts, "--format", "html", "-o", str(path), *force]) == code
+        assert capsys.readouterr().out == ""
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")

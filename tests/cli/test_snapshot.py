@@ -108,17 +108,6 @@ def test_failed_write_leaves_no_file_behind(capsys: Capture, tmp_path: Path, mon
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "says"), [("{", "broken JSON"), ('{"hosts": {}}', "at least one host"), ("hosts: {a: {x: 1}}", "'x'")]
-)
-def test_invalid_fleet_file_gives_a_one_line_error(text: str, says: str, capsys: Capture, tmp_path: Path) -> None:
-    """One sentence, exit code 1."""
-    (tmp_path / "fleet").write_text(text)
-    assert main(["snapshot", "--hosts", str(tmp_path / "fleet")]) == 1
-    out, err = capsys.readouterr()
-    assert (out, says in err, len(err.splitlines())) == ("", True, 1)
-
-
 def test_candidates_names_the_standard_traits_that_the_embedded_placement_lacks(
     capsys: Capture, tmp_path: Path
 ) -> None:

@@ -48,7 +48,6 @@ class AuditImages(Listing):
     conflict_handler = "resolve"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_pipeline_arguments(parser)
         _add_arguments(parser)
@@ -60,7 +59,6 @@ class AuditImages(Listing):
         return NO_HOST if self._audit.count(*BECOMES_UNSCHEDULABLE) else 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         check_output(parsed_args.html, force=parsed_args.force, mark=PAGE_MARK)
         left_out = LeftOut()
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():

@@ -18,7 +18,6 @@ class Candidates(RequestListing):
         return 0 if self._hosts else NO_HOST
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         spec = arguments.request_from(parsed_args)
         with arguments.backend_from(parsed_args) as backend:
             found = backend.ask(spec, backend.pipeline.apply(spec))

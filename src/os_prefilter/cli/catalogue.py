@@ -28,7 +28,6 @@ class VocabularyList(Listing):
     """List the values of image properties and extra specs, and the trait with which hosts report each."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        """Return the columns and rows of the table."""
         return VOCABULARY_COLUMNS, list(vocabulary())
 
 

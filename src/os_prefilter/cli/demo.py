@@ -24,13 +24,11 @@ class Demo(Listing):
     """Show for each bundled request its content, the requirements and their filters, and the hosts that remain."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_pipeline_arguments(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         with backend_from(parsed_args) as backend:
             rows = [_row(each, backend) for each in example_requests().values()]
         names = ", ".join(each.name for each in backend.pipeline.filters) or "none"

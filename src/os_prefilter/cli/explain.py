@@ -12,7 +12,6 @@ class Explain(RequestListing):
     """Show what a request requires of a host, which filter requires it, and why."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         spec = request_from(parsed_args)
         pipeline = pipeline_from(parsed_args, reported_from(parsed_args))
         lines = explain(spec, pipeline)

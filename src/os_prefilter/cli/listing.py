@@ -100,7 +100,6 @@ class RequestListing(Listing):
     """A listing about one request."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_request_arguments(parser)
         add_pipeline_arguments(parser)

@@ -19,7 +19,6 @@ class Offer(CloudCommand):
     """Describe for customers which image properties and extra specs this cloud serves, without naming a host."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         add_pipeline_arguments(parser)
         parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")

@@ -15,7 +15,6 @@ class RulesCheck(Listing):
     """Show the rules in files and directories as the filter reads them, or all their errors."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "paths",
@@ -39,7 +38,6 @@ class RulesCheck(Listing):
         return int(super().run(parsed_args) or 0)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        """Return the columns and rows of the table."""
         return ("Rule", "When", "Required", "Forbidden", "On", "Because", "File"), [_line(each) for each in self._rules]
 
 

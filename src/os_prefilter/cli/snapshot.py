@@ -14,7 +14,6 @@ class Snapshot(CloudCommand):
     """Write the fleet to one file, which the other commands read with --hosts, without access to the cloud."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument(
             "--hosts", metavar="FILE", help="a fleet file; default: the cloud's hosts, else the bundled example"

@@ -17,54 +17,31 @@ from tests.conftest import conf_with
 
 _SRC = Path(os_prefilter.__file__).parent
 _IMPORTS_GROUP = re.compile(r"^from os_prefilter\.conf(\.definitions)? import .*\bGROUP\b", re.MULTILINE)
-_EACH = pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
-
-
-def _help_of(option: cfg.Opt) -> str:
-    return option.help or ""
 
 
 def facts_of(option: cfg.Opt) -> dict[str, str]:
     """Return the list at the end of an option's help: each item by its first word, on one line."""
-    listed = _help_of(option).partition("\n\n")[2]
+    listed = (option.help or "").partition("\n\n")[2]
     items = [" ".join(item.split()) for item in re.split(r"^- ", listed, flags=re.MULTILINE) if item]
     return {item.partition(" ")[0].rstrip(":"): item for item in items}
 
 
-@_EACH
-def test_help_says_which_values_are_accepted(option: cfg.Opt) -> None:
-    """In a list item, or with a meaning beside each choice, which every output of the generator shows."""
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.name)
+def test_help_says_values_default_release_and_what_a_wrong_value_does(option: cfg.Opt) -> None:
+    """``test_wrong_options.py`` proves the last."""
+    facts = facts_of(option)
     choices = getattr(option.type, "choices", None)
-    if choices:
-        assert "Values" not in facts_of(option)
-        assert all(choices.values())
-    else:
-        assert len(facts_of(option)["Values"]) > len("Values: .")
-
-
-@_EACH
-def test_help_says_the_default_that_the_option_has(option: cfg.Opt) -> None:
-    told = facts_of(option)["Default"]
+    # With a meaning beside each choice, which every output of the generator shows.
+    assert all(choices.values()) if choices else len(facts["Values"]) > len("Values: .")
     if option.default in ([], ""):
-        assert told.startswith("Default: empty; ")
+        assert facts["Default"].startswith("Default: empty; ")
     elif isinstance(option.default, list):
-        assert told == f"Default: ``{','.join(option.default)}``."
+        assert facts["Default"] == f"Default: ``{','.join(option.default)}``."
     else:
-        assert re.match(rf"Default: (``)?{re.escape(str(option.default))}\b", told, re.IGNORECASE)
-
-
-@_EACH
-def test_help_says_since_which_release(option: cfg.Opt) -> None:
-    """One that there is, or the one to come."""
-    told = re.fullmatch(r"Since (\d+\.\d+\.\d+)\.", facts_of(option)["Since"])
-    assert told
-    assert Version(told[1]) <= Version(version("os-prefilter"))
-
-
-@_EACH
-def test_help_says_what_a_wrong_value_does(option: cfg.Opt) -> None:
-    """``test_wrong_options.py`` proves that it does so."""
-    assert facts_of(option)["A"].startswith("A wrong value stops the service at its start")
+        assert re.match(rf"Default: (``)?{re.escape(str(option.default))}\b", facts["Default"], re.IGNORECASE)
+    since = facts["Since"].removeprefix("Since ").removesuffix(".")
+    assert Version(since) <= Version(version("os-prefilter"))
+    assert facts["A"].startswith("A wrong value stops the service at its start")
 
 
 def _reads_of(tree: ast.AST) -> set[str]:

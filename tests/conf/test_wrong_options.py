@@ -48,7 +48,9 @@ _WRONG = [
     Wrong("facts_interval", "facts_interval = nan", "nan is not a number of seconds"),
     Wrong("facts_interval", "facts_interval = inf", "inf is not a number of seconds"),
     Wrong("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
-    Wrong("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter"),
+    Wrong("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter. .*Installed.*hpet, "),
+    Wrong("wait_for_answers", "wait_for_answers = *,hpett", "'hpett' is not an installed filter"),
+    Wrong("wait_for_answers", "wait_for_answers = ,hpet", "'' is not an installed filter"),
     Wrong(
         "wait_for_answers",
         "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always",
@@ -67,6 +69,7 @@ _WRONG = [
     Wrong("owned_resource_classes", "owned_resource_classes = CPUS", "'CPUS' is not a resource class, nor a pattern"),
     Wrong("owner_gate", "owner_gate = never", "owner_gate in FILE is not valid: .*found 'never'"),
     Wrong("owner_gate", "owner_gate = coverage\nowned_resource_classes = VGPU", "coverage looks at compute nodes"),
+    Wrong("owner_gate", "enabled_filters = owner\nowner_gate = coverage", "coverage from the fact owner_coverage"),
     Wrong("owner_gate", "enabled_filters = owner", "owner_gate = compute_version .*minimum_compute_version"),
     Wrong(
         "owner_compute_version", "owner_compute_version = 0", "owner_compute_version in FILE is not valid: .*equal to 1"

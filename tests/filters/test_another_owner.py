@@ -9,7 +9,6 @@ import pytest
 from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.errors import InvalidOption
 from os_prefilter.fleet.model import provider_uuid
 from tests.conftest import asked_by, pipeline_of, spec_of
 from tests.support.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
@@ -86,9 +85,3 @@ def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> 
         pci_request_ids=frozenset(("pci",)),
     )
     assert asked_by("owner", spec, **_CYBORG) == []
-
-
-def test_owner_gate_coverage_is_refused_for_an_owner_without_compute_nodes() -> None:
-    """They have the owner's trait only if they are the owner's."""
-    with pytest.raises(InvalidOption, match=r"owner_gate: coverage looks at compute nodes.*Use always\."):
-        pipeline_of("owner", owner_gate="coverage", **_CYBORG)

@@ -2,9 +2,7 @@
 
 import copy
 import re
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 
 import pytest
@@ -12,7 +10,6 @@ from oslo_config import cfg
 
 from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import MissingFact
 from os_prefilter.filters.loading import as_filter, load_filters
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
@@ -258,31 +255,3 @@ def test_owner_is_not_required_until_every_compute_service_is_new_enough(caplog:
     assert [
         record.getMessage() for record in caplog.records if record.name == "os_prefilter.pipeline.deployment_facts"
     ] == ["The deployment fact owner_is_reported is now True (was False)."]
-
-
-def test_minimum_compute_version_is_read_once_per_interval() -> None:
-    pipeline, asked = _gated(conf_with(enabled_filters=["owner"], facts_interval=3600), [66])
-    decisions = [pipeline.apply(spec_of()) for _ in range(50)]
-    assert len(asked) == 1
-    assert decisions[-1].notes[0].source == "not every compute service reports OWNER_NOVA yet"
-
-
-def test_missing_minimum_compute_version_stops_the_service_at_start() -> None:
-    with pytest.raises(MissingFact, match="minimum_compute_version.*owner_gate = always"):
-        Pipeline.from_conf(conf_with(enabled_filters=["owner"]))
-
-
-def test_all_threads_wait_for_the_first_minimum_compute_version() -> None:
-    """Else requests would pass unfiltered while it is on its way."""
-    asked = []
-
-    def slow(_context: object) -> int:
-        asked.append(1)
-        time.sleep(0.2)
-        return 99
-
-    pipeline = Pipeline.from_conf(conf_with(enabled_filters=["owner"]), {"minimum_compute_version": slow})
-    with ThreadPoolExecutor(8) as pool:
-        decisions = list(pool.map(lambda _: pipeline.apply(spec_of()), range(24)))
-    assert len(asked) == 1
-    assert all(len(each.requirements) == 1 for each in decisions)

@@ -19,11 +19,9 @@ from tests.conftest import pipeline_of
 from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, starting, user_context
-from tests.support.placements import Answer, Observed, provider, put_traits
+from tests.support.placements import Observed, provider, put_traits
 
 _HOSTS = ("kvm-0", "kvm-1", "kvm-2")
-_WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"
-_IN_USE = "GET /traits?associated=true&name=in:COMPUTE_NODE"
 
 
 @pytest.fixture
@@ -65,29 +63,6 @@ def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
         assert _schedule() == set()
         _upgrade(observed, host)
     assert _schedule() == {"OWNER_NOVA"}
-
-
-def test_coverage_gate_queries_placement_once_per_interval_through_novas_client(
-    start: Start, observed: Observed
-) -> None:
-    for host in _HOSTS:
-        _upgrade(observed, host)
-    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 3600")
-    assert _schedule(100) == {"OWNER_NOVA"}
-    assert observed.sent == [_WITHOUT, _IN_USE]
-
-
-@pytest.mark.parametrize("answer", [(503, b"down"), (400, b"bad"), (200, b"<html>")], ids=str)
-def test_open_coverage_gate_stays_open_while_placement_fails(
-    answer: Answer, start: Start, observed: Observed, caplog: pytest.LogCaptureFixture
-) -> None:
-    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
-    for host in _HOSTS:
-        _upgrade(observed, host)
-    assert _schedule() == {"OWNER_NOVA"}
-    observed.hook = lambda _method, _url: answer
-    assert _schedule(3) == {"OWNER_NOVA"}
-    assert caplog.text.count("owner_is_reported (Placement") == 1
 
 
 def test_compute_version_gate_opens_with_the_last_cell_without_querying_placement(

@@ -54,18 +54,6 @@ def test_gated_filter_enforces_after_the_last_host_reports_and_without_a_restart
     assert _schedule() == {"OWNER_NOVA", HPET}
 
 
-def test_ungated_filter_enforces_at_once_without_querying_placement(start: Start, observed: Observed) -> None:
-    _start(start, observed)
-    assert _schedule() == {"OWNER_NOVA", HPET}
-    assert observed.sent == []
-
-
-def test_gated_filter_requires_nothing_while_placement_is_down_at_start(start: Start, observed: Observed) -> None:
-    _start(start, observed, "wait_for_answers = hpet", "facts_interval = 0")
-    observed.hook = lambda _method, _url: (503, b"down")
-    assert _schedule() == {"OWNER_NOVA"}
-
-
 def test_way_back_of_the_agent_excludes_no_host_at_any_step(
     start: Start, observed: Observed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,13 +57,6 @@ def test_failed_query_keeps_the_last_value_and_is_logged_once(caplog: pytest.Log
     ]
 
 
-def test_fact_that_was_never_answered_has_the_unknown_value() -> None:
-    def ask(_context: object) -> object:
-        raise TimeoutError
-
-    assert Fact("f", ask, 1, unknown=False).value() is False
-
-
 def test_expired_fact_is_queried_again_at_the_next_use() -> None:
     """Also if that happens while it is asked for: the answer on its way may be the old one."""
     answers = iter(range(100))

@@ -88,13 +88,6 @@ def test_exception_in_a_filter_is_counted_as_a_failure(counted: Callable[[str, s
     assert tuple(counted(kind, "broken") for kind in _KINDS) == (1, 0, 1, 0, 0, 1)
 
 
-def test_filter_returning_none_still_fails_while_it_is_measured(counted: Callable[[str, str], float]) -> None:
-    mute: Any = lambda _request: None  # noqa: E731
-    with pytest.raises(FilterFailed, match="it returned a NoneType, not Requirements"):
-        Pipeline([LoadedFilter("mute", mute)], measuring=Measuring()).apply(spec_of())
-    assert counted("runs_total", "mute") == 1
-
-
 def test_nova_style_filter_is_counted(counted: Callable[[str, str], float]) -> None:
     def theirs(_context: Any, request_spec: Any) -> bool:
         request_spec.root_required.add("HW_CPU_X86_AVX2")

@@ -8,8 +8,7 @@ import pytest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import OwnerCoverage
-from os_prefilter.errors import MissingFact
-from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Answer, Observed, provider, put_traits
 
@@ -122,38 +121,33 @@ def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_reques
     assert observed.sent == sent
 
 
-def test_open_coverage_gate_sends_one_placement_query_per_interval(placement: EmbeddedPlacement) -> None:
-    for host in _HOSTS:
-        upgrade(placement, host)
-    observed = Observed(placement)
-    pipeline = _pipelines(observed, [])["coverage"]
-    for _ in range(5):
-        assert pipeline.apply(spec_of()).requirements
-    assert observed.sent == [_WITHOUT, _IN_USE, *[_WITHOUT] * 4]
-
-
-_NOT_COVERED = {
-    "no provider at all": Fleet(()),
-    "no compute node": Fleet((provider("ironic-1", "VCPU", "OWNER_NOVA"),)),
-    "one of two": Fleet((provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA"), provider("b", "VCPU", "COMPUTE_NODE"))),
-    "a child that has it below a root that has not": Fleet(
-        (provider("a", "VCPU", "COMPUTE_NODE", (provider("gpu", "VGPU", "OWNER_NOVA"),)),)
+_OLD = provider("b", "VCPU", "COMPUTE_NODE")
+_NEW = provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA")
+_NEUTRON = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
+_OTHERS = (provider("gpu", "VGPU", "OWNER_CYBORG"), _NEUTRON)
+_COVERED: dict[str, tuple[tuple[Provider, ...], bool]] = {
+    "no provider at all": ((), False),
+    "no compute node": ((provider("ironic-1", "VCPU", "OWNER_NOVA"),), False),
+    "one of two": ((_NEW, _OLD), False),
+    "a child of a root without it": (
+        (provider("a", "VCPU", "COMPUTE_NODE", (provider("gpu", "VGPU", "OWNER_NOVA"),)),),
+        False,
+    ),
+    "providers of Neutron and Cyborg, and one that shares a disk": (
+        (
+            provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA", _OTHERS),
+            provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE"),
+        ),
+        True,
     ),
 }
 
 
-@pytest.mark.parametrize("name", _NOT_COVERED)
-def test_coverage_is_false_without_compute_nodes_or_if_one_lacks_the_owner_trait(name: str) -> None:
-    with EmbeddedPlacement(_NOT_COVERED[name]) as placement:
-        assert OwnerCoverage(placement.client)() is False
-
-
-def test_coverage_ignores_neutron_cyborg_and_sharing_providers() -> None:
-    """Neutron's, Cyborg's, and those that share a disk."""
-    neutron = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
-    compute = provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA", (provider("gpu", "VGPU", "OWNER_CYBORG"), neutron))
-    with EmbeddedPlacement(Fleet((compute, provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")))) as placement:
-        assert OwnerCoverage(placement.client)() is True
+@pytest.mark.parametrize("name", _COVERED)
+def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trait(name: str) -> None:
+    providers, covered = _COVERED[name]
+    with EmbeddedPlacement(Fleet(providers)) as placement:
+        assert OwnerCoverage(placement.client)() is covered
 
 
 def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
@@ -185,11 +179,3 @@ def test_coverage_gate_keeps_its_state_while_placement_fails(
     observed.hook = lambda _method, _url: answer
     assert pipeline.apply(spec_of()).requirements
     assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2
-
-
-def test_coverage_gate_without_the_owner_coverage_fact_stops_the_service() -> None:
-    with pytest.raises(MissingFact, match="owner_gate = coverage from the fact owner_coverage"):
-        Pipeline.from_conf(
-            conf_with(enabled_filters=["owner"], owner_gate="coverage"),
-            {"minimum_compute_version": lambda _context: 99},
-        )

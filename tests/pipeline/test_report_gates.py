@@ -9,9 +9,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, managed
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import (
-    ALWAYS,
     GATES,
-    IF_REPORTED,
     Coverage,
     Unreported,
     deferral,
@@ -34,18 +32,6 @@ def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_a
     assert answers.keys() == {trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values())
     assert {trait for trait, each in answers.items() if len(each) > 1} == set()
     assert answers.keys() | effective_templates(None).found_traits == _BY_TRAIT.keys()
-
-
-def test_report_marker_opens_every_gate_and_a_driver_trait_opens_the_gate_of_its_row() -> None:
-    for gate in GATES:
-        assert REPORTED in gate.reported_by
-        if gate.kind == ALWAYS and gate.row != "emulation_architecture":
-            assert gate.reported_by == gate.traits | {REPORTED}
-        else:
-            assert gate.reported_by <= {REPORTED, REPORTED_CUSTOM}
-        assert (REPORTED_CUSTOM in gate.reported_by) == (
-            gate.kind == IF_REPORTED and all(trait.startswith("CUSTOM_") for trait in gate.traits)
-        )
 
 
 def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:

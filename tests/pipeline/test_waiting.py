@@ -9,7 +9,7 @@ import pytest
 from os_prefilter import Options, Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.errors import ConfigurationError, InvalidOption, MissingFact
+from os_prefilter.errors import InvalidOption
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
@@ -186,23 +186,6 @@ def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
     assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
 
 
-_WRONG: list[tuple[list[str], str]] = [
-    (["hpett\n"], "'hpett\\n' is not an installed filter. Enabled filters: hpet, owner. Installed filters: accel"),
-    ([""], "'' is not an installed filter"),
-    (["*", "hpett"], "'hpett' is not an installed filter"),
-    (["owner"], "the filter owner has its own gate, the fact owner_is_reported. Remove it."),
-]
-
-
-@pytest.mark.parametrize(("names", "message"), _WRONG)
-def test_wrong_name_in_wait_for_answers_stops_the_service(names: list[str], message: str) -> None:
-    conf = conf_with(enabled_filters=["hpet", "owner"], owner_gate="always", wait_for_answers=names)
-    with pytest.raises(InvalidOption) as raised:
-        Pipeline.from_conf(conf, {"answers": lambda _context: None})
-    assert f"[prefilter] wait_for_answers: {message}" in str(raised.value)
-    assert len(str(raised.value).splitlines()) == 1
-
-
 @pytest.mark.parametrize("names", [["image_metadata"], ["image_metadata", "image_metadata"], ["*", "image_metadata"]])
 def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], caplog: pytest.LogCaptureFixture) -> None:
     pipeline = Pipeline.from_conf(
@@ -217,23 +200,10 @@ def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], capl
     assert bool(pipeline.apply(spec_of({"hw_time_hpet": "yes"})).requirements) == ("*" not in names)
 
 
-def test_disabled_filter_in_wait_for_answers_needs_no_answers_fact() -> None:
-    assert Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["hpet"])).filters == ()
-
-
 def test_nova_style_filter_cannot_be_gated() -> None:
     filters = [LoadedFilter("theirs", _nova_style, nova_style=True)]
     with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
         Pipeline(filters, Options(wait_for_answers=("theirs",)), {"answers": Fact("answers", lambda _context: None, 1)})
-
-
-@pytest.mark.parametrize("names", [["hpet"], ["*"]])
-def test_gated_filter_without_the_answers_fact_stops_the_service(names: list[str]) -> None:
-    with pytest.raises(
-        MissingFact, match="needs the fact 'answers', which the embedding service does not provide"
-    ) as raised:
-        Pipeline.from_conf(conf_with(enabled_filters=["hpet"], wait_for_answers=names))
-    assert isinstance(raised.value, ConfigurationError)
 
 
 def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> None:

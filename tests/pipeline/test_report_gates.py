@@ -1,13 +1,22 @@
-"""Gates: which traits a compute node answers for together, what an answer is, and what is held back meanwhile."""
+"""Gates: which traits a compute node reports together, and what filters defer until all have reported."""
 
+import logging
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
+from os_prefilter import Options, Pipeline, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.conf.options import effective_templates
+from os_prefilter.errors import InvalidOption
+from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, managed
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.report_gates import (
     GATES,
     Coverage,
@@ -15,10 +24,12 @@ from os_prefilter.pipeline.report_gates import (
     deferral,
     gates_by_trait,
 )
-from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
+from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.model import REVISION, Trait, is_reported_marker
+from tests.conftest import conf_with, spec_of
 from tests.support.hosts import libvirt_hosts, other_hosts
+from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 
 _BY_TRAIT = gates_by_trait(effective_templates(None))
@@ -119,3 +130,213 @@ def test_control_characters_in_host_names_are_escaped_in_gate_messages() -> None
     coverage = Coverage(unreported)
     assert repr(coverage).isprintable()
     assert deferral(Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT).isprintable()
+
+
+# -- filters on a real Placement ---------------------------------------------------------------------------------------
+
+_HOSTS = ("host-0", "host-1", "host-2")
+_CAN = frozenset(("host-0", "host-2"))
+_IN_USE = "GET /traits?associated=true"
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a real Placement before anybody has reported; the HPET is known, as after a first report."""
+    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
+        placement.know([HPET])
+        yield placement
+
+
+def _report(placement: EmbeddedPlacement, host: str) -> None:
+    """Report as the agent does: all in one request."""
+    placement.know([REPORTED])
+    put_traits(placement, lambda traits: traits.update({REPORTED, *([HPET] if host in _CAN else [])}), host)
+
+
+def _pipeline(observed: Observed, **options: Any) -> Pipeline:
+    options = {"enabled_filters": ["hpet"], "wait_for_answers": ["hpet"], "facts_interval": 0, **options}
+    return Pipeline.from_conf(conf_with(**options), {"answers": ReportCoverage(observed.client)})
+
+
+def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:
+    spec = spec_of({"hw_time_hpet": "yes"})
+    pipeline.apply(spec)
+    return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(
+    scope: str, placement: EmbeddedPlacement
+) -> None:
+    """Host by host; one that joins without an answer closes the gate again."""
+    pipeline = _pipeline(Observed(placement), trait_scope=scope)
+    for host in _HOSTS:
+        assert _hosts(placement, pipeline) == set(_HOSTS)
+        _report(placement, host)
+    assert _hosts(placement, pipeline) == _CAN
+    put_traits(placement, lambda traits: traits.discard(REPORTED), "host-1")
+    assert _hosts(placement, pipeline) == set(_HOSTS)
+
+
+def test_deferred_requirement_is_a_note_with_the_reason_and_no_warning(
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For explain and for the log at level debug; it is no warning with each request."""
+    caplog.set_level(logging.INFO, "os_prefilter")
+    decision = _pipeline(Observed(placement)).apply(spec_of({"hw_time_hpet": "yes"}))
+    assert not decision.requirements
+    (note,) = decision.notes
+    assert str(note) == (
+        f"image property hw_time_hpet=true: {HPET} is not required yet: 3 compute nodes (host-0, host-1, host-2) "
+        "have not reported; 'os-prefilter readiness' shows more"
+    )
+    assert note.waits
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("reported", [0, 3])
+def test_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
+    reported: int, placement: EmbeddedPlacement
+) -> None:
+    """By the first of them, also if that asks for nothing that could wait."""
+    for host in _HOSTS[:reported]:
+        _report(placement, host)
+    observed = Observed(placement)
+    pipeline = _pipeline(observed, facts_interval=3600)
+    pipeline.apply(spec_of())
+    assert len(observed.sent) == 2
+    for _ in range(100):
+        pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+        pipeline.apply(spec_of({"hw_vif_model": "e1000e"}))
+    assert len(observed.sent) == 2
+    assert observed.sent[0] == _IN_USE
+
+
+@pytest.mark.parametrize("answer", [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")], ids=str)
+def test_gate_keeps_its_state_while_placement_fails(
+    answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start nothing is enforced; later what was known counts."""
+    for host in _HOSTS:
+        _report(placement, host)
+    observed = Observed(placement, lambda _method, _url: answer)
+    pipeline = _pipeline(observed)
+    assert _hosts(placement, pipeline) == set(_HOSTS)
+    observed.hook = lambda _method, _url: None
+    assert _hosts(placement, pipeline) == _CAN
+    observed.hook = lambda _method, _url: answer
+    assert _hosts(placement, pipeline) == _CAN
+    assert caplog.text.count("Failed to read the deployment fact answers") == 2
+
+
+def _rules(request: Any) -> Requirements:
+    """Ask for what an operator sets by hand, and for what a host is asked, in two scopes."""
+    return require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
+
+
+_NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
+    ([set(), set()], set()),
+    ([{"CUSTOM_LICENSED"}, set()], {("CUSTOM_LICENSED", ROOT)}),
+    ([{REPORTED}, {REPORTED}], {(HPET, ROOT), (HPET, UNSUFFIXED)}),
+    ([{REPORTED, "CUSTOM_LICENSED"}], {("CUSTOM_LICENSED", ROOT), (HPET, ROOT), (HPET, UNSUFFIXED)}),
+]
+
+
+@pytest.mark.parametrize(("nodes", "asked"), _NODES)
+def test_requirements_of_a_third_party_filter_are_gated_in_every_scope(
+    nodes: Sequence[set[str]], asked: set[tuple[str, str]]
+) -> None:
+    """What no host is asked about waits until somebody sets it somewhere."""
+    coverage = coverage_of(fleet_of(nodes))
+    fact = Fact("answers", lambda _context: coverage, 60)
+    pipeline = Pipeline([LoadedFilter("mine", _rules)], Options(wait_for_answers=("mine",)), {"answers": fact})
+    decision = pipeline.apply(spec_of())
+    assert {(item.trait, item.scope) for item in decision.requirements} == asked
+    assert len(decision.notes) == 3 - len(asked)
+
+
+@pytest.mark.parametrize(
+    ("classes", "in_use", "asked"), [("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)]
+)
+def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes(
+    classes: str, in_use: bool, asked: bool
+) -> None:
+    """Their reports say nothing of devices: the trait of one waits until some provider has it."""
+    nodes: list[set[str]] = [{HPET} if in_use else set(), set()]
+    fact = Fact("answers", lambda _context: coverage_of(fleet_of(nodes)), 60)
+    mine = LoadedFilter("mine", lambda _request: require(HPET, "a rule", "_gpu"))
+    pipeline = Pipeline([mine], Options(wait_for_answers=("mine",)), {"answers": fact})
+    decision = pipeline.apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
+    assert [item.scope for item in decision.requirements] == ["_gpu"] * asked
+
+
+def test_gated_filter_that_returns_none_fails() -> None:
+    broken: Any = lambda _request: None  # noqa: E731
+    fact = Fact("answers", lambda _context: None, 60)
+    pipeline = Pipeline([LoadedFilter("mine", broken)], Options(wait_for_answers=("*",)), {"answers": fact})
+    with pytest.raises(Exception, match="it returned a NoneType, not Requirements"):
+        pipeline.apply(spec_of())
+
+
+def _nova_style(_context: Any, request_spec: Any) -> bool:
+    request_spec.root_required.add("HW_CPU_X86_AVX2")
+    return True
+
+
+def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
+    """Not for the filter owner, which has its own gate, and not for one that changes the request itself."""
+    coverage = coverage_of(fleet_of([set()]))
+    filters = [
+        *load_filters(["hpet", "owner"], None),
+        LoadedFilter("theirs", _nova_style, nova_style=True),
+    ]
+    facts = {
+        "answers": Fact("answers", lambda _context: coverage, 60),
+        "owner_is_reported": Fact("owner_is_reported", lambda _context: True, 60),
+    }
+    facts["options"] = facts["answers"]
+    pipeline = Pipeline(filters, Options(wait_for_answers=("*",)), facts)
+    decision = pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
+
+
+@pytest.mark.parametrize("names", [["image_metadata"], ["image_metadata", "image_metadata"], ["*", "image_metadata"]])
+def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    pipeline = Pipeline.from_conf(
+        conf_with(enabled_filters=["hpet"], reported_traits=["*"], wait_for_answers=[*names]),
+        {"answers": lambda _context: coverage_of(fleet_of([set()]))},
+    )
+    (record,) = (each for each in caplog.records if each.levelno == logging.WARNING)
+    assert record.getMessage() == (
+        "[prefilter] wait_for_answers names image_metadata, not in enabled_filters: ignored. Remove it there, or "
+        "enable it."
+    )
+    assert bool(pipeline.apply(spec_of({"hw_time_hpet": "yes"})).requirements) == ("*" not in names)
+
+
+def test_nova_style_filter_cannot_be_gated() -> None:
+    filters = [LoadedFilter("theirs", _nova_style, nova_style=True)]
+    with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
+        Pipeline(filters, Options(wait_for_answers=("theirs",)), {"answers": Fact("answers", lambda _context: None, 1)})
+
+
+def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> None:
+    asked: list[object] = []
+    conf = conf_with(enabled_filters=["hpet"])
+    Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
+    assert asked == []
+    Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
+
+
+def test_later_filters_do_not_see_deferred_requirements() -> None:
+    """The filter owner reads what was asked before."""
+    told: list[tuple[Requirement, ...]] = []
+
+    def after(_request: Any, *, asked_before: tuple[Requirement, ...]) -> Requirements:
+        told.append(asked_before)
+        return Requirements()
+
+    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("asked_before",))]
+    fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
+    Pipeline(filters, Options(wait_for_answers=("mine",)), {"answers": fact}).apply(spec_of())
+    assert [item.trait for item in told[0]] == [Trait(HPET), Trait(HPET)]

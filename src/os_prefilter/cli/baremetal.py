@@ -1,4 +1,4 @@
-"""``os-prefilter baremetal ...``: the steps that configure a bare-metal node as a request asks."""
+"""``os-prefilter baremetal ...``: plan and apply the steps that configure a bare-metal node."""
 
 import argparse
 import json
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode
 
 SECOND_LOOK = 5.0
-"""Seconds after which ``--apply`` looks again at a node on which nothing is left to do, before it says so."""
+"""Seconds before ``--apply`` checks a second time that nothing is left to do on a node."""
 _TIMEOUT = 3600
-# The node is in use: whose it is, and whether its compute service takes instances, does not matter any more.
+# The node is in use: its owner, and whether its compute service takes instances, no longer matter.
 _DECIDED = frozenset(("owner", "compute_status"))
 
 
 class BaremetalSteps(Listing):
-    """Show the deploy steps that configure a node as a request asks; -f json is what Ironic's own client takes."""
+    """Show the deploy steps that configure a node for a request; Ironic's own client takes the -f json output."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -62,7 +62,7 @@ class Line(NamedTuple):
 
 
 class BaremetalReconfigure(Listing):
-    """Plan, and with --apply carry out, how an instance is configured anew on the node where it is."""
+    """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the command."""
@@ -77,7 +77,7 @@ class BaremetalReconfigure(Listing):
             "--config-file", metavar="FILE", help="a configuration file with [prefilter]; default: deploy_config alone"
         )
         parser.add_argument("--instance", metavar="UUID", help="refuse if another instance is on the node")
-        parser.add_argument("--apply", action="store_true", help="run the steps; without it, nothing is changed")
+        parser.add_argument("--apply", action="store_true", help="run the steps; otherwise nothing is changed")
         parser.add_argument(
             "--timeout", metavar="SECONDS", type=_seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
         )
@@ -102,7 +102,7 @@ class BaremetalReconfigure(Listing):
         connection = connection_of(parsed_args)
         node = IronicNode.of(connection, parsed_args.node)
         if not parsed_args.apply:
-            # Before it is read: what Ironic shows of a node that is being changed may be over in a moment.
+            # Before it is read: the state of a node that is being changed may be outdated in a moment.
             node.check_ready(parsed_args.instance)
         elif parsed_args.instance:
             node.check_instance(parsed_args.instance)
@@ -116,14 +116,14 @@ class BaremetalReconfigure(Listing):
                 f"may have other BIOS settings than Ironic shows; {anew}."
             )
         if parsed_args.apply or not plan.steps:
-            # That nothing is left to do holds if the node is found so now, and nothing is being done to it.
+            # Nothing is left to do only if the node has the settings now, and is not being changed.
             _service(node, plan, parsed_args)
         if parsed_args.apply and not plan.steps:
-            # Ironic has no lock that a client could hold, and a command given at the same time may be about to begin.
+            # Ironic has no lock for clients, and a simultaneous command may be about to begin.
             time.sleep(SECOND_LOOK)
             _service(node, plan, parsed_args)
-        told = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
-        self.tell(f"{facts.host}: {told}.")
+        result = "Nothing is left to do" if not plan.steps else "Done" if parsed_args.apply else "Nothing was changed"
+        self.tell(f"{facts.host}: {result}.")
         return ("What", "Name", "Before", "After"), list(_lines(plan, facts))
 
 

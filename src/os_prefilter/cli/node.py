@@ -1,4 +1,4 @@
-"""The arguments that name a bare-metal node, and what is known of it: asked of its Ironic, or read from files."""
+"""Arguments that name a bare-metal node, and its facts from Ironic or from files."""
 
 import argparse
 from dataclasses import replace
@@ -30,9 +30,9 @@ def add_node_arguments(group: Any) -> None:
 
 
 def check_node_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse arguments that do not name a node.
+    """Check that the arguments name a node.
 
-    :raises DocumentError: if they do not.
+    :raises DocumentError: they do not
     """
     if not arguments.node:
         advice = (
@@ -44,14 +44,14 @@ def check_node_arguments(arguments: argparse.Namespace) -> None:
 
 
 def asks_ironic(arguments: argparse.Namespace) -> bool:
-    """Whether the node is one of a cloud's Ironic; where the command does not name the cloud, a file goes before it."""
+    """Whether to ask a cloud's Ironic for the node; a file wins over a cloud that the command does not name."""
     if arguments.os_cloud is not None or not has_default_cloud(arguments) or not arguments.node:
         return arguments.os_cloud is not None
     return getattr(arguments, "driver", "ironic") == "ironic" and not is_file(arguments.node)
 
 
 def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
-    """Return what is known of the node that the arguments name, with the templates of ``--nova-conf``.
+    """Return the facts of the node that the arguments name, with the templates of ``--nova-conf``.
 
     :raises DocumentError: if a file is wrong
     :raises ConfigurationError: if the cloud or nova.conf cannot be used, or a package is missing

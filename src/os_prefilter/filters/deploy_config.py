@@ -1,4 +1,4 @@
-"""How a bare-metal node is to be configured (mail "Reset Configurations in Baremetals Post Provisioning").
+"""Require bare-metal nodes that can be configured (mail "Reset Configurations in Baremetals Post Provisioning").
 
 Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requires a node on which hyperthreading can be
 switched; it says nothing about whether it is on now. Which traits a configuration needs is in its template.
@@ -19,7 +19,7 @@ effective_templates(None)
 
 @Declaration(traits=lambda options: effective_templates(options.templates).traits)
 def deploy_config(request: Request, *, options: Options) -> Requirements:
-    """Require the traits that the templates of the configurations need.
+    """Require the traits of the configuration templates that the request names.
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image ask for different configurations.
@@ -29,7 +29,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     if unknown and options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [
-        Note("flavor extra specs", f"unknown configuration {quote(key)}: not asked for", warn=True) for key in unknown
+        Note("flavor extra specs", f"unknown configuration {quote(key)}: not required", warn=True) for key in unknown
     ]
     asked = []
     for row in templates.rows:

@@ -1,7 +1,7 @@
-"""The plan for configuring an established instance anew: a resize that stays on its bare-metal node.
+"""Plan an in-place reconfiguration of a bare-metal instance: a resize that stays on its node.
 
-What changes follows from the old and the new flavor; whether the node can do it, from the same filters and the same
-late check as for a new instance. The node is in use, so it is no allocation candidate of anybody: it is asked for as a
+The changes follow from the old and the new flavor. Whether the node can do them is decided by the same filters and the
+same late check as for a new instance. As the node is in use, it is no allocation candidate: Placement is asked for its
 resource provider with the required traits, in its own tree.
 """
 
@@ -26,7 +26,7 @@ _FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 
 
 class NotReconfigurable(RequestRejected):
-    """The instance cannot be configured so where it is; nothing was changed."""
+    """The instance cannot be reconfigured on its node; nothing was changed."""
 
     def __init__(self, host: str, reason: str) -> None:
         self.reason = reason
@@ -39,28 +39,28 @@ class Configuration(NamedTuple):
     name: str
     """``deploy-config:hyperthreading``."""
     before: str
-    """What the old flavor says; empty if nothing."""
+    """The old flavor's value; empty if it has none."""
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done to a node."""
+    """The changes to a node."""
 
     configurations: tuple[Configuration, ...]
     requirements: tuple[Requirement, ...]
     """What the filters require of the node for the new flavor."""
     steps: tuple[Mapping[str, Any], ...]
-    """Service steps of Ironic's; none where nothing is left to do."""
+    """Ironic service steps; empty if nothing is left to do."""
     settings: Mapping[str, str]
-    """All BIOS settings that the new flavor asks for, with their values: also those that need no step."""
+    """All BIOS settings of the new flavor with their values, including settings that need no step."""
 
     def check(self, node: str, is_found: Callable[[str], bool]) -> None:
-        """Ask whether the node meets the requirements, all at once, and one by one if it does not.
+        """Check that the node meets the requirements: all at once, and one by one if it does not.
 
         :param node: its UUID
         :param is_found: whether ``GET /resource_providers`` finds anything with a query
-        :raises NotReconfigurable: if it does not; says which it lacks
+        :raises NotReconfigurable: it does not; names the requirements that it fails
         """
         if is_found(_in_tree(node, self.requirements)):
             return
@@ -83,11 +83,11 @@ def _without(item: Requirement) -> str:
 def reconfiguration(
     old: Flavor, new: Flavor, facts: IronicFacts, pipeline: Pipeline, image: Image | None = None
 ) -> Plan:
-    """Return the plan for an instance of flavor ``old`` on a node to become one of flavor ``new``.
+    """Return the plan to change an instance of flavor ``old`` on a node to flavor ``new``.
 
-    BIOS settings become what the new flavor says, whatever the old one said; those that are so already have no step,
-    unless the machine may have others than Ironic shows. Steps of a template's own run for what changes. A
-    configuration that only the old flavor named stays as it is.
+    BIOS settings become those of the new flavor. Settings that already have their value get no step, unless the machine
+    may differ from what Ironic shows. A template's own steps run only for changed configurations. A configuration that
+    only the old flavor has stays as it is.
 
     :param facts: of the node that the instance is on
     :param pipeline: the filters; ``deploy_config`` must be among them
@@ -115,7 +115,7 @@ def reconfiguration(
 
 
 def _only(flavor: Flavor, extra_specs: Mapping[str, str]) -> Flavor:
-    """Return the flavor with only those of the extra specs that configure: what it has of the rest, it has already."""
+    """Return the flavor with only the extra specs that configure the node: it already meets the others."""
     return replace(flavor, extra_specs={name: value for name, value in extra_specs.items() if name.startswith(PREFIX)})
 
 
@@ -135,9 +135,9 @@ def _check_same(old: Flavor, new: Flavor, facts: IronicFacts) -> None:
 
 
 def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> GuestSettings:
-    """Return the settings whose steps are to be looked at: those that change, and those of the BIOS alone.
+    """Return the settings to apply: changed ones, and unchanged ones that are only BIOS settings.
 
-    :raises NotReconfigurable: if steps of one that changes may not run on a node that is in use
+    :raises NotReconfigurable: steps of a changed one may not run on a node that is in use
     """
     templates = effective_templates(facts.templates)
     chosen = []
@@ -157,7 +157,7 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
 
 
 def _remaining(step: Mapping[str, Any], facts: IronicFacts) -> Mapping[str, Any] | None:
-    """Return the step without the BIOS settings that are as they should be; None if it would change nothing."""
+    """Return the step without BIOS settings that already have their value; None if none is left."""
     changes = bios_changes([step])
     if not changes:
         return step

@@ -322,9 +322,7 @@ class TestEnd:
     """A return without an error: the node is active, out of maintenance, unlocked, and has the BIOS settings."""
 
     def service(self, proxy: Proxy, node: str, steps: list[Any], settings: Mapping[str, str] | None = None) -> None:
-        there = IronicNode(connect(proxy.url).baremetal, node, lock_timeout=0.5)
-        more: dict[str, Any] = {"settings": settings} if settings else {}
-        there.service(steps, timeout=TIMEOUT, **more)
+        IronicNode(connect(proxy.url).baremetal, node).service(steps, timeout=TIMEOUT, settings=settings)
 
     @pytest.fixture
     def after_bios_is_read(self, proxy: Proxy) -> Callable[[Callable[[], object]], None]:
@@ -390,8 +388,9 @@ class TestEnd:
     ) -> None:
         node = ironic.node("active")
         after_bios_is_read(lambda: ironic.set_column(node, "reservation", "another-conductor"))
+        there = IronicNode(connect(proxy.url).baremetal, node, lock_timeout=0.5)
         with pytest.raises(OutcomeUnknown, match="'another-conductor' has kept it locked"):
-            self.service(proxy, node, setting())
+            there.service(setting(), timeout=TIMEOUT)
 
     @pytest.mark.parametrize("begun", [True, False])
     def test_node_active_again_after_an_abort_is_an_error(

@@ -32,7 +32,7 @@ class IronicNode:
 
     :param baremetal: ``Connection.baremetal`` of openstacksdk; :meth:`of` gets it, with this library's errors
     :param node: the node's name or UUID
-    :param lock_timeout: seconds to wait for a lock that somebody else holds, before steps begin
+    :param lock_timeout: seconds to wait for the node's lock before steps begin
     """
 
     def __init__(self, baremetal: Any, node: str, *, lock_timeout: float = LOCK_TIMEOUT) -> None:
@@ -126,9 +126,8 @@ class IronicNode:
         """Check which instance is on the node.
 
         :param instance: the UUID of the instance that should be
-        :raises NodeNotReady: another is, or none
-        :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses
+        :raises NodeNotReady: another one is, or none
+        :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
         self._task(SERVICE, (), 0, instance).check_instance()
 
@@ -138,8 +137,7 @@ class IronicNode:
         :param instance: the UUID of the instance that must be on the node; None if any may be
         :raises IronicTooOld: its API is older than 1.87
         :raises NodeNotReady: in another state, in maintenance, locked, or another instance's
-        :raises UnknownNode: there is no such node
-        :raises IronicError: Ironic does not answer, or refuses
+        :raises IronicError: there is no such node, or Ironic does not answer, or refuses
         """
         self._task(SERVICE, (), self._lock_timeout, instance).check_ready()
 

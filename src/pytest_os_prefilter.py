@@ -30,7 +30,7 @@ def prefilter_pipeline() -> Callable[..., Any]:
 
 @pytest.fixture
 def prefilter_facts() -> Callable[..., Any]:
-    """Return a function that builds the facts of a host: of ``kind=FakeFacts`` unless told otherwise."""
+    """Return a function that builds the facts of a host: by default ``kind=FakeFacts``."""
     from os_prefilter.testing import facts_of  # noqa: PLC0415
 
     return facts_of

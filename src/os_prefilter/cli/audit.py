@@ -208,10 +208,10 @@ class _Lost(FormattableColumn[Any]):
     """The requirements to which a line loses hosts."""
 
     def human_readable(self) -> str:
-        told = [format_loss(loss) for loss in self._value.losses]
+        lines = [format_loss(loss) for loss in self._value.losses]
         if self._value.combined:
-            told.append(f"only together: {self._value.combined}")
-        return "\n".join(told)
+            lines.append(f"only together: {self._value.combined}")
+        return "\n".join(lines)
 
     def machine_readable(self) -> list[dict[str, object]]:
         return [
@@ -261,18 +261,17 @@ def _summary(result: Audit) -> Iterator[str]:
             "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
             "has not reported counts as one that cannot."
         )
-    told = (
-        "Not asked for" if len(result.unknown) < MOST_UNKNOWN else f"Not asked for, of which {MOST_UNKNOWN} are counted"
-    )
-    yield from _first(told, [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown])
+    counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
+    unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]
+    yield from _first(f"Not asked for{counted}", unknown)
 
 
 def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
     """Yield a line with the number of items and the first ones, if there are any."""
     if items:
         count = len(items) if count is None else count
-        told = shorten([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
-        yield f"{what}: {count}: {'; '.join(told)}."
+        first = shorten([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
+        yield f"{what}: {count}: {'; '.join(first)}."
 
 
 @contextmanager

@@ -70,7 +70,7 @@ class _Required(_Cell):
     """Lines of an explanation."""
 
     def lines(self, width: int) -> list[str]:
-        return [told for line in self._value for told in _format_line(line, width)] or ["nothing"]
+        return [each for line in self._value for each in _format_line(line, width)] or ["nothing"]
 
     def machine_readable(self) -> list[dict[str, str]]:
         return [line._asdict() for line in self._value]

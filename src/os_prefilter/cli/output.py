@@ -3,14 +3,17 @@
 import argparse
 import os
 import stat
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from os_prefilter.documents.files import opened, replace_file, status_to_replace
 from os_prefilter.errors import DocumentError
-from os_prefilter.operators.audit.audit import Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from os_prefilter.operators.audit.audit import Progress
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +75,7 @@ def _mode(path: str, *, private: bool) -> int:
 
 
 @contextmanager
-def progress_on(stream: TextIO, *, is_wanted: bool = True) -> Iterator[Progress]:
+def progress_on(stream: TextIO, *, is_wanted: bool = True) -> "Iterator[Progress]":
     """Show progress on ``stream`` within the context, if it is a terminal."""
     if not (is_wanted and stream.isatty()):
         yield lambda _what, _done, _of: None

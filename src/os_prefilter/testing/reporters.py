@@ -159,13 +159,13 @@ class _Laws:
 
     def test_rows_that_share_a_trait_agree(self, facts: HostFacts) -> None:
         """A disk's bus and a CD-ROM's are one trait; one value requires HW_CPU_HYPERTHREADING, another forbids it."""
-        said: dict[str, dict[bool, str]] = {}
+        claims: dict[str, dict[bool, str]] = {}
         for row in table():
             for value, term in row.values.items():
                 if term.trait and row.name in self.reporter.owns:
                     has = (not self._refusal(facts, (row.name, value, ""))) == term.required
-                    said.setdefault(term.trait, {})[has] = f"{row.name}={value}"
-        for trait, answers in said.items():
+                    claims.setdefault(term.trait, {})[has] = f"{row.name}={value}"
+        for trait, answers in claims.items():
             if len(answers) > 1:
                 fail(f"{facts.host}: by {answers[True]} it has {trait}, by {answers[False]} it does not. Say one.")
 

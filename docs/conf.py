@@ -47,7 +47,7 @@ autodoc_typehints_format = "short"
 
 # Types of other projects: the build needs no network, so their documentation is not there to refer to.
 nitpick_ignore_regex = [
-    ("py:.*", r"(abc|argparse|collections|logging|pathlib|typing|types|importlib)(\..*)?"),
+    ("py:.*", r"(abc|argparse|collections|logging|pathlib|threading|time|typing|types|importlib)(\..*)?"),
     ("py:.*", r"(cfg|oslo_config|keystoneauth1|os_traits|stevedore)(\..*)?"),
     # Annotations that are strings come in pieces.
     ("py:class", r"(dict|tuple)\[.*"),

@@ -304,11 +304,11 @@ def _is_file(path: str, text: Path) -> bool:
 
 @pytest.mark.parametrize(
     "text",
-    [ROOT / "README.md", *PAGES, *sorted(_FOLDERS[-1].rglob("*.py"))],
+    [ROOT / "README.md", *PAGES, *sorted(DOCS.glob("releasenotes/notes/*.yaml")), *sorted(_FOLDERS[-1].rglob("*.py"))],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_every_module_that_a_text_names_exists(text: Path) -> None:
-    """In pages, decisions and source: text may name a removed or renamed file only after the word ``formerly``."""
+    """In pages, decisions, notes and source: a removed or renamed file is named only after the word ``formerly``."""
     content = text.read_text(encoding="utf-8")
     assert [name for name in sorted(set(_DOTTED.findall(content))) if not _exists(name)] == []
     assert [path for _, path in _PATH.findall(content) if not _is_file(path, text)] == []

@@ -1,4 +1,4 @@
-"""The documentation is true and complete: its examples run as they stand, and it leaves nothing out."""
+"""Test that the documentation is true and complete: its examples run, and it covers everything."""
 
 import configparser
 import doctest

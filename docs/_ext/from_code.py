@@ -1,4 +1,4 @@
-"""Pages that are made from the code when the documentation is built, so that they cannot disagree with it."""
+"""Pages generated from the code when the documentation is built, so that they cannot disagree with it."""
 
 import inspect
 import textwrap

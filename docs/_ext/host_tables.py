@@ -1,4 +1,4 @@
-"""Tables of what hosts can do, made from the code of the reporters."""
+"""Tables of host capabilities, generated from the reporters."""
 
 from collections.abc import Iterable, Iterator
 
@@ -16,9 +16,9 @@ _FAMILIES = (*MACHINES, OTHER)
 
 
 def libvirt_versions() -> Iterator[str]:
-    """Yield what needs newer versions on a libvirt host."""
+    """Yield the values that need newer versions on a libvirt host."""
     yield from table(
-        ("Asked for", "libvirt", "QEMU"),
+        ("Value", "libvirt", "QEMU"),
         (
             (
                 _asked([row], [value]) + (f", for guests of {needs.guest}" if needs.guest else ""),
@@ -39,7 +39,7 @@ def machine_types() -> Iterator[str]:
 
 
 def never() -> Iterator[str]:
-    """Yield what a family of machine types can never have; rows and values of which the same is said are one line."""
+    """Yield what a family of machine types can never have; equal rows and values share a line."""
     rows: dict[tuple[str, frozenset[str]], list[str]] = {}
     for (row, value), without in FAMILIES_WITHOUT.items():
         rows.setdefault((value, without), []).append(row)
@@ -47,7 +47,7 @@ def never() -> Iterator[str]:
     for (value, without), of_rows in rows.items():
         values.setdefault((tuple(of_rows), without), []).append(value)
     yield from table(
-        ("Asked for", "Possible on", "Never on"),
+        ("Value", "Possible on", "Never on"),
         (
             (_asked(of_rows, found), _families(set(_FAMILIES) - without), _families(without))
             for (of_rows, without), found in values.items()
@@ -56,7 +56,7 @@ def never() -> Iterator[str]:
 
 
 def guest_starts() -> Iterator[str]:
-    """Yield what became of the guests that were started; values of which the same is said are one line."""
+    """Yield the outcomes of started guests; values with equal outcomes share a line."""
     columns = {(record.libvirt, record.nova): "" for record in records()}
     found: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for platform, row, value in _asked_of_guests():
@@ -65,7 +65,7 @@ def guest_starts() -> Iterator[str]:
     yield from table(
         (
             "Guest",
-            "Asked for",
+            "Value",
             *(f"libvirt {libvirt}, {f'Nova {nova}' if nova else 'ours'}" for libvirt, nova in columns),
         ),
         (
@@ -123,7 +123,7 @@ def _count(record: Record, answer: str) -> int:
 
 
 def vmware_can() -> Iterator[str]:
-    """Yield what VMware hosts can do."""
+    """Yield the values that VMware hosts support."""
     facts = VmwareFacts()
     rows = (row for row in BY_NAME.values() if row.name in REPORTER.owns)
     can = {

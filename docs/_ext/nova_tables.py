@@ -1,4 +1,4 @@
-"""The differences from Nova, made from the list that the tests use."""
+"""The differences from Nova, from the list that the tests use."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The modules that the walk through the code does not name, made from the folder so that none is forgotten."""
+"""List the modules that the walk through the code does not name, from the folder."""
 
 import ast
 import re

@@ -66,14 +66,20 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
             {"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"},
             "'CUSTOM_a-b_NO' is no name of a trait: A-Z, 0-9 and _",
         ),
-        ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "a host was asked"),
-        ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "that of the row time_hpet"),
+        (
+            {"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"},
+            "reserved as a report",
+        ),
+        (
+            {"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"},
+            "to the row time_hpet already",
+        ),
         (
             {"mine": "Row('mine', switch('CUSTOM_MINE'), image_property='hw_time_hpet')"},
-            "the row time_hpet asks about the image property hw_time_hpet already",
+            "the image property hw_time_hpet belongs to the row time_hpet already",
         ),
         ({"time_hpet": "Row('time_hpet', switch('CUSTOM_MINE'), extra_spec='x')"}, "a row of that name already"),
-        ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "the row mine asks about"),
+        ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "belongs to the row mine already"),
         ({"mine": _GOOD[:-1] + ", only_with='nobody')"}, "a row 'nobody', which does not exist"),
         ({"mine": _GOOD[:-1] + ", needs={'true': (('vif_model', 'x'),)})"}, "the value 'x' of a row 'vif_model'"),
         ({"mine": _GOOD[:-1] + ", asked_by=('query',))"}, "for the bundled rows alone"),
@@ -151,7 +157,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
     )
     assert out.splitlines() == [
         "()|CUSTOM_COMPUTE_WATCHDOG_RESET on root by image_metadata (flavor extra spec hw:watchdog_action=reset)",
-        "False|flavor extra spec hw:watchdog_action=reset: the fake host was not told that it can do watchdog",
+        "False|flavor extra spec hw:watchdog_action=reset: the fake host is not configured for watchdog",
         "True",
         "reset pause disabled",
         "True",

@@ -1,4 +1,4 @@
-"""What a host can do, as traits: one answer for each trait that its reporter owns."""
+"""The capabilities of a host as traits: each trait that its reporter owns, and the reason for a missing one."""
 
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from os_prefilter.vocabulary.model import Trait
 
 
 class _Meaning(NamedTuple):
-    """What a trait says of a host."""
+    """The value of a row that a trait stands for."""
 
     row: str
     value: str
@@ -20,7 +20,7 @@ class _Meaning(NamedTuple):
 
 @cache
 def _meanings() -> dict[Trait, list[_Meaning]]:
-    # Several rows share a trait: disk_bus and cdrom_bus; they mean the same.
+    # disk_bus and cdrom_bus share their traits.
     found: dict[Trait, list[_Meaning]] = {}
     for row in table():
         for value, term in row.values.items():
@@ -32,7 +32,7 @@ def _meanings() -> dict[Trait, list[_Meaning]]:
 
 
 def capability_traits(facts: HostFacts) -> dict[str, bool]:
-    """Return whether the host has each trait that its reporter owns: none of them is left out.
+    """Return whether the host has each trait that its reporter owns; none is left out.
 
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
@@ -71,14 +71,14 @@ def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:
 
 
 def evidence_of(trait: Trait, facts: HostFacts) -> str:
-    """Return what became of real guests that asked for what a trait says: ``Evidence``."""
+    """Return the outcome of real guests that required a trait, see :data:`~os_prefilter.hosts.reporter.Evidence`."""
     reporter = reporter_of(facts)
     meaning = _owned_meaning(reporter, trait)
     return reporter.evidence(facts, *meaning) if reporter.evidence and meaning else ""
 
 
 def known_traits() -> tuple[Trait, ...]:
-    """Return all traits that say something of a host, in the order of the vocabulary."""
+    """Return all traits that a reporter can own, in the order of the vocabulary."""
     return tuple(_meanings())
 
 

@@ -1,6 +1,6 @@
-"""What the traits of a host's resource providers should be, and what they become; nothing is asked or written here.
+"""The desired traits of a host's resource providers. Pure: nothing is read or written here.
 
-Only traits that a capability reporter answers for are ever added or removed; all others survive, whoever set them.
+Only traits that a capability reporter owns are added or removed; all others stay.
 """
 
 import re
@@ -18,37 +18,37 @@ from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_reported_marker, tra
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
-# On what Neutron's agents report: neutron_lib.placement.constants.
+# Of providers that Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
 
 
 class Mode(Enum):
-    """Who else writes traits of the host."""
+    """Whether another service writes traits of the host."""
 
     BESIDE = "beside"
-    """A running nova-compute: only what its own virt driver does not answer for is managed."""
+    """A nova-compute does: only the traits that its virt driver does not write are managed."""
     ALONE = "alone"
-    """Nobody: everything that the reporter answers for is managed."""
+    """No other service does: all traits of the reporter are managed."""
 
 
 class Change(NamedTuple):
-    """One difference between what Placement has and what it should have."""
+    """One difference between the traits in Placement and the desired ones."""
 
     provider: str
-    """The name of the resource provider; empty where a trait is made known to Placement."""
+    """The name of the resource provider; empty for a trait that is created in Placement."""
     trait: str
     change: str
-    """``add``, ``remove``, ``create``; of a node in Ironic also ``keep``: not as it should be, and somebody else's."""
+    """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not desired, but set by another service."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What Placement should say of a host."""
+    """The desired traits of a host in Placement."""
 
     traits: Mapping[str, bool]
     """The managed traits, and whether the root provider has each."""
     owner: Options | None = None
-    """The trait of the service that owns the providers, and how they are recognized; None: ownership stays as it is."""
+    """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
     known: frozenset[str] = frozenset()
     """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
 
@@ -59,24 +59,21 @@ def is_uuid(provider: str) -> bool:
 
 
 def check_traits(names: Iterable[str]) -> None:
-    """Check what a capability reporter, perhaps of another package, answers for.
+    """Check the trait names of a capability reporter, perhaps of another package.
 
-    :raises ConfigurationError: if one is not the name of a trait.
+    :raises ConfigurationError: if one is not the name of a trait
     """
     for name in names:
         try:
             trait_named(name)
         except ValueError as error:
             raise ConfigurationError(
-                f"A capability reporter answers for {error}. Have its package repaired."
+                f"A capability reporter owns {error}. Update or fix the package that provides it."
             ) from error
 
 
 def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
-    """Return those of a reporter's answers that are written in this mode.
-
-    :param facts: of the host: its virt driver says what a nova-compute beside us writes.
-    """
+    """Return the traits of a reporter that are written in this mode."""
     if mode is Mode.ALONE:
         return dict(traits)
     reporter = reporter_of(facts)
@@ -90,10 +87,7 @@ def knows_all(facts: HostFacts) -> bool:
 
 
 def with_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:
-    """Return all managed traits of a host with the one that says so: a host that has it was asked for each.
-
-    Where a part of the answers is not known now, that one is left out: it stays as it is.
-    """
+    """Return the managed traits with the marker of a full report; without it where the facts lack something."""
     return {**traits, REPORTED: True} if knows_all(facts) else dict(traits)
 
 
@@ -103,20 +97,17 @@ def with_custom_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str
 
 
 def withdrawn(traits: Iterable[str]) -> dict[str, bool]:
-    """Return that a host has none of the managed traits, and was not asked for any."""
+    """Return the managed traits and the markers, all to be removed."""
     return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
 
 
 def traits_to_know() -> frozenset[str]:
-    """Return the ``CUSTOM_`` traits of the vocabulary: requests may name each, also where no host has it."""
+    """Return the ``CUSTOM_`` traits of the vocabulary: Placement must know each that a request may name."""
     return frozenset(trait for trait in opt_in_traits() if trait.startswith(CUSTOM_PREFIX))
 
 
 def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:
-    """Return what a provider with the traits ``present`` has once each of ``traits`` is as told.
-
-    Who says that a host was asked takes back what another release of this library said of that.
-    """
+    """Return the traits of a provider after the change; a new marker replaces those of other releases."""
     has = {trait for trait, wanted in traits.items() if wanted}
     outdated = filter(is_reported_marker, present) if REPORTED in traits else ()
     return (present - traits.keys()).difference(outdated) | has

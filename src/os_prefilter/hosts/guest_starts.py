@@ -1,7 +1,7 @@
-"""What became of real guests: each value of the vocabulary on each machine type, started with some libvirts and QEMUs.
+"""Outcomes of real guests: each value of the vocabulary on each machine type, started with some libvirts and QEMUs.
 
-The records are in ``data/guest_starts``; the tests in ``tests/guests`` start the guests and write them. They judge what
-the reporter says, which never looks here. Of a host with another libvirt or QEMU it is not known.
+The records are in ``data/guest_starts``; the tests in ``tests/guests`` start the guests and write them. They verify the
+reporter, which never reads them. For hosts with another libvirt or QEMU the outcome is not known.
 """
 
 import json
@@ -17,7 +17,7 @@ STARTS = "starts"
 REFUSED = "refused"
 NOT_KNOWN = "not known"
 
-# What the guest's configuration does not have, or its start does not depend on.
+# Rows that are not in the guest's configuration, or do not affect its start.
 _SHOWN_BY_NO_GUEST = frozenset(
     (
         "architecture",
@@ -48,11 +48,11 @@ class Record(NamedTuple):
     nova: int | None
     """The release of Nova whose driver wrote the XML; None: our guest settings."""
     guests: Mapping[str, Mapping[str, Outcomes]]
-    """Architecture, or architecture and machine type -> row, empty for a guest that asks for nothing -> outcomes."""
+    """Architecture, or architecture and machine type -> row, empty for a guest that requires nothing -> outcomes."""
 
     @property
     def number(self) -> int:
-        """How many guests it has."""
+        """Number of its guests."""
         return sum(len(outcomes) for rows in self.guests.values() for outcomes in rows.values())
 
 
@@ -65,7 +65,7 @@ def records() -> tuple[Record, ...]:
 
 
 def evidence(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
-    """Return what real guests showed of ``value`` of ``row`` on hosts like this one.
+    """Return the outcome of real guests that required ``value`` of ``row`` on hosts like this one.
 
     :return: :data:`STARTS` if one did on any machine type of the host, :data:`REFUSED` if none did, :data:`NOT_KNOWN`
         where no guest could tell or none was started with this libvirt and QEMU; empty for what no guest can show
@@ -73,8 +73,8 @@ def evidence(facts: LibvirtFacts, row: str, value: str, architecture: str) -> st
     if row in _SHOWN_BY_NO_GUEST:
         return ""
     guest = guest_architecture(value if row == "emulation_architecture" else architecture) or facts.architecture
-    answers = set(_answers(_record_of(facts, guest), facts, guest, row, value))
-    return next((answer for answer in (STARTS, REFUSED, NOT_KNOWN) if answer in answers), NOT_KNOWN)
+    found = set(_outcomes(_record_of(facts, guest), facts, guest, row, value))
+    return next((outcome for outcome in (STARTS, REFUSED, NOT_KNOWN) if outcome in found), NOT_KNOWN)
 
 
 def is_recorded(facts: LibvirtFacts) -> bool:
@@ -99,8 +99,8 @@ def _record_of(facts: LibvirtFacts, guest: str) -> Record | None:
     )
 
 
-def _answers(record: Record | None, facts: LibvirtFacts, guest: str, row: str, value: str) -> Iterator[str]:
-    """Yield the outcomes of the guests that ask for a value, one for each machine type that the host has."""
+def _outcomes(record: Record | None, facts: LibvirtFacts, guest: str, row: str, value: str) -> Iterator[str]:
+    """Yield the outcomes of the guests that require a value, one for each machine type of the host."""
     if record is None:
         return
     machines = {family_of(machine) for machine in facts.guests[guest].machines} if guest in facts.guests else set()
@@ -116,5 +116,5 @@ def _answers(record: Record | None, facts: LibvirtFacts, guest: str, row: str, v
 
 
 def _series(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version that count: 9.0 of 9.0.0."""
+    """Return major and minor of a version: 9.0 of 9.0.0."""
     return tuple(map(int, version.split(".")[:2]))

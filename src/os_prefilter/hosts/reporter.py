@@ -1,13 +1,13 @@
 """Capability reporters, one file a virt driver.
 
-A reporter knows one thing: why a host, as its facts describe it, cannot do a value of a row of the vocabulary::
+A reporter is one function: why a host, given its facts, cannot do a value of a row of the vocabulary::
 
     def refusal(facts: HostFacts, row: str, value: str, architecture: str) -> str:
         return "" if value in CAN.get(row, ()) else "this driver has no such device"
 
-It does no I/O, changes nothing, and answers for every value of every row that it owns. From these answers come, in one
-place each, the traits of the host (``capabilities``), the driver's late check and its guest settings
-(:mod:`os_prefilter.hosts.driver_check`): so they cannot disagree.
+It does no I/O, keeps no state, and covers every value of every row that it owns. The same reasons make, in one
+place each, the traits of the host (``capabilities``), the driver-side check and the guest settings
+(:mod:`os_prefilter.hosts.driver_check`).
 
 To add one: derive a class from :class:`HostFacts` with the name of the driver, write the function, and name the
 :class:`Reporter` in an entry point of the same name under ``os_prefilter.capability_reporters``. ``fake.py`` is the
@@ -25,19 +25,19 @@ from os_prefilter.vocabulary.model import Trait
 
 @dataclass(frozen=True, kw_only=True)
 class HostFacts:
-    """What is known of one host; a virt driver adds its own. A value that a probe did not get is never guessed here."""
+    """The facts of one host; a virt driver adds fields. A value that a probe did not get is never guessed."""
 
     driver: ClassVar[str] = ""
-    """The name of the reporter that reads them."""
+    """The name of the reporter for them."""
 
     host: str = "this host"
     """Its name, for messages."""
     architecture: str = ""
-    """Of its processors, as Nova spells it; empty if there is none to speak of."""
+    """Of its processors, as Nova spells it; empty if not known."""
     physical_address_bits: int | None = None
     """Of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
-    """Traits that others have set on it; they count where the reporter does not own a row."""
+    """Traits that operators or other services have set; they count for rows that the reporter does not own."""
     templates: Templates | None = None
     """The deployment's configuration templates; None for the bundled ones."""
 
@@ -114,7 +114,7 @@ class Reporter:
 
 
 class Setting(NamedTuple):
-    """One thing that the driver must give the guest."""
+    """One setting that the driver must give the guest."""
 
     name: str
     """The row of the vocabulary: ``time_hpet``."""
@@ -124,18 +124,18 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GuestSettings:
-    """What the driver must give the guest. ``drivers.libvirt_domain_xml`` renders it for libvirt."""
+    """The settings that the driver must give the guest. ``drivers.libvirt_domain_xml`` renders them for libvirt."""
 
     settings: tuple[Setting, ...]
     architecture: str
     """Of the guest."""
     machine: str = ""
-    """The machine type that is asked for, by the name that the image gives; empty leaves it to the host."""
+    """The requested machine type, as the image names it; empty leaves it to the host."""
     family: str = ""
     """The family of the machine type that the guest gets; empty where the driver has no machine types."""
     physical_address_bits: int | None = None
     """Of the guest's processors, if ``maxphysaddr_mode`` is ``emulate``; else None."""
 
     def value(self, name: str) -> str | None:
-        """Return the value of a row of the vocabulary; None if the request does not say."""
+        """Return the value of a row of the vocabulary; None if the request has none."""
         return next((setting.value for setting in self.settings if setting.name == name), None)

@@ -1,11 +1,11 @@
-"""The table: what a request may ask for, and the trait by which a host says that it can.
+"""The vocabulary: one table of the values that a request may require, and the trait that a host reports for each.
 
-This package is the only place that produces trait names. Request filters, capability reporters, the late check, the
-command ``os-prefilter vocabulary list`` and the page of the documentation all read it. What a tenant wrote is only ever
-looked up here; it never becomes part of a name.
+Only this package produces trait names. Request filters, capability reporters, the driver-side check, the command
+``os-prefilter vocabulary list`` and the documentation read it. The text of a tenant is only looked up here; it never
+becomes part of a name.
 
-Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). These are looked for at the first use of
-:func:`table`, not while this library is imported: who offers one imports :mod:`os_prefilter.vocabulary.model` for it.
+Other packages may add rows (:mod:`os_prefilter.vocabulary.plugin_rows`). They are loaded at the first use of
+:func:`table`, not when this library is imported, because such a package imports :mod:`os_prefilter.vocabulary.model`.
 
 Values are those that Nova 34 accepts (``nova/objects/fields.py``, ``nova/network/model.py``); names without the prefix
 ``CUSTOM_`` are those of os-traits 3.9. A test compares the table with both.
@@ -62,7 +62,7 @@ def _by_name() -> dict[str, Row]:
 
 
 def rows_asked_by(name: str) -> tuple[Row, ...]:
-    """Return the rows that the request filter ``name`` asks for, in the order of the table."""
+    """Return the rows that the request filter ``name`` requires, in the order of the table."""
     return tuple(row for row in table() if name in row.asked_by)
 
 
@@ -71,7 +71,7 @@ _OF_I686 = families_of(guest_architecture("i686"))
 
 def _qualified() -> dict[tuple[Trait, str], Trait]:
     of_machines = {term.trait: MACHINES[value] for value, term in BY_NAME["machine_type"].values.items()}
-    # A guest of i686 has a default of its own beside that of x86_64, whose machine types it has.
+    # Guests of i686 have a default of their own, and the machine types of x86_64.
     of_defaults = {
         term.trait: (*MACHINES.get(value, PLATFORM_ARCHITECTURES), *(("i686",) if value in _OF_I686 else ()))
         for value, term in BY_NAME["default_machine"].values.items()
@@ -87,11 +87,11 @@ def _qualified() -> dict[tuple[Trait, str], Trait]:
 
 
 QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualified())
-"""(trait, architecture) -> the trait by which a host says that for guests of that architecture, its own or emulated."""
+"""(trait, architecture) -> the trait that means the same for guests of that architecture, the host's or emulated."""
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:
-    """Return the traits that no driver of Nova reports by itself: all ``CUSTOM_``, and a few others.
+    """Return the traits that no virt driver of Nova reports: all ``CUSTOM_``, and a few others.
 
     :param rows: of which; the whole table by default
     """

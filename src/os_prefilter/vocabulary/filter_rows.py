@@ -1,4 +1,4 @@
-"""What the request filters ask for: device models, guest types, the disk's format, and how it is to be configured."""
+"""Rows of the request filters: device models, guest types, the disk's format."""
 
 from os_prefilter.vocabulary.machine_types import (
     ARCHITECTURE_ALIASES,
@@ -19,7 +19,7 @@ HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
 """The host's virt driver can give a guest a High Precision Event Timer (x86 only)."""
 
 HYPERTHREADING = Trait("HW_CPU_HYPERTHREADING")
-"""libvirt host: it has SMT. Bare metal: it can be switched; nothing about on or off."""
+"""libvirt host: it has SMT. Bare metal: it can be switched, and may be on or off."""
 
 
 FILTERED: tuple[Row, ...] = (
@@ -60,7 +60,7 @@ FILTERED: tuple[Row, ...] = (
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
-        # i686 asks for an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
+        # i686 requires an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
         "architecture",
         # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
         terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
@@ -113,7 +113,7 @@ FILTERED: tuple[Row, ...] = (
         prefixes=MACHINE_PREFIXES,
         per_architecture=True,
     ),
-    # Nobody asks for it; hosts report it, so that what it can never have keeps off them.
+    # No request requires it; filters forbid it where the default machine type can never have a device.
     Row(
         "default_machine",
         terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER, NONE))),
@@ -187,7 +187,7 @@ FILTERED: tuple[Row, ...] = (
         "device_profile",
         {"any": Term(Trait("COMPUTE_ACCELERATORS")), "": nothing("no profile is named")},
         extra_spec="accel:device_profile",
-        # The name is free text; that there is one asks for a compute service that can attach its devices.
+        # The name is free text; any name requires a compute service that can attach its devices.
         prefixes={"": "any"},
         asked_by=("accelerators",),
     ),
@@ -199,4 +199,4 @@ FILTERED: tuple[Row, ...] = (
         asked_by=("image_type",),
     ),
 )
-"""The rows that request filters ask for."""
+"""The rows that request filters require."""

@@ -1,4 +1,4 @@
-"""What Nova makes of the properties of an image: names that it drops, old names, and how it spells values.
+"""Image properties in Nova: those that it keeps, legacy names, and the spelling of values.
 
 Nova hands its filters no dictionary but an object with a field for each property that it knows
 (``nova/objects/image_meta.py``, 34.0.0); any other property is gone before a request filter sees it. The tests compare
@@ -60,7 +60,7 @@ BOOLEANS = frozenset(
         "os_skip_agent_inject_ssh",
     )
 )
-"""Those whose value Nova keeps as a boolean, whatever its spelling was; what spells none is False."""
+"""Properties whose value Nova keeps as a boolean; any other spelling is False."""
 
 _OTHERS = """
 hw_architecture hw_auto_disk_config hw_cdrom_bus hw_cpu_cores hw_cpu_max_cores hw_cpu_max_sockets hw_cpu_max_threads
@@ -79,4 +79,4 @@ KEPT_BY_NOVA = BOOLEANS | frozenset(_OTHERS.split())
 """The properties that a filter inside Nova can see as one value. Lists (``hw_numa_cpus.0`` and the like) are not."""
 
 LOWER_CASED = frozenset(("os_type",))
-"""Beside the rows of the vocabulary, those whose value Nova lower-cases."""
+"""Properties without a row whose value Nova lower-cases."""

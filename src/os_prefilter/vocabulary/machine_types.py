@@ -1,9 +1,9 @@
 """Guest platforms: architectures, QEMU's machine types, and what a machine type can never have.
 
 A host that offers a device on one machine type does not offer it on every one: q35 has no IDE, isapc no HPET. Nova's
-libvirt driver reports what any machine type of any architecture has. What follows says for which families of machine
-types that cannot be. It holds for every version of QEMU (``hw/*/`` in QEMU, ``src/qemu/qemu_validate.c`` in libvirt);
-the tests compare it with libvirt's own answers. See the ADR "Machine types and emulated architectures".
+libvirt driver reports what any machine type of any architecture has. The table here has the families of machine types
+that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU, ``src/qemu/qemu_validate.c`` in libvirt); the
+tests compare it with libvirt's capabilities. See the ADR "Machine types and emulated architectures".
 """
 
 from collections.abc import Mapping
@@ -46,7 +46,7 @@ MACHINES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "virt": ("aarch64", "armv7l"),
     }
 )
-"""The families of machine types that can be asked for, and the architectures of their guests."""
+"""The families of machine types that can be requested, and the architectures of their guests."""
 
 MACHINE_PREFIXES: Mapping[str, str] = MappingProxyType(
     {
@@ -85,7 +85,7 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     **{(row, "ide"): "pc other" for row in _BUS_ROWS},
     **{(row, "sata"): _PCI for row in _BUS_ROWS},
     **{(row, bus): _VIRTIO for row in _BUS_ROWS for bus in ("scsi", "usb", "virtio")},
-    # libvirt takes these buses for no such device, whatever the machine type.
+    # libvirt refuses these buses for such devices, whatever the machine type.
     **{(row, "fdc"): "" for row in _BUS_ROWS},
     ("cdrom_bus", "virtio"): "",
     **{("scsi_model", model): _PCI for model in ("lsilogic", "lsisas1068", "lsisas1078", "vmpvscsi")},
@@ -106,9 +106,9 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("viommu_model", "smmuv3"): "virt",
     # isapc and microvm accept it and silently give none.
     ("time_hpet", "true"): "pc q35",
-    # For others there is no such firmware; libvirt, which finds none, cannot tell more.
+    # Others have no such firmware.
     ("firmware_type", "uefi"): "microvm pc q35 virt",
-    # On x86 it needs system management mode, of which libvirt and the firmware know on q35 alone.
+    # On x86 it needs system management mode, which libvirt and the firmware support only on q35.
     ("secure_boot", "required"): "q35 virt",
     ("tpm_version", "1.2"): _X86,
     ("tpm_model", "tpm-crb"): _X86,

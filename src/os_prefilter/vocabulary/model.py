@@ -1,4 +1,4 @@
-"""What the vocabulary is made of: traits, the terms that values stand for, and rows of values."""
+"""The model of the vocabulary: traits, terms, and rows of values."""
 
 import re
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ class UnknownValues(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What one value of a row asks of a host.
+    """What one value of a row requires of a host.
 
-    ``trait`` is None where the value asks for nothing that a trait could say; ``reason`` then says why. ``required`` is
+    ``trait`` is None for a value that requires no trait; ``reason`` then says why. ``required`` is
     False where hosts that *have* the trait are the wrong ones. ``unknown_to_nova`` is True for a standard trait that no
-    virt driver of Nova 34 answers for.
+    virt driver of Nova 34 reports.
     """
 
     trait: Trait | None
@@ -59,13 +59,13 @@ class Term:
 
     @property
     def opt_in(self) -> bool:
-        """Whether hosts report the trait only where somebody makes them: Nova's own virt drivers do not."""
+        """Whether Nova's own virt drivers do not report the trait."""
         return self.unknown_to_nova or self.kind == "custom"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing that a request can ask for."""
+    """One property of a request that may require a trait."""
 
     name: str
     values: Mapping[str, Term]
@@ -74,33 +74,33 @@ class Row:
     image_attribute: str | None = None
     """A field of the image itself, not one of its properties: ``disk_format``."""
     legacy_names: tuple[str, ...] = ()
-    """Older names of the image property, still met in Glance; the current name wins."""
+    """Older names of the image property, still found in Glance; the current name wins."""
     legacy_values: Mapping[str, str] = field(default_factory=dict)
     any_case: bool = False
     """Whether Nova lower-cases the value before it compares."""
     boolean: bool = False
     refuses_unknown: bool = False
-    """Whether a value that nobody knows is refused even if ``unknown_values`` is ``skip``: Nova's filter refuses it."""
+    """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
     asked_by: tuple[str, ...] = ("image_metadata",)
-    """The request filters that ask for it; ``query`` where Nova itself translates it while it builds the query."""
+    """The request filters that require it; ``query`` where Nova translates it while it builds the query."""
     only_with: str = ""
-    """The row without which this one means nothing: the model of a TPM without a TPM."""
+    """The row that this one depends on: the model of a TPM depends on its version."""
     only_with_values: frozenset[str] = frozenset()
-    """The values of that row with which it means something; all that ask for a trait if empty."""
+    """The values of that row that it depends on; empty for all that require a trait."""
     default: str | None = None
-    """The value that counts where :attr:`only_with` is asked for and this one is not."""
+    """The value where :attr:`only_with` is requested and this one is not."""
     never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Value -> the row and the value beside which it makes no sense."""
+    """Value -> the row and the value that it contradicts."""
     flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Value of the flavor -> the values of the image that it overrides; any other that differs contradicts it."""
     image_overrides: bool = False
-    """Whether the image's value counts where the flavor has another; else they contradict each other."""
+    """Whether the image's value wins over a different one of the flavor; else they contradict each other."""
     needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
-    """Value -> the rows and the values that must be asked for beside it."""
+    """Value -> the rows and the values that it needs beside it."""
     implied_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Value -> the row and the value that ask for it and for more: beside these it is not asked for by itself."""
+    """Value -> the row and the value that include it: beside these it requires no trait of its own."""
     per_architecture: bool = False
-    """Whether a host may answer differently for guests of an architecture that it emulates."""
+    """Whether a host may differ for guests of an architecture that it emulates."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
     """The start of longer names for a value: ``pc-q35-`` of ``pc-q35-9.1``."""
 
@@ -111,11 +111,11 @@ class Row:
 
     @property
     def device(self) -> Trait | None:
-        """The trait by whose name a request may also ask for what this row switches; None if it switches nothing."""
+        """The trait that switches the device of this row on as well; None if the row is no switch."""
         return self.values["true"].trait if self.boolean else None
 
     def canonical(self, value: object) -> str | None:
-        """Return the key of :attr:`values` that ``value`` means, None if it means none of them."""
+        """Return the key of :attr:`values` for ``value``; None if it is unknown."""
         if self.boolean:
             return canonical_boolean(value)
         if not isinstance(value, str):
@@ -123,7 +123,7 @@ class Row:
         if value in self.values:
             return value
         if self.any_case or self.legacy_values:
-            # No known value is longer: do not copy a tenant's megabytes to find that out.
+            # No known value is longer: do not copy megabytes of a tenant's text.
             value = value[:_LONGEST_VALUE].lower()
             value = self.legacy_values.get(value, value)
         for prefix, family in self.prefixes.items():
@@ -139,17 +139,17 @@ def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:
 
 
 def unknown_to_nova(some: Mapping[str, Term]) -> dict[str, Term]:
-    """Return the same terms, marked as traits that no virt driver of Nova answers for."""
+    """Return the same terms, marked as traits that no virt driver of Nova reports."""
     return {value: replace(term, unknown_to_nova=True) for value, term in some.items()}
 
 
 def nothing(reason: str) -> Term:
-    """Return the term of a value that asks for nothing."""
+    """Return the term of a value that requires no trait."""
     return Term(None, reason=reason)
 
 
 def switch(trait: str, reason: str = "not having a device is possible everywhere") -> dict[str, Term]:
-    """Return the terms of something that is there or not."""
+    """Return the terms of a device that is on or off."""
     return {"true": Term(Trait(trait)), "false": nothing(reason)}
 
 
@@ -189,7 +189,7 @@ def _has_trait_characters(name: str) -> bool:
 
 
 def trait_named(name: str) -> Trait:
-    """Return the trait of a name that an operator or the author of a filter chose.
+    """Return a trait by a name that an operator or the author of a filter chose.
 
     :raises ValueError: if Placement could not have a trait of that name.
     """

@@ -1,4 +1,4 @@
-"""What Nova itself translates into traits while it builds the query; so does ours (``os_prefilter.pipeline.query``)."""
+"""Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.pipeline.query``."""
 
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms
@@ -30,7 +30,7 @@ STATED: tuple[Row, ...] = (
         },
         image_property="os_secure_boot",
         extra_spec="os:secure_boot",
-        # Nova leaves it out in silence.
+        # Nova silently ignores it.
         never_with={"required": ("firmware_type", "bios")},
         asked_by=("query",),
     ),
@@ -66,7 +66,7 @@ STATED: tuple[Row, ...] = (
     Row(
         "mem_encryption",
         {
-            "true": nothing("it asks for the resource MEM_ENCRYPTION_CONTEXT, and its model for a trait"),
+            "true": nothing("it requires the resource MEM_ENCRYPTION_CONTEXT, and its model a trait"),
             "false": nothing("not encrypting is possible everywhere"),
         },
         image_property="hw_mem_encryption",
@@ -92,9 +92,9 @@ STATED: tuple[Row, ...] = (
     Row(
         "cpu_policy",
         {
-            "shared": nothing("floating over the host's CPUs is possible everywhere"),
-            "dedicated": nothing("it asks for the resource PCPU"),
-            "mixed": nothing("it asks for the resources VCPU and PCPU"),
+            "shared": nothing("shared CPUs are possible everywhere"),
+            "dedicated": nothing("it requires the resource PCPU"),
+            "mixed": nothing("it requires the resources VCPU and PCPU"),
         },
         image_property="hw_cpu_policy",
         extra_spec="hw:cpu_policy",
@@ -116,11 +116,11 @@ STATED: tuple[Row, ...] = (
     Row(
         "emulator_threads_policy",
         {
-            "share": nothing("they float over the host's CPUs"),
-            "isolate": nothing("it asks for one PCPU more, where CPUs are pinned"),
+            "share": nothing("they run on shared CPUs"),
+            "isolate": nothing("it requires one more PCPU, where CPUs are pinned"),
         },
         extra_spec="hw:emulator_threads_policy",
         asked_by=("query",),
     ),
 )
-"""The rows that a request states without any filter."""
+"""The rows that a request requires without any filter."""

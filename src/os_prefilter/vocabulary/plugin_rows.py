@@ -1,7 +1,7 @@
 """Rows that other packages add to the table, offered under the entry point group ``os_prefilter.vocabulary``.
 
 A row that does not load, or that would make the table ambiguous, is an error and never skipped: requests would be
-scheduled as if nobody had asked.
+scheduled as if they did not have it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def _refuse(name: str, problems: Iterable[str]) -> None:
 
 
 def _problems(name: str, row: Row) -> Iterator[str]:
-    """Yield what is wrong with a row by itself."""
+    """Yield the problems of a row by itself."""
     if row.name != name:
         yield f"it calls itself {quote(row.name)}; its entry point must have the same name"
     if not row.image_property and not row.extra_spec:
@@ -67,7 +67,7 @@ def _problems(name: str, row: Row) -> Iterator[str]:
     if not isinstance(asked_by, tuple):
         yield "asked_by is a tuple of names of filters"
     for unknown in sorted(set(row.asked_by) - installed_entry_points(FILTERS).keys()):
-        yield f"it is asked by the filter {quote(unknown)}, which no installed package offers"
+        yield f"asked_by names the filter {quote(unknown)}, which no installed package offers"
 
 
 def _wrong_values(row: Row) -> Iterator[str]:
@@ -89,18 +89,18 @@ def _wrong_traits(row: Row) -> Iterator[str]:
         elif not trait.startswith(CUSTOM_PREFIX) and trait not in os_traits.get_traits():
             yield f"{quote(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
         elif is_reported_marker(trait):
-            yield f"{trait} says that a host was asked; it cannot say anything else"
+            yield f"{trait} is reserved as a report marker"
 
 
 def _doubles(row: Row, others: Iterable[Row]) -> Iterator[str]:
-    """Yield what other rows have already: a property with two meanings, a trait with two."""
+    """Yield the properties and traits that other rows have already."""
     for other in others:
         if other.name == row.name:
             yield "there is a row of that name already"
         for what in _places(row) & _places(other):
-            yield f"the row {other.name} asks about {what} already"
+            yield f"{what} belongs to the row {other.name} already"
         for trait in sorted(row.traits & other.traits):
-            yield f"the trait {trait} is that of the row {other.name} already"
+            yield f"the trait {trait} belongs to the row {other.name} already"
 
 
 def _places(row: Row) -> set[str]:
@@ -110,8 +110,8 @@ def _places(row: Row) -> set[str]:
 
 
 def _dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
-    """Yield which other rows and values it counts on that do not exist."""
+    """Yield the rows and values that it refers to and that do not exist."""
     beside = [(row.only_with, value) for value in (row.only_with_values or {""}) if row.only_with]
     for name, value in (*beside, *row.never_with.values(), *chain.from_iterable(row.needs.values())):
         if name not in rows or (value and value not in rows[name].values):
-            yield f"it counts on the value {quote(value)} of a row {quote(name)}, which does not exist"
+            yield f"it refers to the value {quote(value)} of a row {quote(name)}, which does not exist"

@@ -20,7 +20,7 @@ LARGEST_AMOUNT = 2**31 - 1
 
 
 def resource_amount(value: object) -> int | None:
-    """Return what Nova's ``int()`` makes of an amount, of any size and sign; None if it makes nothing of it."""
+    """Parse an amount as Nova's ``int()`` does, of any size and sign; None if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     if isinstance(value, str) and len(value) > _MOST_DIGITS:

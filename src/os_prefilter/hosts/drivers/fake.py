@@ -1,4 +1,4 @@
-"""Hosts that can do what they are told to: Nova's fake driver, tests, and the worked example for authors of reporters.
+"""Hosts with configured capabilities: Nova's fake driver, tests, and the worked example for authors of reporters.
 
 A reporter is three things, in this order below: the facts, the function, and the constant that an entry point names::
 
@@ -28,12 +28,12 @@ LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
         "firmware_stateless": frozenset(("true",)),
     }
 )
-"""What Nova's fake driver says of itself (``nova/virt/fake.py``: ``supported_instances`` and ``capabilities``)."""
+"""The capabilities of Nova's fake driver (``nova/virt/fake.py``: ``supported_instances`` and ``capabilities``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FakeFacts(HostFacts):
-    """What a fake host can do.
+    """The capabilities of a fake host.
 
     :raises ValueError: if :attr:`can` has a row or a value that the vocabulary does not have.
     """
@@ -65,12 +65,12 @@ def refusal(facts: FakeFacts, row: str, value: str, _architecture: str) -> str:
     """Return why the host cannot do ``value`` of ``row``; empty if it can. For guests of any architecture alike."""
     known = row_named(row).canonical(value)
     term = row_named(row).values[known] if known is not None else None
-    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686 asks for that of x86_64, and the thread
-    # policy "isolate" wants its trait absent.
+    # By trait, not by value: disks and CD-ROMs share the traits of buses, i686 requires that of x86_64, and the thread
+    # policy "isolate" forbids its trait.
     if term and (term.trait is None or (term.trait in facts.traits) == term.required):
         return ""
-    return f"the fake host was not told that it can do {row}"
+    return f"the fake host is not configured for {row}"
 
 
 REPORTER = Reporter(FakeFacts, refusal, reported_by_nova=traits_without_devices)
-"""The reporter ``fake``; it answers for every row. Name in ``owns`` fewer if operators set the traits of others."""
+"""The reporter ``fake``, which owns every row. Give ``owns`` fewer if operators set the traits of the others."""

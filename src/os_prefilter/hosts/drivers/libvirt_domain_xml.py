@@ -1,9 +1,8 @@
 """Guest settings as elements of libvirt's domain XML.
 
-Each element is complete in itself; the driver puts it where the domain has its kind: ``<clock>`` and ``<os>`` once,
-devices among its own. What it has itself of such an element it keeps: ``<cpu>`` says nothing of the model of the CPU. A
-device that the driver describes anyway (its disks, its interfaces) takes :func:`device_models` and
-:func:`driver_attributes` instead. :data:`LEFT_TO_THE_DRIVER` has the settings that are none of these.
+Each element is complete; the driver merges ``<clock>``, ``<os>`` and ``<cpu>`` into its own, and adds the devices.
+Devices that the driver writes anyway (disks, interfaces) take :func:`device_models` and :func:`driver_attributes`
+instead. :data:`LEFT_TO_THE_DRIVER` has the settings that are none of these.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without
 
-# Setting -> attribute and its element, of devices that the driver describes itself.
+# Row -> device that the driver writes itself.
 _MODELS = {
     "vif_model": "interface",
     "disk_bus": "disk",
@@ -27,40 +26,40 @@ LEFT_TO_THE_DRIVER: Mapping[str, str] = MappingProxyType(
         "architecture": "it is the host's own",
         "hypervisor_type": "the type of the domain, which is the host's virt_type, or qemu where it emulates",
         "vm_mode": "a domain of QEMU is hvm",
-        "tpm_secret_security": "who may read the secret that encrypts the TPM's state: the driver makes and keeps it",
+        "tpm_secret_security": "access to the secret that encrypts the TPM's state, which the driver makes and keeps",
         "device_profile": "the devices that Cyborg has bound are host devices",
         "image_type": "the driver's image backend reads it",
         "pci_numa_affinity_policy": "the scheduler and the driver choose the devices by it",
-        "mem_encryption": "its model says how",
+        "mem_encryption": "its model decides",
         "mem_encryption_model": "<launchSecurity> has values of the host's processor, and its devices need more",
         "cpu_policy": "the driver pins the CPUs (<cputune>)",
         "cpu_thread_policy": "the driver chooses the host's threads that it pins to",
         "emulator_threads_policy": "the driver pins the emulator's threads (<emulatorpin>)",
     }
 )
-"""Row of the vocabulary -> how the driver fulfils it: by its own configuration, or by what it knows of the host."""
+"""Row of the vocabulary -> how the driver fulfils it."""
 
 
 def domain_elements(settings: GuestSettings) -> list[str]:
     """Return the elements, ``<clock>`` first, as XML text.
 
-    On pc and q35 the timer is always written, as there or as not: libvirt's own default has changed with QEMU's. Other
-    machine types have none, and some do not take the element.
+    On pc and q35 the timer is always written, present or not: libvirt's default has changed with QEMU's. Other machine
+    types have none, and some refuse the element.
     """
     return [tostring(element, encoding="unicode") for element in _elements(settings)]
 
 
 def device_models(settings: GuestSettings) -> dict[str, str]:
-    """Return the models and buses of devices that the driver describes: ``{"interface": "e1000e", "disk": "scsi"}``."""
+    """Return the models and buses of devices that the driver writes: ``{"interface": "e1000e", "disk": "scsi"}``."""
     found = {kind: settings.value(name) for name, kind in _MODELS.items()}
     return {kind: value for kind, value in found.items() if value}
 
 
 def driver_attributes(settings: GuestSettings) -> dict[str, dict[str, str]]:
-    """Return attributes of ``<driver>`` of devices that the driver describes: ``{"interface": {"packed": "on"}}``.
+    """Return attributes of ``<driver>`` of devices that the driver writes: ``{"interface": {"packed": "on"}}``.
 
-    Packed virtqueues are for interfaces of the model virtio alone, as libvirt takes the attribute for no other. Where
-    no model is asked for, the driver knows which it gives.
+    libvirt accepts packed virtqueues only for interfaces of the model virtio. Without a requested model, the driver
+    knows which it gives.
     """
     packed = settings.value("packed_virtqueue") == "true" and settings.value("vif_model") in (None, "virtio")
     return {"interface": {"packed": "on"}} if packed else {}
@@ -87,7 +86,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield Element("sound", model=model)
     if model := _usb_controller(settings):
         yield Element("controller", type="usb", index="0", model=model)
-    # As Nova's driver: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
+    # As in Nova: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
     if model := settings.value("scsi_model"):
         yield Element("controller", type="scsi", index="0", model=model)
     if model := settings.value("viommu_model"):
@@ -105,7 +104,7 @@ def _usb_controller(settings: GuestSettings) -> str:
     model = settings.value("usb_model") or ""
     if all(settings.value(row) != "usb" for row in _MAY_NEED_USB):
         return model
-    # As Nova does: a guest with a USB device gets a controller, whatever was asked for. libvirt adds none on these.
+    # As in Nova: a guest with a USB device gets a controller in any case. libvirt adds none on these.
     return model.replace("none", "") or ("qemu-xhci" if settings.family in {"virt", "s390-ccw-virtio"} else "")
 
 
@@ -121,7 +120,7 @@ def _system(settings: GuestSettings) -> Iterator[Element]:
         kind.set("machine", settings.machine)
     if firmware == "uefi" or secure:
         system.set("firmware", "efi")
-        # As in Nova: unless it is asked for there is none. Otherwise libvirt prefers firmware that has it.
+        # As in Nova: off unless requested. Otherwise libvirt prefers firmware that has it.
         feature = SubElement(system, "firmware")
         SubElement(feature, "feature", name="secure-boot", enabled="yes" if secure else "no")
         # No secure="no": libvirt 9.0 refuses it. It means system management mode, which is x86's.

@@ -1,4 +1,4 @@
-"""What is known of a libvirt host: the frozen facts that :mod:`os_prefilter.adapters.libvirt.host` gathers."""
+"""The facts of a libvirt host, as :mod:`os_prefilter.adapters.libvirt.host` gathers them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Version = tuple[int, int, int]
 
 
 def version_text(version: Version) -> str:
-    """Return a version as people write it."""
+    """Format a version: ``9.0.0``."""
     return ".".join(map(str, version))
 
 
@@ -21,18 +21,18 @@ class GuestFacts:
     """What libvirt can give a guest of one architecture, whatever its machine type (domain capabilities)."""
 
     default_machine: str = ""
-    """The machine type of a guest that asks for none: Nova's configuration says it, else Nova, else libvirt. Where Nova
-    builds it, a guest of an emulated architecture gets that of the host's own."""
+    """The default machine type: from nova.conf, else from Nova, else from libvirt. Guests of an emulated architecture
+    that Nova builds get that of the host's own."""
     machines: frozenset[str] = frozenset()
     """The names of its machine types, short ones and exact versions."""
     machines_are_complete: bool = False
-    """Whether :attr:`machines` has every name (capabilities list them); else only those that were asked about."""
+    """Whether :attr:`machines` has every name (capabilities list them); else only those of the domain capabilities."""
     buses: frozenset[str] = frozenset()
     """Of disks (``<disk><enum name='bus'>``)."""
     video_models: frozenset[str] = frozenset()
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
-    """None: libvirt does not say, as old ones do not, and both are taken for granted, as Nova does."""
+    """None: libvirt does not list them, as old ones do not; then both are assumed, as in Nova."""
     uefi: bool = False
     """Whether libvirt found UEFI firmware."""
     secure_boot: bool = False
@@ -43,7 +43,7 @@ class GuestFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class LibvirtFacts(HostFacts):
-    """What is known of a libvirt host."""
+    """The facts of a libvirt host."""
 
     driver: ClassVar[str] = "libvirt"
 
@@ -55,7 +55,7 @@ class LibvirtFacts(HostFacts):
     guests: Mapping[str, GuestFacts] = field(default_factory=lambda: MappingProxyType({}))
     """By guest architecture as Nova spells it, the host's own and those that QEMU emulates; empty for lxc."""
     i686_default_machine: str = "pc"
-    """On x86_64, the machine type of a guest whose image names i686 as its architecture and asks for none."""
+    """On x86_64, the default machine type of a guest whose image has the architecture i686."""
     smt: bool = False
     """Whether its cores run more than one thread."""
     smm: bool | None = None
@@ -71,7 +71,7 @@ class LibvirtFacts(HostFacts):
     cpu_mode: str = ""
     """[libvirt] cpu_mode; empty leaves it to Nova."""
     built_by_nova: bool = False
-    """Whether Nova's driver writes the XML of guests, or one that uses our guest settings."""
+    """Whether Nova's driver writes the XML of guests, not one with our guest settings."""
     nova_release: int | None = None
     """The release of that Nova: 34 for 2026.2; None if it is not known."""
 

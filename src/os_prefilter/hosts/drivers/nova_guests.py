@@ -1,8 +1,8 @@
-"""What Nova's libvirt driver makes of a request, where libvirt and QEMU could do it and its guest does not start.
+"""Guests of Nova's libvirt driver that do not start although libvirt and QEMU have what they require.
 
-Each rule was seen with real guests whose XML Nova's own code had generated, of releases 32 to 34, on x86_64 hosts
-(``data/guest_starts``). What libvirt or QEMU refuses was seen with 9.0 and 11.3, and is taken for a no in between; with
-others, and of a newer Nova, it is not known, and nothing is refused.
+Each rule was seen with real guests, whose XML Nova 32 to 34 had generated on x86_64 hosts (``data/guest_starts``).
+What libvirt or QEMU refuses was seen with 9.0 and 11.3, and counts as a no in between; with others, and with a newer
+Nova, it is not known, and nothing is refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,10 +21,7 @@ _EIM_WITHOUT_KVM: Version = (7, 3, 0)
 
 
 def refusal(facts: LibvirtFacts, row: str, value: str, architecture: str) -> str:
-    """Return why a guest that Nova builds does not start with ``value`` of ``row``; empty if it may.
-
-    :param architecture: of the guest
-    """
+    """Return why a guest of Nova does not start with ``value`` of ``row``; empty if it may."""
     if not facts.built_by_nova or row not in _ROWS or (facts.nova_release or 0) > _NEWEST_NOVA:
         return ""
     reason = _ROWS[row](facts, value, architecture)
@@ -40,7 +37,7 @@ def _emulation_architecture(facts: LibvirtFacts, value: str, _architecture: str)
     if facts.architecture != "x86_64" or guest == facts.architecture:
         return ""
     if guest not in PLATFORM_ARCHITECTURES:
-        return "it gets the machine type pc or PCI devices, which it cannot have"
+        return "it gets the machine type pc or PCI devices, which that architecture does not have"
     if not _libvirt_was_tried(facts):
         return ""
     if guest == "s390x":
@@ -63,21 +60,21 @@ def _firmware_type(facts: LibvirtFacts, value: str, architecture: str) -> str:
 def _uefi(facts: LibvirtFacts) -> str:
     release = facts.nova_release or 0
     if release >= _LIBVIRT_CHOOSES_FIRMWARE and facts.libvirt_version[:2] == (9, 0):
-        return "it gets the attribute secure='no', which libvirt 9.0 takes for no firmware that it chooses itself"
+        return "it gets the attribute secure='no', which libvirt 9.0 refuses for firmware that it chooses itself"
     return ""
 
 
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
     if architecture not in {"x86_64", "aarch64"}:
-        return "Nova has a vIOMMU for x86_64 and aarch64 alone"
+        return "Nova has a vIOMMU only for x86_64 and aarch64"
     if not _libvirt_was_tried(facts):
         return ""
     if architecture == "aarch64":
         return "it gets an I/O APIC, which is x86's"
     if value in {"auto", "virtio"}:
-        return "it gets attributes that libvirt takes for no vIOMMU of virtio"
+        return "it gets attributes that libvirt refuses for a vIOMMU of virtio"
     if facts.virt_type == "qemu" and facts.hypervisor_version < _EIM_WITHOUT_KVM:
-        return "it gets extended interrupt mode, which QEMU 7.2 and older have with KVM alone"
+        return "it gets extended interrupt mode, which QEMU 7.2 and older have only with KVM"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""What hosts of Nova's VMware driver can do: what that driver reads, whatever vSphere itself could do beyond it.
+"""Capabilities of hosts of Nova's VMware driver: what that driver reads, whatever else vSphere could do.
 
-Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the image types, and no device model. A
-property that it does not read is ignored in silence: the guest starts without what was asked for. That is a no here.
+Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the image types, and no device model. It
+silently ignores any other property, and the guest starts without what was required. That is a no here.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ _NEVER = {
 
 @dataclass(frozen=True, kw_only=True)
 class VmwareFacts(HostFacts):
-    """What is known of a vSphere cluster; the driver is the same for each, so there is no more to know."""
+    """The facts of a vSphere cluster: the same for each, as the driver is."""
 
     driver: ClassVar[str] = "vmware"
 
@@ -86,7 +86,7 @@ def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
     return _NEVER.get(row) or f"Nova's VMware driver ignores {BY_NAME[row].image_property or BY_NAME[row].extra_spec}"
 
 
-# An operator may say what the processors of a cluster have (threads, encryption of memory): nobody asks vSphere for it.
+# Operators may set traits for what the processors of a cluster have (threads, encryption of memory).
 REPORTER = Reporter(
     VmwareFacts,
     refusal,

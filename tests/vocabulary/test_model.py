@@ -6,19 +6,16 @@ from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import is_trait_name, trait_named
 
 
-@pytest.mark.parametrize("value", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "])
-def test_every_oslo_spelling_of_true_is_recognized(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) == "true"
-
-
-@pytest.mark.parametrize("value", [False, 0, "0", "f", "false", "off", "n", "No"])
-def test_every_oslo_spelling_of_false_is_recognized(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) == "false"
-
-
-@pytest.mark.parametrize("value", [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000])
-def test_value_that_is_not_a_boolean_is_unknown(value: object) -> None:
-    assert BY_NAME["time_hpet"].canonical(value) is None
+@pytest.mark.parametrize(
+    ("expected", "values"),
+    [
+        ("true", [True, 1, "1", "t", "true", "True", "on", "ON", "y", "yes", " YES "]),
+        ("false", [False, 0, "0", "f", "false", "off", "n", "No"]),
+        (None, [None, 2, 1.5, "", "maybe", [], {}, "yes" * 100_000]),
+    ],
+)
+def test_boolean_is_spelled_as_in_oslo(expected: str | None, values: list[object]) -> None:
+    assert [BY_NAME["time_hpet"].canonical(value) for value in values] == [expected] * len(values)
 
 
 @pytest.mark.parametrize("name", [None, 1, "", "A,B", "A!", "a", "A" * 256, "A B", "Ä"])

@@ -144,9 +144,9 @@ directories, log a warning.
         help=_help(
             """
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
-asked for again.
+queried again.
 """,
-            values="a number of at least 0; 0 asks at each request.",
+            values="a number of at least 0; with 0, each request queries it.",
             default="60.0.",
         ),
     ),
@@ -155,18 +155,19 @@ asked for again.
         default=[],
         help=_help(
             """
-Filters which ask for a trait only once every compute node says in Placement whether it has it, so that enabling one
-excludes no host that can. ``os-prefilter readiness`` shows what is waited for. Placement is asked again each
-``facts_interval`` seconds. Needs the fact ``answers``, which the service that embeds the pipeline provides; in Nova it
-is there.
+Filters whose requirements are enforced only once every compute node has reported to Placement whether it can meet
+them, so that enabling one excludes no capable host. ``os-prefilter readiness`` shows which compute nodes are missing.
+Placement is queried again every ``facts_interval`` seconds. Needs the fact ``answers`` from the embedding service; the
+entry point for Nova provides it.
 """,
             values="""
-names of filters, separated by commas, or ``*`` for all enabled ones that can wait. A filter that is not enabled is
-ignored with a warning.
+names of filters, separated by commas, or ``*`` for all enabled filters without a gate of their own. A filter that is
+not enabled is ignored with a warning.
 """,
-            default="empty; each filter asks at once.",
+            default="empty; each filter enforces at once.",
             wrong="""
-a filter that is not installed or cannot wait, or an enabled one whose fact the service does not provide.
+a filter that is not installed, has a gate of its own or is written the Nova way, or a service that does not provide
+the fact.
 """,
         ),
     ),
@@ -187,7 +188,7 @@ The service that embeds the pipeline serves them.
         "owner_trait",
         default=os_traits.OWNER_NOVA,
         help=_help(
-            "The trait by which the filter ``owner`` knows the providers of its own service.",
+            "The trait of the providers that the service of the filter ``owner`` created.",
             values="the name of a trait.",
             default=f"``{os_traits.OWNER_NOVA}``.",
             wrong="""
@@ -240,8 +241,8 @@ default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
         help=_help(
             """
 When the filter ``owner`` begins to enforce; no restart is needed. ``compute_version`` needs the fact
-``minimum_compute_version``, ``coverage`` the fact ``owner_coverage``, which the service that embeds the pipeline
-provides; in Nova both are there.
+``minimum_compute_version``, ``coverage`` the fact ``owner_coverage``, from the embedding service; the entry point for
+Nova provides both.
 """,
             default="``compute_version``.",
             wrong="""

@@ -31,7 +31,7 @@ class Options:
     )
 
     wait_for_answers: tuple[str, ...] = ()
-    """Names of the filters that wait until every compute node says whether it can (``pipeline.waiting``)."""
+    """Names of the filters whose requirements wait until every compute node has reported (``report_gates``)."""
 
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports by itself, so that it may be asked for."""

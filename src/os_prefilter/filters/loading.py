@@ -1,4 +1,4 @@
-"""Loading request filters and capability reporters from entry points; what cannot be used stops the service."""
+"""Request filters, loaded from entry points; one that cannot be used stops the service."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -33,7 +33,6 @@ _ADVICE = {
         "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
 }
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,7 +91,7 @@ def load_filters(names: Sequence[str], provided: Collection[str] | None = ()) ->
 
     :param provided: the needs that can be met: ``options`` and the names of facts; None if that does not matter.
     :raises ConfigurationError: if one is missing, offered twice, named twice, does not import, is not a filter, or
-        needs what nobody provides.
+        needs a fact that is not provided.
     """
     for name in names:
         if not name:

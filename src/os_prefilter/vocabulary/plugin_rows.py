@@ -5,12 +5,13 @@ scheduled as if they did not have it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 import os_traits
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
-from os_prefilter.common.quoting import describe_error, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.errors import UnusableRow
 from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_reported_marker, is_trait_name
 
@@ -37,12 +38,7 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
 
 
 def _imported(name: str) -> Row:
-    errors = Errors(
-        lambda _known: UnusableRow(name, "no installed package offers it"),
-        lambda targets: UnusableRow(name, f"it is offered more than once: {', '.join(targets)}"),
-        lambda target, cause: UnusableRow(name, f"{target} does not load: {describe_error(cause)}"),
-    )
-    row = load_entry_point(GROUP, name, errors)
+    row = load_entry_point(GROUP, name, Errors.from_problem(partial(UnusableRow, name)))
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
     if not isinstance(row.values, Mapping) or not all(isinstance(term, Term) for term in row.values.values()):

@@ -1,12 +1,12 @@
 """Write requirements into a RequestSpec-like object: all is checked and prepared first, then all is written."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
-from os_prefilter.request.extra_specs import regrouped, trait_key
+from os_prefilter.request.extra_specs import regroup, trait_key
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.spec import RequestGroup
@@ -97,16 +97,7 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
             in_flavor[trait_key(item.trait, suffix)] = "required" if item.required else "forbidden"
     if in_flavor or new.own_groups:
         flavor = clone_of(request_spec.flavor)
-        flavor.extra_specs = {**_regroup(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
+        flavor.extra_specs = {**regroup(field_of(flavor, "extra_specs", {}), new.own_groups), **in_flavor}
         # Before the others: a request spec whose flavor cannot be assigned shows it here.
         steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
     return steps
-
-
-def _regroup(extra_specs: Mapping[str, str], own_groups: tuple[RequestGroup, ...]) -> dict[str, str]:
-    found = dict(extra_specs)
-    for group in own_groups:
-        for name in group.resources:
-            found = regrouped(found, name, group.requester_id)
-        found |= {trait_key(trait, group.requester_id): "forbidden" for trait in sorted(group.forbidden_traits)}
-    return found

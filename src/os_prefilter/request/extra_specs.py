@@ -7,7 +7,7 @@ must not become a request for nothing.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from oslo_log import log as logging
@@ -89,16 +89,21 @@ def _is_trait(key: str, name: str, value: object) -> bool:
 
 
 def resource_key(resource_class: str, suffix: str) -> str:
-    """Return the extra spec that asks for a resource class in the group ``suffix``, the unsuffixed one if empty."""
+    """Return the extra spec that requests a resource class in the group ``suffix``, the unsuffixed one if empty."""
     return f"resources{suffix}:{resource_class}"
 
 
-def regrouped(extra_specs: Mapping[str, str], resource_class: str, suffix: str) -> dict[str, str]:
-    """Return extra specs that ask for a resource class in the group ``suffix`` in place of the unsuffixed one."""
-    unsuffixed, suffixed = resource_key(resource_class, ""), resource_key(resource_class, suffix)
-    # In their order: where both spellings are there, Nova takes the last one.
-    spellings = {unsuffixed + end: suffixed + end for end in ("", _LINE_BREAK)}
-    return {spellings.get(key, key): value for key, value in extra_specs.items()}
+def regroup(extra_specs: Mapping[str, str], own_groups: Iterable[RequestGroup]) -> dict[str, str]:
+    """Return extra specs in which resource classes of the unsuffixed group are requested in groups of their own."""
+    found = dict(extra_specs)
+    for group in own_groups:
+        suffix = group.requester_id
+        for name in group.resources:
+            # In their order: where both spellings are there, Nova takes the last one.
+            spellings = {resource_key(name, "") + end: resource_key(name, suffix) + end for end in ("", _LINE_BREAK)}
+            found = {spellings.get(key, key): value for key, value in found.items()}
+        found |= {trait_key(trait, suffix): "forbidden" for trait in sorted(group.forbidden_traits)}
+    return found
 
 
 def trait_key(trait: str, suffix: str) -> str:

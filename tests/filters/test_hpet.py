@@ -90,7 +90,7 @@ def test_misspelt_boolean_of_an_image_is_false_with_a_warning(unknown_values: st
     decision = pipeline_of("hpet", unknown_values=unknown_values).apply(spec_of({"hw_time_hpet": "perhaps"}))
     assert decision.requirements == ()
     assert [(note.reason, note.warn) for note in decision.notes] == [
-        ("'perhaps' is no boolean: taken for false, as in Nova", True)
+        ("'perhaps' is not a boolean: taken as false, as in Nova", True)
     ]
 
 

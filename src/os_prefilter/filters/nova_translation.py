@@ -16,8 +16,7 @@ from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import UnknownValues
 
 BY_REQUEST = "request"
-"""The ``filter`` of a requirement that the request states itself."""
-
+"""The ``filter`` of a requirement from the flavor, the image or a request group."""
 
 _AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 
@@ -27,18 +26,13 @@ _QUESTIONS = Questions(
     replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.asked_by
 )
 
-
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
-
-
 _MACHINE = "hw_machine_type"
-
-
 _ENCRYPTED_MACHINE = "q35"
 
 
 def stated_requirements(request: Request) -> tuple[Requirement, ...]:
-    """Return all traits that a request states itself: who asked for them, and why.
+    """Return all traits that a request requires or forbids without any filter, with their sources.
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """

@@ -19,9 +19,9 @@ _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME[
 
 
 class Questions:
-    """Rows of the vocabulary that a filter asks a request about, found by what the request has.
+    """Rows of the vocabulary that a filter looks at, indexed by the names of image properties and extra specs.
 
-    A request says nothing of most rows, and these cost it nothing.
+    A request has values for few rows; the others cost nothing.
     """
 
     def __init__(self, rows: Iterable[Row]) -> None:
@@ -45,7 +45,7 @@ class Questions:
                 self._by_traits.add(number)
 
     def about(self, request: Request) -> list[Row]:
-        """Return the rows of which a request may say something, in the order of the table."""
+        """Return the rows for which a request may have a value, in the order of the table."""
         numbers = set(self._always)
         # A view's intersection goes through the smaller of the two.
         for name in self._properties.keys() & request.image_properties.keys():
@@ -59,12 +59,12 @@ class Questions:
 
 @cache
 def questions_of(name: str) -> Questions:
-    """Return what the request filter ``name`` asks a request about."""
+    """Return the rows of the request filter ``name``."""
     return Questions(rows_asked_by(name))
 
 
 def ask(request: Request, questions: Questions, options: Options, scope: str = ROOT) -> Requirements:
-    """Return what ``request`` asks for of the rows in ``questions``.
+    """Return the requirements that follow from the values that a request gives to rows.
 
     A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
     becomes a note.

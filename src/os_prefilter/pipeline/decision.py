@@ -1,4 +1,4 @@
-"""What a pipeline answers: what the filters required of one request."""
+"""The result of a pipeline: what the filters require of a host for one request."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -7,18 +7,18 @@ from os_prefilter.request.requirements import Note, Requirement
 
 
 class Run(NamedTuple):
-    """What one filter did for one request."""
+    """The result of one filter for one request."""
 
     filter: str
     asked: tuple[Requirement, ...]
     notes: tuple[Note, ...]
     seconds: float
-    """How long it took when it ran; a filter is not run again for what it has answered before."""
+    """How long it took when it ran; a cached result keeps the time of its run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What the filters required of one request, who did, because of what, and how long each took."""
+    """The requirements for one request, each with its filter and source, and how long each filter took."""
 
     runs: tuple[Run, ...]
 
@@ -29,7 +29,7 @@ class Decision:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What was asked and did not become a requirement, and why."""
+        """The parts of the request that did not become requirements, and why."""
         return tuple(note for run in self.runs for note in run.notes)
 
     @property

@@ -37,7 +37,7 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
         raise
     if isinstance(answer, Requirements) or inspect.isawaitable(answer):
         raise TypeError(
-            "it takes two positional parameters, so it is called the Nova way, but answers with a "
+            "it takes two positional parameters, so it is called the Nova way, but returns a "
             f"{type(answer).__name__}; options and facts are keyword-only parameters"
         )
     after = Request(request_spec)

@@ -1,4 +1,4 @@
-"""The pipeline: filters in their order, one decision, applied to the request spec as a whole or not at all."""
+"""The pipeline: run the filters in order, and apply one decision to the request spec, completely or not at all."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -124,8 +124,8 @@ class Pipeline:
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
 
-        What they answered to a request of the same content is added again without running them, as long as the facts
-        are the same. Where one is written the Nova way, all run each time.
+        The result for a request of the same content is applied again without running them, as long as the facts are the
+        same. Where one is written the Nova way, all run each time.
 
         :param context: handed to filters written the Nova way and to facts.
         :raises RequestRejected: if the request cannot be scheduled as it was asked.
@@ -190,7 +190,7 @@ class Pipeline:
         return Outcome(decision, request_writer.prepare(request, pending, own_groups), _warning(decision))
 
     def _mirrored(self, asked: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
-        """Return the host's required traits again, for the unsuffixed group, where the candidates stay the same."""
+        """Return the required traits of the root again, for the unsuffixed group, if the candidates stay the same."""
         if not self.options.mirror_to_unsuffixed:
             return ()
         on_root = [item for item in asked if item.scope == ROOT and item.required]

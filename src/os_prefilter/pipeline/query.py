@@ -1,7 +1,7 @@
-"""From a RequestSpec-like object to the query string of ``GET /allocation_candidates``.
+"""Build the query string of ``GET /allocation_candidates`` from a RequestSpec-like object.
 
-The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``), so that another scheduler asks Placement
-what Nova would ask. It needs microversion 1.36; with ``in:`` traits, which this library does not send, 1.39.
+The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``), so that another scheduler sends Placement
+the query that Nova would send. It needs microversion 1.36; with ``in:`` traits, which this library does not send, 1.39.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -1,4 +1,4 @@
-"""The guest that a request asks for: an architecture to emulate, a machine type, and which disks it may be without."""
+"""The platform of a request's guest: an architecture to emulate, a machine type, and the disk buses it may not use."""
 
 from typing import NamedTuple
 
@@ -19,13 +19,13 @@ _MACHINE = BY_NAME["machine_type"]
 
 
 class Guest(NamedTuple):
-    """What a request says of the platform; empty where it leaves that to the host."""
+    """The platform that a request describes; empty where it leaves that to the host."""
 
     architecture: str = ""
     """The architecture to emulate; the host's own may be meant as well."""
     architecture_source: str = ""
     family: str = ""
-    """The family of machine types that is asked for; of an architecture without known machine types, an unknown one."""
+    """The family of the machine type; of an architecture without known machine types, an unknown one."""
     family_source: str = ""
     takes_default: bool = True
     """Whether the host's default machine type counts."""
@@ -43,7 +43,7 @@ class Guest(NamedTuple):
         return frozenset() if row in self.may_lack else families_without(row, value)
 
     def what_rules_out(self, row: str, value: str) -> str:
-        """Return what the request says of the platform that no guest can have beside the value of a row; empty if none.
+        """Return the part of the platform that no guest can have beside the value of a row; empty if there is none.
 
         That is its machine type, or an architecture to emulate of whose machine types none can have it.
         """
@@ -54,12 +54,12 @@ class Guest(NamedTuple):
 
     @property
     def has_own_traits(self) -> bool:
-        """Whether hosts say by traits of their own what such an emulated guest can have."""
+        """Whether hosts report by separate traits what such an emulated guest can have."""
         return self.architecture in PLATFORM_ARCHITECTURES
 
 
 def guest_of(request: Request) -> Guest:
-    """Return the platform of a request's guest; values that nobody knows are left to those who ask for the rows."""
+    """Return the platform of a request's guest; unknown values are left out, the rows' own filters report them."""
     emulated = _EMULATION.canonical(request.image_property(str(_EMULATION.image_property)))
     family = _MACHINE.canonical(request.image_property(str(_MACHINE.image_property))) or ""
     architecture = guest_architecture(emulated or "")

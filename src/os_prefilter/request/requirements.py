@@ -1,4 +1,4 @@
-"""What a filter answers: requirements, each with its source; or that nothing was asked."""
+"""The result of a filter: requirements, each with its source, and notes on what was left out."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -42,9 +42,9 @@ class Requirement(NamedTuple):
     scope: str
     """:data:`ROOT`, :data:`UNSUFFIXED`, or the suffix of a request group."""
     source: str
-    """What asked for it: ``image property hw_vif_model=e1000e``."""
+    """The part of the request that it comes from: ``image property hw_vif_model=e1000e``."""
     filter: str = ""
-    """Who turned it into a trait: the filter's configured name, or ``request`` for what the request says itself."""
+    """The configured name of the filter, or ``request`` for a trait that flavor, image or groups require themselves."""
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"
@@ -52,12 +52,12 @@ class Requirement(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Something that was asked and did not become a requirement, and why."""
+    """A part of the request that did not become a requirement, and why."""
 
     source: str
     reason: str
     warn: bool = False
-    """Whether the operator should see it in the log: a value that nobody knows."""
+    """Whether the operator should see it in the log: an unknown value."""
     waits: bool = False
     """Whether it will be asked for once every compute node has reported."""
 
@@ -67,7 +67,7 @@ class Note(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """The answer of one filter to one request."""
+    """The result of one filter for one request."""
 
     asked: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
@@ -80,11 +80,11 @@ class Requirements:
 
 
 NOTHING: Final = Requirements()
-"""Nothing asked."""
+"""No requirement."""
 
 
 def require(trait: str, source: str, scope: str = ROOT) -> Requirements:
-    """Return the answer "hosts need ``trait``".
+    """Return a requirement for a trait.
 
     :raises ValueError: if it is not the name of a trait.
     """
@@ -92,7 +92,7 @@ def require(trait: str, source: str, scope: str = ROOT) -> Requirements:
 
 
 def forbid(trait: str, source: str, scope: str = ROOT) -> Requirements:
-    """Return the answer "hosts with ``trait`` are out".
+    """Return a requirement that forbids a trait.
 
     :raises ValueError: if it is not the name of a trait.
     """

@@ -1,4 +1,4 @@
-"""From rows of the vocabulary and a request to requirements: the one loop that most filters are."""
+"""The values that a request gives to rows of the vocabulary, and the traits that it names itself."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -19,7 +19,7 @@ _PLACES = ("image field {}".format, "flavor extra spec {}".format)
 
 
 class Chosen(NamedTuple):
-    """What a request asks of one row."""
+    """The value that a request gives to a row."""
 
     value: str
     """The key of :attr:`os_prefilter.vocabulary.model.Row.values`."""
@@ -30,8 +30,8 @@ def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]
     """Return the value that image and flavor give to ``row``; None if they give none.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
-    :raises FlavorImageConflict: if they ask for different values, or for and against a device at once.
-    :raises ImpossibleCombination: if it makes no sense beside what is asked of another row.
+    :raises FlavorImageConflict: if they give different values, or require and forbid a device at once.
+    :raises ImpossibleCombination: if it makes no sense beside the value of another row.
     """
     in_image = request.image_property(row.image_property) if row.image_property else None
     # An empty extra spec says nothing, as in Nova.
@@ -47,18 +47,18 @@ def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]
     # Nothing is read of the image of an instance that boots from a volume.
     if of_image is not None and request.boots_from_volume:
         return None
-    found = _said(row, (in_image, of_image, in_flavor), unknown, notes, request)
+    found = _agreed_value(row, (in_image, of_image, in_flavor), unknown, notes, request)
     if found:
         _check_beside(request, row, found)
     if device:
-        return _switched(request, device, found)
+        return _device_switch(request, device, found)
     if with_what and row.default and in_image is None and in_flavor is None:
         return Chosen(row.default, with_what.source._replace(default=f"{row.name} {row.default}"))
     return found
 
 
 def is_implied(request: Request, row: Row, value: str) -> bool:
-    """Whether another row of the request asks for the value of a row, and for more."""
+    """Whether another row of the request requires the value of a row, and more."""
     # Of an emulated guest the trait says nothing: it is about guests of the host's own architecture.
     if value not in row.implied_by or guest_of(request).architecture:
         return False
@@ -68,7 +68,7 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
 
 
 def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:
-    """Return what is asked of the row without which ``row`` means nothing; None if that is not asked for."""
+    """Return the value of the row without which ``row`` means nothing; None if the request gives none."""
     gate = row_named(row.only_with)
     found = chosen(request, gate, unknown, [])
     if found and row.only_with_values:
@@ -76,7 +76,7 @@ def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:
     return found if found and gate.values[found.value].trait else None
 
 
-def _said(
+def _agreed_value(
     row: Row, raws: tuple[object, object, object], unknown: UnknownValues, notes: list[Note], request: Request
 ) -> Chosen | None:
     """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
@@ -86,7 +86,7 @@ def _said(
         if raw is None:
             continue
         place = place_of(str(name))
-        value = _known(raw, place, row, unknown, notes)
+        value = _canonical(raw, place, row, unknown, notes)
         if value is None or (found and found.value == value):
             continue
         if found and row.image_overrides:
@@ -98,7 +98,7 @@ def _said(
 
 
 def _check_beside(request: Request, row: Row, found: Chosen) -> None:
-    """Raise ImpossibleCombination if what is asked of other rows makes no sense beside ``found``."""
+    """Raise ImpossibleCombination if the values of other rows make no sense beside ``found``."""
     if found.value in row.never_with:
         name, value = row.never_with[found.value]
         other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
@@ -112,7 +112,7 @@ def _check_beside(request: Request, row: Row, found: Chosen) -> None:
             raise ImpossibleCombination(str(found.source), without)
 
 
-def _switched(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:
+def _device_switch(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:
     """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
     wanted, unwanted = explicit(request, device)
     if found:
@@ -136,11 +136,11 @@ def explicit(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
     return wanted, unwanted
 
 
-def _known(raw: object, place: str, row: Row, unknown: UnknownValues, notes: list[Note]) -> str | None:
+def _canonical(raw: object, place: str, row: Row, unknown: UnknownValues, notes: list[Note]) -> str | None:
     value = row.canonical(raw)
     if value is None and row.image_property in BOOLEANS and place.startswith(_IN_IMAGE):
         # Nova's image makes False of whatever spells no boolean.
-        notes.append(Note(place, f"{quote(raw)} is no boolean: taken for false, as in Nova", warn=True))
+        notes.append(Note(place, f"{quote(raw)} is not a boolean: taken as false, as in Nova", warn=True))
         return "false"
     if value is None:
         if unknown is UnknownValues.REJECT or (row.refuses_unknown and unknown is UnknownValues.SKIP):

@@ -1,4 +1,4 @@
-"""CPU pinning in the query, on our own request specs; that the rules are Nova's is proved in tests/against_nova."""
+"""CPU pinning, persistent memory, and limits of amounts; tests/against_nova compares CPU pinning with Nova."""
 
 from typing import Any
 

@@ -30,7 +30,7 @@ def measure(hosts: int, rounds: int, *, different: bool) -> None:
         size = Path(file.name).stat().st_size / 2**20
         cpu: list[float] = []
         wall: list[float] = []
-        run = process(command, cpu, wall, codes=(2,), says=f"Each of the {hosts} hosts once")
+        run = process(command, cpu, wall, codes=(2,), says=f"The {hosts} hosts grouped by")
         seconds = side_by_side({"diagnose": run}, rounds=rounds)["diagnose"]
     print(
         f"{'all different' if different else 'few kinds':14} {hosts:,} hosts, file of {size:4.1f} MiB: "

@@ -106,10 +106,9 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, path: str | Path, bro
 def _entries_of_array(text: str, path: str | Path) -> Iterator[object]:
     """Yield the entries of an array one by one: all at once take many times the memory of the text."""
     number, position = 0, _after_space(text, 1)
-    if text[position : position + 1] == "]":
-        _check_end(text, position + 1, path)
-        return
-    while True:
+    sign = text[position : position + 1]
+    position += sign == "]"
+    while sign != "]":
         try:
             entry, position = DECODER.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
@@ -119,11 +118,11 @@ def _entries_of_array(text: str, path: str | Path) -> Iterator[object]:
         position = _after_space(text, position)
         sign = text[position : position + 1]
         position = _after_space(text, position + 1)
-        if sign == "]":
-            _check_end(text, position, path)
-            return
-        if sign != ",":
+        if sign not in ("]", ","):
             raise _not_json(path, JSONDecodeError("Expecting ',' or ']'", text, position - 1))
+    position = _after_space(text, position)
+    if position < len(text):
+        raise _not_json(path, JSONDecodeError("Extra data", text, position))
 
 
 def _entries_of_object(text: str, path: str | Path, broken: Broken) -> list[object]:
@@ -174,12 +173,6 @@ def _after_space(text: str, position: int) -> int:
     while position < len(text) and text[position] in _SPACE:
         position += 1
     return position
-
-
-def _check_end(text: str, position: int, path: str | Path) -> None:
-    position = _after_space(text, position)
-    if position < len(text):
-        raise _not_json(path, JSONDecodeError("Extra data", text, position))
 
 
 def _not_json(path: str | Path, error: Exception, where: str = "") -> DocumentError:

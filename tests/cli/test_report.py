@@ -39,7 +39,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 
 @pytest.fixture
 def aware(server: Served) -> Served:
-    """Return the server after it was told of every trait that it should know."""
+    """Return the server with every trait that a report creates."""
     server.placement.know({*traits_to_know(), REPORTED})
     return server
 
@@ -82,7 +82,7 @@ def test_first_report_creates_every_trait_that_requests_may_name(server: Served,
 
 
 def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
-    """Whoever reads Placement between two requests never sees that without all answers."""
+    """A reader of Placement never sees the marker without all capability traits."""
     seen: list[set[str]] = []
     aware.after = lambda _number: seen.append(set(traits_of(aware.placement)))
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
@@ -261,7 +261,7 @@ class Service:
         return self.process.stderr.readline().rstrip("\n").partition(" [-] ")[2]
 
     def end(self, number: signal.Signals) -> tuple[str, str, int]:
-        """End it; return what it said after the lines that were read, and its exit code."""
+        """End it; return its remaining output, and its exit code."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=60)
         return out, err, self.process.returncode
@@ -284,8 +284,8 @@ def until(server: Served, requests: int) -> None:
 
 def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Served, service: Service) -> None:
     """One process for all of it, as each round takes a second; test_agent.py has each part by itself."""
-    told = ", ".join(sorted({*BESIDE, "OWNER_NOVA"}))
-    assert service.line() == f"{HOST}: added {told}"
+    traits = ", ".join(sorted({*BESIDE, "OWNER_NOVA"}))
+    assert service.line() == f"{HOST}: added {traits}"
     assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
     until(aware, 2)
     assert set(aware.sent[-2:]) == {f"GET /resource_providers?in_tree={UUID}"}

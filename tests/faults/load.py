@@ -179,7 +179,7 @@ class Operator:
     """Replaces a file of rules again and again, and now and then by one that is broken.
 
     Files are replaced atomically. Every second one looks old, so that a scheduler finds it by itself; of the others it
-    must be told, as of a broken one.
+    must be signalled, as of a broken one.
     """
 
     def __init__(self, folder: Path, tell: Callable[[], None]) -> None:
@@ -250,7 +250,7 @@ class Scheduler:
         self.conf.mutate_config_files()
 
     def work(self, done: MutableSequence[int], index: int) -> None:
-        """Answer one request after the other until told to stop; count them in ``done[index]``.
+        """Answer one request after the other until it is stopped; count them in ``done[index]``.
 
         Each answer must be one that the rules of a single version give, no older than what was seen before the request
         and no newer than what was written at its end.
@@ -260,7 +260,7 @@ class Scheduler:
                 return
             try:
                 self.answer(number % _MOST_NUMBERS)
-            except BaseException as error:  # noqa: BLE001 - it is told where the run ends
+            except BaseException as error:  # noqa: BLE001 - reported at the end of the run
                 self.problems.append(f"{type(error).__name__}: {error}")
                 return
             done[index] += 1
@@ -299,7 +299,7 @@ def memory(*processes: int) -> float:
 
 @contextmanager
 def logging_counted() -> Iterator[list[str]]:
-    """Keep what the library logs out of the test's own records, which would grow; yield what is said of errors.
+    """Keep what the library logs out of the test's own records, which would grow; yield the errors.
 
     Broken rules are errors that are expected.
     """

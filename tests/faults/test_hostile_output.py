@@ -27,7 +27,7 @@ from tests.conftest import pipeline_of
 from tests.faults.hostile import PLACES, at, spec_with, texts
 
 Capture = pytest.CaptureFixture[str]
-Said = Callable[[int, str], str]
+Spelling = Callable[[int, str], str]
 
 # As long as a name in Glance may be.
 _TEXTS = [each.value[:255] for each in texts()]
@@ -47,27 +47,27 @@ def _harmless(number: int, text: str) -> str:
     return f"harmless-{number}" if text.strip() else text
 
 
-def _images(said: Said) -> list[Image]:
+def _images(spell: Spelling) -> list[Image]:
     """Return an image for each text, and a trait of its own for each, so that no two are one line."""
     return [
         Image(
             {
-                "hw_vif_model": said(number, text),
-                f"note {said(number, text)}": "1",
+                "hw_vif_model": spell(number, text),
+                f"note {spell(number, text)}": "1",
                 f"trait:CUSTOM_{number}": "required",
             },
             "qcow2",
-            name=said(number, text),
+            name=spell(number, text),
             id=str(number),
         )
         for number, text in enumerate(_TEXTS)
     ]
 
 
-def _written(path: Path, said: Said) -> str:
+def _written(path: Path, spell: Spelling) -> str:
     documents = [
         {"id": each.id, "name": each.name, "disk_format": "qcow2", "properties": each.properties}
-        for each in _images(said)
+        for each in _images(spell)
     ]
     path.write_text(json.dumps(documents), encoding="utf-8")
     return str(path)
@@ -80,8 +80,8 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _audited(capsys: Capture, path: Path, said: Said, form: str) -> str:
-    assert main(["audit", "--images", _written(path, said), "--enable", "image_metadata", "-f", form]) == 0
+def _audited(capsys: Capture, path: Path, spell: Spelling, form: str) -> str:
+    assert main(["audit", "--images", _written(path, spell), "--enable", "image_metadata", "-f", form]) == 0
     printed = capsys.readouterr()
     _lines(printed.err)
     return printed.out
@@ -130,12 +130,12 @@ class _Elements(HTMLParser):
         raise AssertionError(f"a comment: {data[:80]}")
 
 
-def _page(said: Said) -> str:
+def _page(spell: Spelling) -> str:
     left_out = LeftOut()
     for number, text in enumerate(_TEXTS):
-        left_out(escape_line(f"line {number}: {said(number, text)}"))
+        left_out(escape_line(f"line {number}: {spell(number, text)}"))
     change = Change(Pipeline(()), pipeline_of("image_metadata"))
-    return page(audit(_images(said), example_fleet(), change), change, left_out)
+    return page(audit(_images(spell), example_fleet(), change), change, left_out)
 
 
 def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:
@@ -164,10 +164,10 @@ def test_hostile_image_property_changes_no_requirement_in_explain() -> None:
             assert all(part.isprintable() and len(part) < 1_000 for line in lines for part in line)
 
 
-def _one_request(path: Path, said: Said) -> str:
+def _one_request(path: Path, spell: Spelling) -> str:
     """Write an image that has all texts in its properties, and return the path."""
-    properties = {f"hw_{number}_{said(number, text)}": said(number, text) for number, text in enumerate(_TEXTS)}
-    every = said(0, "".join(text[:40] for text in _TEXTS))
+    properties = {f"hw_{number}_{spell(number, text)}": spell(number, text) for number, text in enumerate(_TEXTS)}
+    every = spell(0, "".join(text[:40] for text in _TEXTS))
     document = {"name": every, "id": every, "disk_format": "qcow2", "properties": {**properties, "hw_vif_model": every}}
     path.write_text(json.dumps(document), encoding="utf-8")
     return str(path)
@@ -181,8 +181,8 @@ def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     fleet = tmp_path / "fleet.json"
     fleet.write_text(json.dumps(_FLEET), encoding="utf-8")
     printed = []
-    for said in (_hostile, _harmless):
-        path = _one_request(tmp_path / "image.json", said)
+    for spell in (_hostile, _harmless):
+        path = _one_request(tmp_path / "image.json", spell)
         code = main([command, "--image", path, "--hosts", str(fleet), "--filter", "image_metadata", "-f", form])
         assert code == 0
         out, error = capsys.readouterr()

@@ -32,7 +32,7 @@ QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "traits": lambda client: (client.traits(), client.custom_traits(), client.traits_in_use()),
     "ensure_traits": lambda client: client.ensure_traits(["CUSTOM_A", "COMPUTE_NODE"]),
     "candidates": lambda client: client.allocation_candidates("resources=VCPU:1"),
-    "has_provider": lambda client: client.has_provider("required=CUSTOM_NOBODYS"),
+    "has_provider": lambda client: client.has_provider("required=CUSTOM_UNUSED"),
     "tree": lambda client: client.providers(f"in_tree={UUID}"),
     "provider": lambda client: (
         client.provider_traits(UUID),
@@ -51,7 +51,7 @@ def fleet() -> Fleet:
 def test_read_from_a_failing_placement_is_correct_or_raises(name: str, tmp_path: Path) -> None:
     ask = QUESTIONS[name]
     with EmbeddedPlacement(fleet()) as placement, broken(placement, len(name), rate=0.4) as (proxy, url):
-        placement.know(["CUSTOM_NOBODYS"])
+        placement.know(["CUSTOM_UNUSED"])
         truth, client, answers = ask(placement.client), client_of(url, tmp_path), []
         for _ in range(ROUNDS):
             try:
@@ -68,7 +68,7 @@ def test_read_from_a_failing_placement_is_correct_or_raises(name: str, tmp_path:
 def test_malformed_placement_response_never_gives_a_wrong_result(name: str) -> None:
     """Whichever of the first requests has it."""
     with EmbeddedPlacement(fleet()) as placement:
-        placement.know(["CUSTOM_NOBODYS"])
+        placement.know(["CUSTOM_UNUSED"])
         truth = QUESTIONS[name](placement.client)
         for wrong in WRONG:
             for number in range(3):

@@ -23,7 +23,7 @@ from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
-from tests.faults.watched import GOALS, WHOLE, Host, said
+from tests.faults.watched import GOALS, WHOLE, Host, records_of
 from tests.support.placements import HOST, UUID, provider, put_traits, traits_of
 
 ROUNDS = times(10)
@@ -137,7 +137,7 @@ def fleet() -> Fleet:
 def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
     seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No trait of others is lost, no set half written, each outage is said once, and the report after it is right."""
+    """No trait of others is lost, no set half written, each outage is logged once, and the report after it is right."""
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(fleet()) as placement:
         placement.know(OTHER_REPORTERS)
@@ -176,5 +176,5 @@ def check_log(caplog: pytest.LogCaptureFixture, succeeded: list[bool]) -> None:
         if now != before:
             expected.append(logging.INFO if now else logging.WARNING)
         before = now
-    assert [record.levelno for record in said(caplog)] == expected
-    assert all("\n" not in record.getMessage() for record in said(caplog))
+    assert [record.levelno for record in records_of(caplog)] == expected
+    assert all("\n" not in record.getMessage() for record in records_of(caplog))

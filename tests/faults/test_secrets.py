@@ -28,7 +28,7 @@ SECRETS = (PASSWORD, PASSWORD.replace("$", "%24"), TOKEN.partition(":")[2], DATA
 _AT_DEBUG = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG)
-from os_prefilter.cli import program
+from os_prefilter.cli import main as program
 configured = program.Program.configure_logging
 def at_debug(self):
     configured(self)
@@ -113,7 +113,7 @@ def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
     code, output = _run(tmp_path, "-vv", "readiness", "--os-cloud", "ours", OS_TOKEN=TOKEN, OS_USER_PASSWORD=PASSWORD)
     _check(output)
     if login == "accepted":
-        # What was sent with the token is told, without it.
+        # The request is logged, without the token.
         assert "/resource_providers" in output
     else:
         assert code == 1

@@ -1,4 +1,4 @@
-"""A host that a watch reports, what it reports, and what the watch has said: for tests of more than one neighbour."""
+"""A host, goals and log records for tests of the watch while a service fails."""
 
 import logging
 from collections.abc import Callable
@@ -32,10 +32,10 @@ def after_round(watch: Watch, condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return what the watch has said; other libraries say what they like."""
+def records_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """Return the log records of the watch alone."""
     return [record for record in caplog.records if record.name == LOG.name]
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
-    return [record.levelno for record in said(caplog)]
+    return [record.levelno for record in records_of(caplog)]

@@ -64,7 +64,7 @@ def ask_placement(request_spec: Any, decision: Decision, placement: Placement, l
     """Ask Placement for a request that the pipeline was applied to.
 
     The ``CUSTOM_`` traits that filters require are created first: Placement refuses a query with a trait that it does
-    not know. Those that a tenant wrote are not created.
+    not know. Traits that a tenant wrote are not created.
 
     :param limit: the most candidates; None for all: a part of them could pass for all
     :raises PlacementError: if Placement does not answer, or refuses the query.

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import pytest
@@ -15,7 +15,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.fleet_reader import THREADS, read_fleet
+from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.errors import PlacementRefused, PlacementUnavailable
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import parse_fleet
@@ -60,21 +60,14 @@ def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet) -> None
     assert traits_only == like(traits_only, expected)
 
 
-def test_read_fleet_records_the_time_of_the_read() -> None:
-    """In UTC, and a snapshot of it is one of a live Placement."""
+@pytest.mark.parametrize("inventories", [True, False])
+def test_an_empty_placement_is_an_empty_fleet_read_now(inventories: bool) -> None:
+    """The time is in UTC."""
     before = datetime.now(UTC).replace(microsecond=0)
-    with EmbeddedPlacement(fleet_of(1)) as placement:
-        read = read_fleet(placement.client)
-    assert before <= datetime.fromisoformat(read.taken_at) <= datetime.now(UTC)
-    assert parse_fleet(snapshot(read).encode(), "x") == read
-
-
-def test_an_empty_placement_is_an_empty_fleet() -> None:
-    """No hosts is an answer."""
     with EmbeddedPlacement() as placement:
-        for inventories in (True, False):
-            read = read_fleet(placement.client, inventories=inventories)
-            assert read == like(read, Fleet((), has_inventories=inventories))
+        read = read_fleet(placement.client, inventories=inventories)
+    assert read == like(read, Fleet((), has_inventories=inventories))
+    assert before <= datetime.fromisoformat(read.taken_at) <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize("hosts", [3, 300])
@@ -93,20 +86,13 @@ def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(ho
     )
 
 
-def test_hosts_with_equal_traits_share_one_set() -> None:
-    """Ten thousand hosts have a few sets of traits between them."""
-    with EmbeddedPlacement(fleet_of(20)) as placement:
-        read = read_fleet(placement.client)
-    assert len({id(each.traits) for each in read.hosts}) == 2
-
-
 @pytest.mark.parametrize(("inventories", "total"), [(True, 4 + 20), (False, 4 + 1)])
 def test_progress_is_reported_after_each_response(inventories: bool, total: int) -> None:
     """After each answer how many are there, and how many there will be."""
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with EmbeddedPlacement(fleet_of(20)) as placement:
-        read_fleet(placement.client, [RACK], inventories=inventories, progress=lambda *each: told.append(each))
-    assert told == [(number, total) for number in range(1, total + 1)]
+        read_fleet(placement.client, [RACK], inventories=inventories, progress=lambda *each: reported.append(each))
+    assert reported == [(number, total) for number in range(1, total + 1)]
 
 
 def delete(placement: EmbeddedPlacement, name: str) -> None:
@@ -187,28 +173,20 @@ def test_trait_deleted_during_the_read_is_on_no_host() -> None:
     assert read.traits == {"COMPUTE_NODE"}
 
 
-def test_names_that_cannot_be_printed_are_escaped() -> None:
-    """A name may be anything in Placement; two never become one."""
+def test_unprintable_names_of_providers_and_aggregates_are_escaped() -> None:
+    """A name may be anything in Placement and Nova; two never become one, and a snapshot of them can be read back."""
     names = ["a\nb", "a\\nb", "\x1b" * 90]
     with EmbeddedPlacement() as placement:
         for name in names:
             placement.client.request("POST", "/resource_providers", {"name": name, "uuid": provider_uuid(name)})
-        read = read_fleet(placement.client)
+        read = read_fleet(placement.client, [Aggregate(RACK.uuid, "a\nb" * 100, "\x1b[0m")])
     found = {each.uuid: each.name for each in read.hosts}
     assert found[provider_uuid("\x1b" * 90)] == provider_uuid("\x1b" * 90)
     assert sorted(found[provider_uuid(name)] for name in names[:2])[1:] == ["a\\nb"]
-    assert all(name.isprintable() for name in found.values())
     assert len(set(found.values())) == 3
-    assert parse_fleet(snapshot(read).encode(), "x") == read
-
-
-def test_names_of_aggregates_that_cannot_be_printed_are_escaped() -> None:
-    """They are anybody's, too; what was read can be written and read back."""
-    odd = Aggregate(RACK.uuid, "a\nb" * 100, "\x1b[0m")
-    with EmbeddedPlacement(fleet_of(1)) as placement:
-        read = read_fleet(placement.client, [odd])
-    (found,) = read.aggregates.values()
-    assert (found.name.isprintable(), found.availability_zone) == (True, r"\x1b[0m")
+    (aggregate,) = read.aggregates.values()
+    assert aggregate.availability_zone == r"\x1b[0m"
+    assert all(name.isprintable() for name in (*found.values(), aggregate.name))
     assert parse_fleet(snapshot(read).encode(), "x") == read
 
 
@@ -257,26 +235,3 @@ def test_error_response_stops_the_read_and_nothing_is_retried(status: int, error
     failed = [each for each in observed.sent if each.endswith("/inventories")]
     assert len(set(failed)) == len(failed)
     assert len(failed) < 100
-
-
-def test_no_more_requests_are_under_way_than_there_are_threads() -> None:
-    """A Placement has other work to do."""
-    under_way, most, lock = [0], [0], threading.Lock()
-    with EmbeddedPlacement(fleet_of(40)) as placement:
-        observed = Observed(placement)
-        send: Any = observed._adapter.request
-
-        class Counting:
-            def request(self, *given: Any, **options: Any) -> Any:
-                with lock:
-                    under_way[0] += 1
-                    most[0] = max(most[0], under_way[0])
-                try:
-                    return send(*given, **options)
-                finally:
-                    with lock:
-                        under_way[0] -= 1
-
-        observed._adapter = Counting()  # type: ignore[assignment]
-        read_fleet(observed.client)
-    assert 1 <= most[0] <= THREADS

@@ -53,7 +53,7 @@ def placement() -> Iterator[EmbeddedPlacement]:
 
 @pytest.fixture
 def aware(placement: EmbeddedPlacement) -> EmbeddedPlacement:
-    """Return the Placement after it was told of every trait that it should know."""
+    """Return the Placement with every trait that a report creates."""
     placement.know(KNOWN)
     return placement
 
@@ -76,11 +76,11 @@ class TestWrittenTraits:
     def test_dry_run_returns_the_changes_of_a_real_run_and_writes_nothing(self, placement: EmbeddedPlacement) -> None:
         before = everything(placement)
         seen = Observed(placement)
-        told = host(seen).sync(GOAL, dry_run=True)
+        expected = host(seen).sync(GOAL, dry_run=True)
         assert set(seen.methods) == {"GET"}
         assert everything(placement) == before
         keeper = host(seen)
-        assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == told
+        assert keeper.sync(GOAL, dry_run=True) == keeper.sync(GOAL) == expected
         assert keeper.sync(GOAL, dry_run=True) == []
 
 
@@ -92,7 +92,7 @@ class TestOwnership:
             provider("pci", "CUSTOM_PCI_10DE_1EB8", "COMPUTE_MANAGED_PCI_DEVICE", (vf,)),
             provider("gpu", "VGPU"),
             provider("sev", "MEM_ENCRYPTION_CONTEXT"),
-            provider("told", "FPGA", "OWNER_NOVA"),
+            provider("marked", "FPGA", "OWNER_NOVA"),
         )
         others = (
             provider("cyborg", "VGPU", "OWNER_CYBORG", (provider("cyborg_below", "VGPU"),)),
@@ -119,7 +119,7 @@ class TestOwnership:
             assert host(Observed(placement)).sync(GOAL) == []
 
     def test_owner_trait_is_not_set_on_or_below_a_root_of_another_owner(self) -> None:
-        """What the host can do is still said of it: somebody named it."""
+        """Its capabilities are reported all the same, as it was named explicitly."""
         root = provider(HOST, traits="OWNER_CYBORG", children=(provider("gpu", "VGPU"),))
         with EmbeddedPlacement(Fleet((root,))) as placement:
             host(Observed(placement)).sync(GOAL)

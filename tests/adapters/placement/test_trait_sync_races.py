@@ -1,4 +1,4 @@
-"""Two writers of one provider, and one that is killed at any point: nobody loses anything, and nothing is half done."""
+"""Two writers of one provider, and one that is killed at any point: no write is lost, and none is half done."""
 
 import os
 import signal

@@ -100,7 +100,7 @@ class Cloud:
             send("POST", f"{url}/{flavor_id}/os-extra_specs", {"extra_specs": dict(extra_specs)}, **_NEWEST)
 
     def server(self, flavor_id: str, image: str = "", volume: str = "") -> str:
-        """Ask for a server; nobody builds it. Return its ID."""
+        """Create a server, which stays unbuilt; return its ID."""
         body: dict[str, Any] = {"name": "server", "imageRef": image, "flavorRef": flavor_id, "networks": "none"}
         if volume:
             root = {"boot_index": 0, "uuid": volume, "source_type": "volume", "destination_type": "volume"}

@@ -165,7 +165,7 @@ def _answers(url: str, program: Program) -> bool:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens now."""
+    """Return a port on which nothing listens now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port

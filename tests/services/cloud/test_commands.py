@@ -174,10 +174,7 @@ def test_image_name_that_is_no_valid_path_is_looked_up_in_the_cloud(cloud: Cloud
     assert cloud.written == []
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [("explain", "Placement did not answer"), ("diagnose", "No answer|Placement did not answer")],
-)
+@pytest.mark.parametrize("command", ["explain", "diagnose"])
 def test_hanging_placement_ends_the_command_with_an_error(
     cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -199,7 +196,7 @@ def _images(whole_cloud: Cloud) -> None:
 
 
 def audited(capsys: Capture, *arguments: str, code: int) -> tuple[dict[str, Any], str]:
-    """Return the line of each image that the tests here made, and what was said beside the table."""
+    """Return the row of each image of these tests, and the standard error."""
     assert main(["audit", "--os-cloud", "admin", *arguments, "-f", "json"]) == code
     out, err = capsys.readouterr()
     lines = json.loads(out)

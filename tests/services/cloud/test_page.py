@@ -78,12 +78,12 @@ def test_commands_of_the_page_enable_safely_run_on_the_cloud_as_written(
 
 
 def test_policy_rules_named_on_the_live_cloud_page_exist() -> None:
-    told = set(re.findall(r"``((?:placement|os_compute_api):[\w:-]+|get_images?)``", _TEXT))
+    named = set(re.findall(r"``((?:placement|os_compute_api):[\w:-]+|get_images?)``", _TEXT))
     rules: set[str] = set()
     for service in ("glance", "nova", "placement"):
         rules |= {rule.name for rule in import_module(f"{service}.policies").list_rules()}
-    assert len(told) > 8
-    assert told <= rules
+    assert len(named) > 8
+    assert named <= rules
 
 
 _REQUESTS = [

@@ -122,11 +122,11 @@ def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) ->
     good = {"id": "a", "name": "good", "disk_format": None}
     rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
     cloud.glance.hook = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
-    told: list[str] = []
-    found = [each.id for each in clouds.images(cloud.connection(), told.append)]
+    problems: list[str] = []
+    found = [each.id for each in clouds.images(cloud.connection(), problems.append)]
     assert found == ["a", "b"] * 2
-    assert len(told) == 6
-    assert all("\n" not in each for each in told)
+    assert len(problems) == 6
+    assert all("\n" not in each for each in problems)
 
 
 def test_hanging_glance_raises_after_the_timeout(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,7 +234,7 @@ def test_host_aggregates_are_refused_without_administrator_roles(cloud: Cloud) -
         clouds.host_aggregates(cloud.connection("reader"))
 
 
-_NOBODY = "5c8d0f6e-3a51-4f0e-9b0b-1f4f4a8d2c77"
+_NO_SERVER = "5c8d0f6e-3a51-4f0e-9b0b-1f4f4a8d2c77"
 _SERVER_SPECS = {"resources:VGPU": "1"}
 _FLAVOR = Flavor(1, 512, 1, 0, 0, _SERVER_SPECS, "of servers")
 
@@ -317,7 +317,7 @@ def test_volume_backed_server_still_building_gives_a_request_without_image(cloud
     assert clouds.request_of_server(cloud.connection(), server) == RequestSpec(_FLAVOR, None, is_bfv=True)
 
 
-@pytest.mark.parametrize(("server", "message"), [("a name", "is no ID"), ("", "is no ID"), (_NOBODY, "there is no")])
+@pytest.mark.parametrize(("server", "message"), [("a name", "is no ID"), ("", "is no ID"), (_NO_SERVER, "there is no")])
 def test_invalid_or_unknown_server_id_is_refused(cloud: Cloud, server: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
         clouds.request_of_server(cloud.connection(), server)

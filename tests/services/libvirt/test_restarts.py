@@ -15,7 +15,7 @@ from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, with_marker
 from os_prefilter.hosts.reporter import HostFacts
-from tests.faults.watched import after_round, levels, said
+from tests.faults.watched import after_round, levels, records_of
 from tests.services.own_services import Service, needs, own_libvirtd
 from tests.support.placements import HOST, everything, lone_host
 from tests.support.programs import until
@@ -63,7 +63,7 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
         # Its socket is there before all its drivers are.
         until(lambda: after_round(watch, lambda: logging.INFO in levels(caplog)), lambda: caplog.text)
         assert everything(placement) == before
-    assert [record.getMessage() for record in said(caplog)][1:] == ["Able to probe the host again."]
+    assert [record.getMessage() for record in records_of(caplog)][1:] == ["Able to probe the host again."]
 
 
 def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(

@@ -36,30 +36,14 @@ LEGACY_NAMES: Mapping[str, str] = MappingProxyType(
 )
 """Legacy name -> current name."""
 
-BOOLEANS = frozenset(
-    (
-        "hw_boot_menu",
-        "hw_ephemeral_encryption",
-        "hw_firmware_stateless",
-        "hw_ipxe_boot",
-        "hw_locked_memory",
-        "hw_mem_encryption",
-        "hw_pmu",
-        "hw_qemu_guest_agent",
-        "hw_time_hpet",
-        "hw_vif_multiqueue_enabled",
-        "hw_virtio_packed_ring",
-        "img_bdm_v2",
-        "img_bittorrent",
-        "img_cache_in_nova",
-        "img_hide_hypervisor_id",
-        "img_linked_clone",
-        "img_use_agent",
-        "os_require_quiesce",
-        "os_skip_agent_inject_files_at_boot",
-        "os_skip_agent_inject_ssh",
-    )
-)
+_BOOLEANS = """
+hw_boot_menu hw_ephemeral_encryption hw_firmware_stateless hw_ipxe_boot hw_locked_memory hw_mem_encryption
+hw_pmu hw_qemu_guest_agent hw_time_hpet hw_vif_multiqueue_enabled hw_virtio_packed_ring img_bdm_v2
+img_bittorrent img_cache_in_nova img_hide_hypervisor_id img_linked_clone img_use_agent os_require_quiesce
+os_skip_agent_inject_files_at_boot os_skip_agent_inject_ssh
+"""
+
+BOOLEANS = frozenset(_BOOLEANS.split())
 """Properties whose value Nova keeps as a boolean; any other spelling is False."""
 
 _OTHERS = """

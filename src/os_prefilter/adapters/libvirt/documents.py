@@ -223,14 +223,12 @@ class _Document:
         return word
 
     def required(self, path: str) -> str:
-        """Return the text of an element that must be there."""
         text = self.word(self.root.findtext(path))
         if not text:
             raise self._error(f"the element {path} is missing or empty. Save the file again.")
         return text
 
     def architecture(self, path: str) -> str:
-        """Return the architecture in an element."""
         name = self.required(path)
         if not is_architecture(name):
             raise self._error(

@@ -32,29 +32,12 @@ _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
     # driver.py, capabilities; images.py refuses what is not in constants.DISK_FORMATS_ALL.
     "image_type": ("the image types", frozenset(("iso", "vmdk"))),
 }
-_IGNORED = frozenset(
-    (
-        # A guest always has VMware's own video card.
-        "video_model",
-        "emulation_architecture",
-        "viommu_model",
-        "sound_model",
-        "usb_model",
-        "machine_type",
-        # The driver leaves the timer as vSphere has it.
-        "time_hpet",
-        "packed_virtqueue",
-        "ephemeral_encryption",
-        "ephemeral_encryption_format",
-        "tpm_version",
-        "tpm_model",
-        "tpm_secret_security",
-        "secure_boot",
-        "firmware_stateless",
-        "maxphysaddr_mode",
-        "pci_numa_affinity_policy",
-    )
-)
+# A guest always has VMware's own video card; the driver leaves the timer as vSphere has it.
+_IGNORED = """
+video_model emulation_architecture viommu_model sound_model usb_model machine_type time_hpet packed_virtqueue
+ephemeral_encryption ephemeral_encryption_format tpm_version tpm_model tpm_secret_security secure_boot
+firmware_stateless maxphysaddr_mode pci_numa_affinity_policy
+"""
 _NEVER = {
     "default_machine": "VMware has none of QEMU's machine types",
     "device_profile": "Nova's VMware driver attaches no accelerators",
@@ -90,7 +73,7 @@ def refusal(facts: VmwareFacts, row: str, value: str, architecture: str) -> str:
 REPORTER = Reporter(
     VmwareFacts,
     refusal,
-    owns=frozenset(("architecture", *_CAN, *_IGNORED, *_NEVER)),
+    owns=frozenset(("architecture", *_CAN, *_IGNORED.split(), *_NEVER)),
     reported_by_nova=traits_without_devices,
 )
 """The reporter ``vmware``."""

@@ -132,8 +132,8 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
     ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
     assert len(ours) == 13
     for name, target in ours.items():
-        assert target.startswith(("os_prefilter.filters.", "os_prefilter.rules."))
-        assert target.endswith(f":{name}")
+        module = "rules.filter" if name == "rules" else f"filters.{name}"
+        assert target == f"os_prefilter.{module}:{name}"
         (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules"))
         assert loaded.summary
         assert f'"{name}"' in tests

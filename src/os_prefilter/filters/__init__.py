@@ -1,4 +1,4 @@
-"""Request filters: one file each, or in ``vocabulary_filter.py`` those that need nothing but rows of the vocabulary.
+"""Request filters, one file each.
 
 A filter is a function that gets a read-only view of the request and returns what it requires of a host::
 

@@ -1,7 +1,4 @@
-"""Translate a request into required traits by rows of the vocabulary: the logic of most request filters.
-
-Filters that need nothing else are at the end.
-"""
+"""Translate a request into required traits by rows of the vocabulary: the logic of most request filters."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -159,36 +156,3 @@ def _kept_off(
         for trait in traits
         if trait and trait not in known and options.reports(trait)
     ]
-
-
-# -- filters -----------------------------------------------------------------------------------------------------------
-
-
-def accelerators(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_ACCELERATORS, a compute service that can attach them, where the flavor names a device profile."""
-    return ask(request, questions_of("accelerators"), options)
-
-
-def ephemeral_encryption(request: Request, *, options: Options) -> Requirements:
-    """Require encryption, and the format if one is named. A format alone requires nothing, as in Nova."""
-    return ask(request, questions_of("ephemeral_encryption"), options)
-
-
-def image_type(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_IMAGE_TYPE_*; nothing when booting from a volume, where the host reads no image."""
-    return ask(request, questions_of("image_type"), options)
-
-
-def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
-    """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed virtqueues on."""
-    return ask(request, questions_of("packed_virtqueue"), options)
-
-
-def sound_model(request: Request, *, options: Options) -> Requirements:
-    """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
-    return ask(request, questions_of("sound_model"), options)
-
-
-def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
-    """Require the flavor's hw:tpm_secret_security, by default "user", where the request has an emulated TPM."""
-    return ask(request, questions_of("tpm_secret_security"), options)

@@ -12,8 +12,7 @@ _ROOT = Path(os_prefilter.__file__).parent
 _FLOORS = (
     ("common",),
     ("errors",),
-    ("vocabulary",),
-    ("documents",),
+    ("documents", "vocabulary"),
     ("conf", "request"),
     ("filters", "fleet", "hosts", "rules"),
     ("pipeline",),

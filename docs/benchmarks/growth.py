@@ -11,10 +11,10 @@ from typing import Any
 from pipeline import PROPERTIES, medians, own_spec
 
 from os_prefilter import Options, Pipeline, RequestSpec, allocation_candidates_query
+from os_prefilter.common.trait_names import trait_named
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, RuleSet
-from os_prefilter.vocabulary.model import trait_named
 
 _FACTS: dict[str, Callable[[Any], Any]] = {"owner_is_reported": lambda _context: True}
 FILTERS = tuple(name for name in sorted(installed_filters()) if name != "rules")

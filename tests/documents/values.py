@@ -3,12 +3,12 @@
 from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
 from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
-from os_prefilter.vocabulary.model import Trait
 
 _INT = st.integers(1, 2**31 - 1)
 _UUIDS = st.uuids().map(str)

@@ -6,10 +6,10 @@ import pytest
 
 from os_prefilter import Flavor
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.operators.candidates import ask_live_placement
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
 from tests.support.placements import Observed, lone_host
 

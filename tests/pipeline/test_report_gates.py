@@ -10,6 +10,7 @@ import pytest
 from os_prefilter import Options, Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import InvalidOption
 from os_prefilter.filters.loading import LoadedFilter, load_filters
@@ -26,7 +27,7 @@ from os_prefilter.pipeline.report_gates import (
 )
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
-from os_prefilter.vocabulary.model import REVISION, Trait, is_reported_marker
+from os_prefilter.vocabulary.model import REVISION, is_reported_marker
 from tests.conftest import conf_with, spec_of
 from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.placements import Answer, Observed, put_traits

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 
 from os_prefilter import Flavor, Pipeline, RequestSpec
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import unsupported
@@ -13,7 +14,6 @@ from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
-from os_prefilter.vocabulary.model import Trait
 
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.documents.strict_yaml import MAX_BYTES
 from os_prefilter.rules import reader
 from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
 from os_prefilter.rules.reader import read_rules, rules_in
-from os_prefilter.vocabulary.model import Trait
 from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"

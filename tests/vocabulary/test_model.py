@@ -2,8 +2,8 @@
 
 import pytest
 
+from os_prefilter.common.trait_names import is_trait_name, trait_named
 from os_prefilter.vocabulary import BY_NAME
-from os_prefilter.vocabulary.model import is_trait_name, trait_named
 
 
 @pytest.mark.parametrize(

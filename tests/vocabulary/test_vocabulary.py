@@ -9,9 +9,10 @@ from nova.network import model as network_model
 from nova.objects import fields as nova_fields
 from nova.objects import image_meta
 
+from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, ROWS, opt_in_traits
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES, PLATFORM_ARCHITECTURES, family_of
-from os_prefilter.vocabulary.model import Row, is_trait_name
+from os_prefilter.vocabulary.model import Row
 
 _TERMS = [(row, value) for row in ROWS for value in row.values]
 

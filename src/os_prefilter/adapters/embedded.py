@@ -34,8 +34,8 @@ try:
 
     from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.quoting import quote
+    from os_prefilter.common.trait_names import is_trait_name
     from os_prefilter.fleet.model import Fleet, Provider
-    from os_prefilter.vocabulary.model import is_trait_name
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."

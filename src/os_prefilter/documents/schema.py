@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.validators import extend
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 
 Path = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from functools import cache
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.request.guest_platform import Guest, guest_of
@@ -10,7 +11,7 @@ from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, R
 from os_prefilter.request.row_values import Chosen, chosen, is_implied
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
-from os_prefilter.vocabulary.model import Row, Trait
+from os_prefilter.vocabulary.model import Row
 
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 

@@ -3,11 +3,11 @@
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.errors import UnusableReporter
 from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import QUALIFIED, table
-from os_prefilter.vocabulary.model import Trait
 
 
 class _Meaning(NamedTuple):

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_reported_marker, trait_named
+from os_prefilter.vocabulary.model import is_reported_marker
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import refusal_of, reporter_of
@@ -21,7 +22,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
-from os_prefilter.vocabulary.model import Row, Trait, UnknownValues
+from os_prefilter.vocabulary.model import Row, UnknownValues
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import Templates
-from os_prefilter.vocabulary.model import Trait
 
 
 @dataclass(frozen=True, kw_only=True)

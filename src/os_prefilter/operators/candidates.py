@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlencode
 
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import evidence_of, known_traits, refusals
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
-from os_prefilter.vocabulary.model import Trait
 
 COLUMNS = ("Trait", "Host has it", "Real guests", "Because")
 _NOT_OWNED = "not owned"

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import os_traits
 
+from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
 from os_prefilter.vocabulary import BY_NAME, rows_asked_by
-from os_prefilter.vocabulary.model import Trait, trait_named
 
 OPEN = "open"
 """The state of what can be asked for without excluding a host that can."""

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import trait_named
 from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request, clone_of
-from os_prefilter.vocabulary.model import trait_named
 
 NovaStyleFilter = Callable[[Any, Any], object]
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.request.requirements import UNSUFFIXED
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary.model import is_trait_name
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 MICROVERSION = "1.39"

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from oslo_log import log as logging
 
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
@@ -21,7 +22,7 @@ from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Trait
+from os_prefilter.vocabulary.model import Row
 
 LOG = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.request.spec import RequestGroup
-from os_prefilter.vocabulary.model import Trait, trait_named
 
 ROOT: Final = "root"
 """Scope: the root provider of a tree, the compute node (``root_required``, Placement 1.35)."""

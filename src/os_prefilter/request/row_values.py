@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.guest_platform import guest_of
@@ -12,7 +13,7 @@ from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.image_properties import BOOLEANS
-from os_prefilter.vocabulary.model import Row, Trait, UnknownValues, trait_named
+from os_prefilter.vocabulary.model import Row, UnknownValues
 
 _IN_IMAGE = "image property"
 _PLACES = ("image field {}".format, "flavor extra spec {}".format)

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from zlib import crc32
 
 from os_prefilter.common.quoting import pluralize, shorten
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, LOWER_CASED
-from os_prefilter.vocabulary.model import Trait, canonical_boolean
+from os_prefilter.vocabulary.model import canonical_boolean
 
 IMAGE_PROPERTY = "image property"
 EXTRA_SPEC = "flavor extra spec"

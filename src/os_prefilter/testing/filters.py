@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -30,7 +31,6 @@ from os_prefilter.testing.generated import (
     written_by_a_tenant,
 )
 from os_prefilter.testing.law import choices, spec_with
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 
 # The same requests at each run, as many as hypothesis' profile says: a filter that conforms today does so tomorrow.
 _any = settings(

@@ -15,9 +15,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
 from os_prefilter.vocabulary.machine_types import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, REPORTED, REPORTED_CUSTOM, Row, Trait
+from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, Row
 from os_prefilter.vocabulary.nova_rows import STATED
 from os_prefilter.vocabulary.plugin_rows import installed_rows
 

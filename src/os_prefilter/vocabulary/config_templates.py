@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from os_prefilter.vocabulary.model import Row, Term, Trait, nothing
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary.model import Row, Term, nothing
 
 PREFIX = "deploy-config:"
 """How the extra specs and image properties begin that ask for a configuration."""

@@ -1,5 +1,6 @@
 """Rows of the request filters: device models, guest types, the disk's format."""
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.machine_types import (
     ARCHITECTURE_ALIASES,
     ARCHITECTURES,
@@ -8,7 +9,7 @@ from os_prefilter.vocabulary.machine_types import (
     NONE,
     OTHER,
 )
-from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms, unknown_to_nova
+from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms, unknown_to_nova
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
 # The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.

@@ -1,18 +1,11 @@
-"""The model of the vocabulary: traits, terms, and rows of values."""
+"""The model of the vocabulary: terms, and rows of values."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
-from typing import NewType
 
-from os_prefilter.common.quoting import quote
-
-Trait = NewType("Trait", str)
-"""The name of a trait: one of the vocabulary's, or one that :func:`trait_named` has checked; never a tenant's text."""
-
-CUSTOM_PREFIX = "CUSTOM_"
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 
 # Spellings that oslo.utils' bool_from_string, and so Nova, takes for a boolean.
 _TRUE = frozenset(("1", "t", "true", "on", "y", "yes"))
@@ -171,31 +164,6 @@ def canonical_boolean(value: object) -> str | None:
 def is_true(value: object) -> bool:
     """Whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
     return canonical_boolean(value) == "true"
-
-
-_TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-_LONGEST_TRAIT = 255
-
-
-def is_trait_name(name: object) -> bool:
-    """Whether Placement could have a trait of that name (``placement/schemas/trait.py``)."""
-    return isinstance(name, str) and len(name) <= _LONGEST_TRAIT and _has_trait_characters(name)
-
-
-# The same few names, for every request.
-@lru_cache(maxsize=1024)
-def _has_trait_characters(name: str) -> bool:
-    return bool(name) and set(name) <= _TRAIT_CHARACTERS
-
-
-def trait_named(name: str) -> Trait:
-    """Return a trait by a name that an operator or the author of a filter chose.
-
-    :raises ValueError: if Placement could not have a trait of that name.
-    """
-    if not is_trait_name(name):
-        raise ValueError(f"{quote(name)} is not the name of a trait: A-Z, 0-9 and _, 255 characters at most")
-    return Trait(name)
 
 
 REVISION = 2

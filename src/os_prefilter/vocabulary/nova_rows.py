@@ -1,7 +1,8 @@
 """Rows that Nova itself translates into traits while it builds the query, as does ``os_prefilter.pipeline.query``."""
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
-from os_prefilter.vocabulary.model import Row, Term, Trait, nothing, switch, terms
+from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms
 
 STATED: tuple[Row, ...] = (
     Row(

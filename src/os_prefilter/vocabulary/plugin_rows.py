@@ -12,8 +12,9 @@ import os_traits
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.errors import UnusableRow
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, Row, Term, is_reported_marker, is_trait_name
+from os_prefilter.vocabulary.model import Row, Term, is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"
 FILTERS = "os_prefilter.request_filters"

@@ -20,10 +20,10 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
 

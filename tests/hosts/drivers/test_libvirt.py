@@ -13,13 +13,13 @@ from nova.objects.image_meta import ImageMeta, ImageMetaProps
 from nova.virt.libvirt import blockinfo, driver, vif
 from nova.virt.libvirt import host as nova_host
 
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import capability_traits, refusals
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt import VERSIONS, Needs, refusal
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary import HPET
-from os_prefilter.vocabulary.model import Trait
 from tests.conftest import spec_of
 from tests.support.hosts import ARM, KVM, LXC, NOTHING, POWER, RISCV, S390, X86
 from tests.support.nova_objects import nova_spec

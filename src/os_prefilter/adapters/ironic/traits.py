@@ -13,9 +13,9 @@ from typing import Any
 from os_prefilter.adapters.ironic.api import Node, asking, exceptions
 from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
-from os_prefilter.vocabulary.model import is_trait_name
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""

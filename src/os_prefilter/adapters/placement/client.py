@@ -16,6 +16,7 @@ from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.errors import (
     GenerationConflict,
     PlacementRefused,
@@ -23,7 +24,6 @@ from os_prefilter.errors import (
     UnknownProvider,
     UnknownTraits,
 )
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.desired_traits import Change, check_traits, is_uuid
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 COMPUTE_NODE = "$COMPUTE_NODE"
 """The provider of each compute node of the nova-compute that reads the file."""

@@ -12,6 +12,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
 from os_prefilter.hosts.desired_traits import (
@@ -23,7 +24,6 @@ from os_prefilter.hosts.desired_traits import (
     is_uuid,
     with_traits,
 )
-from os_prefilter.vocabulary.model import CUSTOM_PREFIX
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.reporter import HostFacts, Reporter, traits_without_devices
 from os_prefilter.vocabulary import row_named, table
-from os_prefilter.vocabulary.model import Trait
 
 LIKE_NOVA: Mapping[str, frozenset[str]] = MappingProxyType(
     {

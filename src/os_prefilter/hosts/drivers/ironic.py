@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.hosts.drivers.ironic_steps import fit
@@ -18,7 +19,6 @@ from os_prefilter.hosts.reporter import Reporter
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED
 from os_prefilter.vocabulary.config_templates import PREFIX, Template
 from os_prefilter.vocabulary.machine_types import guest_architecture
-from os_prefilter.vocabulary.model import Trait
 
 __all__ = ["REPORTER", "BiosSetting", "IronicFacts", "facts_from_node"]
 

@@ -25,8 +25,8 @@ from os_prefilter.cli.main import Program, main
 from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
+from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.hosts.desired_traits import traits_to_know
-from os_prefilter.hosts.loading import REPORTERS
 
 pytest_plugins = ["pytester"]
 

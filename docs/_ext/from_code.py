@@ -21,7 +21,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 
 from os_prefilter.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter.conf import OPTIONS
-from os_prefilter.hosts.loading import REPORTERS
+from os_prefilter.hosts.capabilities import REPORTERS
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"

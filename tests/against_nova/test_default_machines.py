@@ -18,7 +18,7 @@ from nova import exception
 from nova.objects import fields
 from nova.virt.libvirt import driver, utils
 
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported

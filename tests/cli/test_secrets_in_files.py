@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from os_prefilter.adapters.libvirt.nova_conf import libvirt_settings
-from os_prefilter.adapters.placement.from_conf import load_conf
+from os_prefilter.adapters.nova_conf import libvirt_settings, load_conf
 from os_prefilter.cli.arguments import read_configuration
 from os_prefilter.cli.main import main
 from os_prefilter.errors import ConfigurationError

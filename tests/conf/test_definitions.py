@@ -78,7 +78,7 @@ def test_no_other_file_defines_an_option_of_the_group() -> None:
         for path in _SRC.rglob("*.py")
         if re.search(r"\bcfg\.\w*Opt\(", path.read_text(encoding="utf-8"))
     }
-    assert defining == {"conf/definitions.py", "adapters/libvirt/nova_conf.py"}
+    assert defining == {"conf/definitions.py", "adapters/nova_conf.py"}
 
 
 def test_config_option_defaults_equal_the_defaults_of_options() -> None:

@@ -14,7 +14,7 @@ from os_prefilter.adapters.libvirt.documents import (
     domain_capabilities_from,
     facts_of,
 )
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, version_text
 from os_prefilter.hosts.guest_starts import STARTS
 from tests.guests import ours

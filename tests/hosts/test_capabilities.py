@@ -6,9 +6,8 @@ import pytest
 from stevedore import named
 
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.hosts.capabilities import known_traits
+from os_prefilter.hosts.capabilities import known_traits, load_reporter
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 

@@ -10,8 +10,7 @@ from itertools import combinations
 
 import pytest
 
-from os_prefilter.hosts.capabilities import reporter_of
-from os_prefilter.hosts.loading import REPORTERS
+from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.testing import reporter_conformance
 from os_prefilter.testing.law import Case, case_of, choices, single_cases

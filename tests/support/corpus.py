@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from os_prefilter.adapters.libvirt.documents import DomainCapabilities, domain_capabilities_from, facts_from_xml
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 
 VARIABLE = "OS_PREFILTER_LIBVIRT_DATA"

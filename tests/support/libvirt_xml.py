@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from os_prefilter.adapters.libvirt.documents import facts_from_xml
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 
 X86_MACHINES = MappingProxyType(

@@ -290,7 +290,7 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
         except UnicodeDecodeError as error:
             raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
         except cfg.Error as error:
-            from os_prefilter.adapters.libvirt.nova_conf import reason_of  # noqa: PLC0415
+            from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
 
             # Without its cause, which has the line, in which a password may be.
             raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None

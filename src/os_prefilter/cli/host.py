@@ -15,7 +15,7 @@ from os_prefilter.hosts.guest_starts import is_recorded, records
 from os_prefilter.hosts.reporter import HostFacts
 
 if TYPE_CHECKING:
-    from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+    from os_prefilter.adapters.nova_conf import LibvirtSettings
 
 OLDEST_LIBVIRT: Version = (8, 0, 0)
 """The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
@@ -163,7 +163,7 @@ def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
     :raises DocumentError, ConfigurationError: if nova.conf cannot be read, or is wrong
     """
     # Late, so that commands that ask no host start quickly and need no more than the library.
-    from os_prefilter.adapters.libvirt.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
+    from os_prefilter.adapters.nova_conf import installed_nova, libvirt_settings  # noqa: PLC0415
 
     return replace(
         libvirt_settings(arguments.nova_conf),
@@ -173,7 +173,7 @@ def settings_from(arguments: argparse.Namespace) -> "LibvirtSettings":
 
 
 def _release(text: str) -> int:
-    from os_prefilter.adapters.libvirt.nova_conf import nova_release  # noqa: PLC0415 - as above
+    from os_prefilter.adapters.nova_conf import nova_release  # noqa: PLC0415 - as above
 
     release = nova_release(text)
     if release is None:

@@ -91,6 +91,6 @@ def _facts_of_files(arguments: argparse.Namespace) -> "IronicFacts":
 def _templates(nova_conf: str | None) -> "Templates | None":
     if not nova_conf:
         return None
-    from os_prefilter.adapters.placement.from_conf import load_conf, prefilter_options  # noqa: PLC0415
+    from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
 
     return prefilter_options(load_conf(nova_conf)).templates

@@ -140,7 +140,8 @@ class _Placement:
         self._arguments = arguments
         self.sleep: Callable[[float], None] = time.sleep
         with _packages():
-            from os_prefilter.adapters.placement.from_conf import client_from, load_conf, prefilter_options  # noqa: PLC0415
+            from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+            from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
             from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
 
             conf = load_conf(arguments.nova_conf)

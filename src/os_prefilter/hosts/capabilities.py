@@ -1,13 +1,17 @@
-"""The capabilities of a host as traits: each trait that its reporter owns, and the reason for a missing one."""
+"""The capabilities of a host as traits: the installed reporters, the traits that each owns, and why one is missing."""
 
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
+from os_prefilter.common.entry_points import Errors, load_entry_point
+from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.errors import UnusableReporter
-from os_prefilter.hosts.loading import load_reporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import QUALIFIED, table
+
+REPORTERS = "os_prefilter.capability_reporters"
+"""The entry point group of capability reporters."""
 
 
 class _Meaning(NamedTuple):
@@ -80,6 +84,20 @@ def evidence_of(trait: Trait, facts: HostFacts) -> str:
 def known_traits() -> tuple[Trait, ...]:
     """Return all traits that a reporter can own, in the order of the vocabulary."""
     return tuple(_meanings())
+
+
+def load_reporter(driver: str) -> Reporter:
+    """Import the capability reporter of a virt driver.
+
+    :raises UnusableReporter: if it is missing, offered twice, does not import, or is not a reporter.
+    """
+    plugin = load_entry_point(REPORTERS, driver, Errors.from_problem(partial(UnusableReporter, driver)))
+    if not isinstance(plugin, Reporter):
+        raise UnusableReporter(driver, f"it is a {type(plugin).__name__}, not an os_prefilter.hosts.reporter.Reporter")
+    unknown = set(plugin.owns) - {row.name for row in table()}
+    if unknown:
+        raise UnusableReporter(driver, f"it owns {join_names(unknown)}, which is no row of the vocabulary")
+    return plugin
 
 
 def reporter_of(facts: HostFacts) -> Reporter:

@@ -12,8 +12,7 @@ import pytest
 from os_prefilter.common.quoting import escape_line, join_names
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts import capabilities
-from os_prefilter.hosts.capabilities import capability_traits, known_traits, owns
-from os_prefilter.hosts.loading import load_reporter
+from os_prefilter.hosts.capabilities import capability_traits, known_traits, load_reporter, owns
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.testing.checks import Forbidden, NotLoaded, fail, guarded
 from os_prefilter.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases

@@ -19,7 +19,7 @@ from os_prefilter.adapters.libvirt.documents import (
     nova_architecture,
     parse_version,
 )
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES

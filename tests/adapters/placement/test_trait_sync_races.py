@@ -152,7 +152,8 @@ NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_
 REPORTER = f"""
 import sys
 from os_prefilter import Options
-from os_prefilter.adapters.placement.from_conf import client_from, load_conf
+from os_prefilter.adapters.nova_conf import load_conf
+from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.hosts.desired_traits import Goal
 client = client_from(load_conf(sys.argv[1]), sys.argv[1])

@@ -11,7 +11,7 @@ import pytest
 import os_prefilter
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
-from os_prefilter.hosts.loading import REPORTERS
+from os_prefilter.hosts.capabilities import REPORTERS
 from tests.services.browser.browser import browser, needs_browser, show
 from tests.test_docs import DOCS, PAGES, installed_by_us
 

@@ -25,7 +25,7 @@ from os_prefilter import (
 )
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.conf.options import Options

@@ -8,7 +8,7 @@ import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.adapters.libvirt.nova_conf import libvirt_settings
+from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.errors import ProbeFailed
 from os_prefilter.hosts.agent import LOG, Watch

@@ -16,8 +16,9 @@ from urllib.parse import parse_qs
 from kombu.connection import Connection
 
 from os_prefilter import capability_traits
+from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.from_conf import client_from, load_conf
+from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts

@@ -28,7 +28,7 @@ from os_prefilter.adapters.libvirt.documents import (
     nova_architecture,
     virt_type_of,
 )
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.threads import start_thread
 from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version

@@ -14,13 +14,10 @@ from keystoneauth1 import loading
 from keystoneauth1.exceptions import ClientException
 from oslo_config import cfg
 
-from os_prefilter.adapters.libvirt.nova_conf import reason_of
+from os_prefilter.adapters.nova_conf import invalid_option, read_option, reason_of
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.conf import options_from, refused, register_opts
-from os_prefilter.conf.options import Options
-from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError
 
 SECTION = "placement"
@@ -38,24 +35,6 @@ _URLS = ("auth_url", "endpoint", "endpoint_override")
 _NO_VERSIONS = {"version": None, "min_version": None, "max_version": None}
 
 
-def load_conf(path: str | Path) -> cfg.ConfigOpts:
-    """Return the configuration in a nova.conf, in which no option is registered yet.
-
-    :raises DocumentError: if it is a named pipe or a device, which could keep its reader waiting.
-    :raises ConfigurationError: if the file cannot be read as one.
-    """
-    check_readable(path)
-    conf = cfg.ConfigOpts()
-    try:
-        conf([], project="nova", default_config_files=[str(path)], default_config_dirs=[], use_env=False)
-    except (cfg.Error, OSError, ValueError) as error:
-        # Without its cause, which has the line, in which a password may be.
-        raise ConfigurationError(
-            f"{escape_line(str(path))}: it cannot be read as a nova.conf: {reason_of(error)}"
-        ) from None
-    return conf
-
-
 def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
     """Return the client that the section ``[placement]`` describes.
 
@@ -63,18 +42,6 @@ def client_from(conf: cfg.ConfigOpts, path: str | Path) -> PlacementClient:
     :raises ConfigurationError: if an option is missing or has an invalid value.
     """
     return _Section(conf, escape_line(str(path))).client()
-
-
-def prefilter_options(conf: cfg.ConfigOpts) -> Options:
-    """Return the section ``[prefilter]``: the owner's trait, and how its providers are recognized.
-
-    :raises ConfigurationError: if one of its options has an invalid value.
-    """
-    register_opts(conf)
-    try:
-        return options_from(conf)
-    except cfg.Error as error:
-        raise refused(error) from error
 
 
 class _Section:
@@ -153,14 +120,7 @@ class _Section:
         return SECTION if option == "endpoint_override" else self._auth
 
     def _value(self, option: str, group: str = SECTION) -> Any:
-        try:
-            return self._conf[group][option]
-        except cfg.ConfigSourceValueError as error:
-            raise self._wrong(option, reason_of(error), group) from error
-        except (cfg.Error, RecursionError):
-            problem = "a $ in its value refers to nothing, or to itself. Write $$ where a $ is meant."
-            # Without its cause, which has what follows the $: the rest of a password.
-            raise self._wrong(option, problem, group) from None
+        return read_option(self._conf, self._where, option, group)
 
     def _wrong(self, option: str, problem: str, group: str = SECTION) -> ConfigurationError:
-        return ConfigurationError(f"{self._where}: [{escape_line(group)}] {option}: {problem}")
+        return invalid_option(self._where, option, problem, group)

@@ -6,7 +6,7 @@ import pytest
 from nova import conf as nova_conf
 from oslo_config import cfg
 
-from os_prefilter.adapters.libvirt.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
 from os_prefilter.errors import ConfigurationError
 
 
@@ -140,5 +140,5 @@ def test_parse_error_never_shows_the_broken_line(tmp_path: Path, line: str) -> N
 def test_self_referencing_option_is_named_in_the_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "nova.conf"
     path.write_text(f"[libvirt]\n{text}\n")
-    with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: it refers to itself"):
+    with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: a \$ in its value refers to itself"):
         libvirt_settings(path)

@@ -1,6 +1,7 @@
-"""The options of nova.conf that decide what a libvirt host can do, read without importing Nova.
+"""A nova.conf, read without importing Nova: its sections, and the options that decide what a libvirt host can do.
 
-Names and defaults are those of Nova 34 (``nova/conf/libvirt.py``, ``nova/conf/compute.py``); a test compares them.
+An error names the file, the section and the option, and never shows a password. Names and defaults are those of Nova 34
+(``nova/conf/libvirt.py``, ``nova/conf/compute.py``); a test compares them.
 """
 
 import re
@@ -14,6 +15,8 @@ from typing import Any
 from oslo_config import cfg, types
 
 from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.conf import options_from, refused, register_opts
+from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.errors import ConfigurationError
 
@@ -59,6 +62,66 @@ class LibvirtSettings:
     """The release of that Nova; None if it is not known."""
 
 
+def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
+    """Return the configuration in a nova.conf, in which no option is registered yet; None stands for an empty one.
+
+    :raises DocumentError: if it is a named pipe or a device, which could block its reader
+    :raises ConfigurationError: if the file cannot be read as one
+    """
+    if path is not None:
+        check_readable(path)
+    files = [] if path is None else [str(path)]
+    conf = cfg.ConfigOpts()
+    try:
+        conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
+    except (cfg.Error, OSError, ValueError) as error:
+        # Without its cause, which contains the line, and so perhaps a password.
+        where = escape_line(str(path))
+        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
+    return conf
+
+
+def prefilter_options(conf: cfg.ConfigOpts) -> Options:
+    """Return the section ``[prefilter]``: the owner's trait, and how its providers are recognized.
+
+    :raises ConfigurationError: if one of its options has an invalid value
+    """
+    register_opts(conf)
+    try:
+        return options_from(conf)
+    except cfg.Error as error:
+        raise refused(error) from error
+
+
+def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:
+    """Return the value of a registered option.
+
+    :raises ConfigurationError: if it is not valid
+    """
+    try:
+        return conf[option] if group == "DEFAULT" else conf[group][option]
+    except (cfg.ConfigSourceValueError, ValueError) as error:
+        raise invalid_option(where, option, f"{reason_of(error)} Correct it.", group) from error
+    except (cfg.Error, RecursionError):
+        # Without its cause, which contains what follows the $: the rest of a password.
+        problem = "a $ in its value refers to itself, or to an option that is not read here. Write $$ for a $."
+        raise invalid_option(where, option, problem, group) from None
+
+
+def invalid_option(where: str, option: str, problem: str, group: str) -> ConfigurationError:
+    """Return the error for an option of a file."""
+    return ConfigurationError(f"{where}: [{escape_line(group)}] {option}: {problem}")
+
+
+def reason_of(error: Exception) -> str:
+    """Return the message of oslo.config, or of a library that reads with it, as one sentence without its location."""
+    text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
+    if isinstance(error, cfg.ConfigFileParseError):
+        # The line itself follows in quotes, and may contain a password.
+        text = _QUOTED_LINE.split(text, maxsplit=1)[0]
+    return escape_line(text[:_LONGEST_REASON]).rstrip(".") + "."
+
+
 def installed_nova() -> int | None:
     """Return the release of the package nova beside this one, 34 for 2026.2; None if it is not known."""
     try:
@@ -80,18 +143,10 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     :raises ConfigurationError: if the file cannot be read, or has a value that Nova would refuse
     """
     where = escape_line(str(path))
-    conf = cfg.ConfigOpts()
+    conf = load_conf(path)
     conf.register_opts(_LIBVIRT, group="libvirt")
     conf.register_opts(_DEFAULT)
-    files = [] if path is None else [str(path)]
-    if path is not None:
-        check_readable(path)
-    try:
-        conf([], project="nova", default_config_files=files, default_config_dirs=[], use_env=False)
-    except (cfg.Error, OSError, ValueError) as error:
-        # Without its cause, which contains the line, and so perhaps a password.
-        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
-    values = {option.name: _value(conf, where, option.name, "libvirt") for option in _LIBVIRT}
+    values = {option.name: read_option(conf, where, option.name, "libvirt") for option in _LIBVIRT}
     return LibvirtSettings(
         virt_type=values["virt_type"],
         connection_uri=values["connection_uri"].strip(),
@@ -99,7 +154,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
         swtpm_enabled=values["swtpm_enabled"],
         tpm_secret_security=frozenset(values["supported_tpm_secret_security"]),
         images_type=values["images_type"],
-        force_raw_images=_value(conf, where, "force_raw_images", "DEFAULT"),
+        force_raw_images=read_option(conf, where, "force_raw_images", "DEFAULT"),
         cpu_mode=values["cpu_mode"] or "",
     )
 
@@ -110,33 +165,7 @@ def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
         architecture, _, machine = entry.partition("=")
         if not architecture or not machine or not entry.isprintable():
             problem = f"{quote(entry)} is not ARCHITECTURE=MACHINE, as in x86_64=q35."
-            raise _invalid(where, "hw_machine_type", problem)
+            raise invalid_option(where, "hw_machine_type", problem, "libvirt")
         # Nova uses the first one, too.
         found.setdefault(architecture, machine)
     return MappingProxyType(found)
-
-
-def _value(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:
-    try:
-        return conf[option] if group == "DEFAULT" else conf[group][option]
-    except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError):
-        # Without its cause, which contains what follows the $: the rest of a password, in a URI.
-        problem = "a $ in its value refers to an option that is not read here. Write the value out, and $$ for a $."
-        raise _invalid(where, option, problem, group) from None
-    except (cfg.Error, ValueError) as error:
-        raise _invalid(where, option, f"{reason_of(error)} Correct it.", group) from error
-    except RecursionError as error:
-        raise _invalid(where, option, "it refers to itself. Write the value out.", group) from error
-
-
-def _invalid(where: str, option: str, problem: str, group: str = "libvirt") -> ConfigurationError:
-    return ConfigurationError(f"{where}: [{group}] {option}: {problem}")
-
-
-def reason_of(error: Exception) -> str:
-    """Return the message of oslo.config, or of a library that reads with it, as one sentence without its location."""
-    text = " ".join(str(error).split()).rpartition(" is not valid: ")[2]
-    if isinstance(error, cfg.ConfigFileParseError):
-        # The line itself follows in quotes, and may contain a password.
-        text = _QUOTED_LINE.split(text, maxsplit=1)[0]
-    return escape_line(text[:_LONGEST_REASON]).rstrip(".") + "."

@@ -80,10 +80,7 @@ def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (
-            "[libvirt]\nvirt_type = uml\n",
-            "[libvirt] virt_type: Valid values are [kvm, lxc, parallels, qemu], but",
-        ),
+        ("[libvirt]\nvirt_type = uml\n", "[libvirt] virt_type: Valid values are [kvm, lxc, parallels, qemu], but"),
         ("[libvirt]\nvirt_type = xen\n", "'xen'"),
         ("[libvirt]\nvirt_type = KVM\n", "'KVM'"),
         ("[libvirt]\nvirt_type =\n", "found ''"),
@@ -94,10 +91,7 @@ def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: p
         ("[DEFAULT]\nforce_raw_images = maybe\n", "[DEFAULT] force_raw_images: Unexpected boolean value 'maybe'"),
         ("[libvirt]\nhw_machine_type = q35\n", "[libvirt] hw_machine_type: 'q35' is not ARCHITECTURE=MACHINE"),
         ("[libvirt]\nhw_machine_type = =q35\n", "[libvirt] hw_machine_type: '=q35'"),
-        (
-            "[libvirt]\nconnection_uri = qemu+tcp://$my_ip/system\n",
-            "connection_uri: a $ in its value refers to",
-        ),
+        ("[libvirt]\nconnection_uri = qemu+tcp://$my_ip/system\n", "connection_uri: a $ in its value refers to"),
         ("[libvirt\n", "it cannot be read as a nova.conf"),
         ("no option\n", "it cannot be read as a nova.conf"),
         (b"\xff\xfe\n", "it cannot be read as a nova.conf"),

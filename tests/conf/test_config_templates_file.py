@@ -56,6 +56,16 @@ def test_bundled_templates_apply_without_a_template_file() -> None:
 
 
 _GOOD = "config-type: t, config-value: v"
+
+
+def _steps(*steps: str) -> str:
+    return "{" + _GOOD + ", variants: [{steps: [" + ", ".join(steps) + "]}]}"
+
+
+def _args(args: str) -> str:
+    return _steps(_STEP.replace("{}", args))
+
+
 _MISTAKES = [
     ("{config-type: t}", "templates[0] has no config-value"),
     ("{config-type: t, config-value: on}", "'on' is a boolean or a text; .* into quotes"),
@@ -70,33 +80,18 @@ _MISTAKES = [
     ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "'yes' is a boolean or a text; .* into quotes"),
     ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is empty; expected a value"),
     ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is empty; expected names with values"),
-    (
-        "{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}",
-        "variants[0].node has the unknown key 'cpu'",
-    ),
+    ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has the unknown key 'cpu'"),
     ("{" + _GOOD + ", variants: [{steps: [{interface: bios}]}]}", "variants[0].steps[0] has no step"),
     (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("raid", "riad") + "]}]}",
+        _steps(_STEP.replace("raid", "riad")),
         "steps[0].interface is 'riad'; expected one of Ironic's interfaces: bios, deploy, firmware, management, power",
     ),
+    (_steps(_STEP.replace("90", "0")), "steps[0].priority is 0; expected a whole number of at least 1"),
+    (_args("x"), "steps[0].args is 'x'; expected names"),
+    (_args("{a: 2026-01-01}"), "steps[0].args.a is a date; expected what JSON can hold"),
+    (_steps(_STEP, _STEP), "variants[0] has the step apply_configuration of the interface raid 2 times. Keep one"),
     (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("90", "0") + "]}]}",
-        "steps[0].priority is 0; expected a whole number of at least 1",
-    ),
-    (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "x") + "]}]}",
-        "steps[0].args is 'x'; expected names",
-    ),
-    (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: 2026-01-01}") + "]}]}",
-        "steps[0].args.a is a date; expected what JSON can hold",
-    ),
-    (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP + ", " + _STEP + "]}]}",
-        "variants[0] has the step apply_configuration of the interface raid 2 times. Keep one",
-    ),
-    (
-        "{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("raid", "bios") + "]}]}",
+        _steps(_STEP.replace("raid", "bios")),
         "has the step apply_configuration of the interface bios. Give its settings as bios",
     ),
     (
@@ -104,13 +99,13 @@ _MISTAKES = [
         "traits[0] is 'HW_CPU_HYPERTHREDING'; expected a standard trait",
     ),
     *(
-        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", "is not a plain decimal number")
+        (_args(args), "is not a plain decimal number")
         for args in ("{a: .nan}", "{a: [.inf]}", "{a: 010}", "{a: 1_000.5}")
     ),
-    ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", "{a: off}") + "]}]}", "'off' is a boolean or a text"),
+    (_args("{a: off}"), "'off' is a boolean or a text"),
     ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
     *(
-        ("{" + _GOOD + ", variants: [{steps: [" + _STEP.replace("{}", args) + "]}]}", problem)
+        (_args(args), problem)
         for args, problem in (
             ("{a: 1.0e+999}", "steps[0].args.a is inf; expected what JSON can hold"),
             ("{a: {1: 2}}", "a key must be text"),

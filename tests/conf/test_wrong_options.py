@@ -52,9 +52,7 @@ _WRONG = [
     Wrong("wait_for_answers", "wait_for_answers = *,hpett", "'hpett' is not an installed filter"),
     Wrong("wait_for_answers", "wait_for_answers = ,hpet", "'' is not an installed filter"),
     Wrong(
-        "wait_for_answers",
-        "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always",
-        "has its own gate",
+        "wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "has its own gate"
     ),
     Wrong(
         "wait_for_answers",

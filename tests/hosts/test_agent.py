@@ -191,16 +191,12 @@ def test_trait_changes_are_logged_once_on_one_line(story: Story) -> None:
     assert story.lines(3) == []
 
 
-@pytest.mark.parametrize("at", ["identity", "facts"])
-def test_configuration_error_from_the_host_in_the_first_round_stops_the_agent(story: Story, at: str) -> None:
+@pytest.mark.parametrize("at", ["identity", "facts", "report"])
+def test_configuration_error_in_the_first_round_stops_the_agent(story: Story, at: str) -> None:
     """Else an operator would see a service that runs and does nothing."""
-    story.host.down[at] = ConfigurationError("libvirt-python is not installed")
-    with pytest.raises(ConfigurationError):
-        story.watch.run()
-
-
-def test_configuration_error_while_reporting_stops_the_agent(story: Story) -> None:
-    story.report.error = ConfigurationError("no reporter")
+    error = ConfigurationError("libvirt-python is not installed")
+    story.report.error = error if at == "report" else None
+    story.host.down[at] = error
     with pytest.raises(ConfigurationError):
         story.watch.run()
 

@@ -9,12 +9,7 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.errors import (
-    FlavorImageConflict,
-    ImpossibleCombination,
-    UnsupportedByHost,
-    UnusableReporter,
-)
+from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
 from os_prefilter.fleet.model import Fleet, Inventory
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import traits_to_know
@@ -244,12 +239,7 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
 
 @pytest.mark.parametrize(
     "properties",
-    [
-        {"hw_time_hpet": "true"},
-        {"hw_firmware_type": "uefi"},
-        {"hw_viommu_model": "intel"},
-        {"hw_machine_type": "pc"},
-    ],
+    [{"hw_time_hpet": "true"}, {"hw_firmware_type": "uefi"}, {"hw_viommu_model": "intel"}, {"hw_machine_type": "pc"}],
 )
 def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
     properties: dict[str, object],
@@ -264,19 +254,18 @@ def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_gue
         pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, **properties}))
 
 
-def test_facts_of_an_unknown_driver_are_an_error() -> None:
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("nosuch", "'nosuch'.*there are fake, ironic, libvirt, vmware"),
+        ("libvirt", "it reads LibvirtFacts and was given Facts"),
+    ],
+)
+def test_facts_without_a_reporter_for_them_are_an_error(name: str, says: str) -> None:
     class Facts(HostFacts):
-        driver = "nosuch"
+        driver = name
 
-    with pytest.raises(UnusableReporter, match="'nosuch'.*there are fake, ironic, libvirt, vmware"):
-        unsupported(spec_of(), Facts())
-
-
-def test_facts_of_the_wrong_kind_are_an_error() -> None:
-    class Facts(HostFacts):
-        driver = "libvirt"
-
-    with pytest.raises(UnusableReporter, match="it reads LibvirtFacts and was given Facts"):
+    with pytest.raises(UnusableReporter, match=says):
         unsupported(spec_of(), Facts())
 
 

@@ -1,6 +1,7 @@
 """Files of rules: what they mean, and all that is wrong with others, each with its file and line."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,16 @@ def test_yaml_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
     assert str(second.when[0]) == "image property os_type=windows"
 
 
+def _rule(when: str, require: Sequence[str] = (), forbid: Sequence[str] = (), more: str = "") -> str:
+    """Return a file with the rule "r" in its second line."""
+    return rules_text(rule("r", when, require, forbid, more))
+
+
+def _condition(condition: str) -> str:
+    """Return a file with the rule "r" that requires a trait under a condition."""
+    return _rule(condition, ["CUSTOM_A"])
+
+
 _WRONG = [
     # The document.
     ("", "FILE:1: the document is empty; expected a mapping of rules."),
@@ -84,98 +95,50 @@ _WRONG = [
     ("rules:\n- {}", "FILE:2: a rule: it has no name."),
     (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule: it has no name."),
     (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has no when."),
-    (rules_text(rule("r", _WHEN)), "FILE:2: the rule r: it has none of require, forbid; give one or both."),
+    (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid; give one or both."),
     (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: a rule: name is true; expected 1 to 64 of"),
     (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: a rule: name is 'a\nb'; expected"),
-    (
-        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="scop: root")),
-        "the rule r: it has the unknown key 'scop'; did you mean scope?",
-    ),
-    (
-        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="scope: 'a b'")),
-        "the rule r: scope is 'a b'; expected root, unsuff",
-    ),
-    (
-        rules_text(rule("r", _WHEN, ["CUSTOM_A"], more="because: ''")),
-        "the rule r: because is ''; expected a text of one",
-    ),
-    (rules_text(rule("r", _WHEN, ["CUSTOM_A"], more='because: "\\e[0m"')), r"because is '\x1b[0m'; expected a text"),
+    (_rule(_WHEN, ["CUSTOM_A"], more="scop: root"), "the rule r: it has the unknown key 'scop'; did you mean scope?"),
+    (_rule(_WHEN, ["CUSTOM_A"], more="scope: 'a b'"), "the rule r: scope is 'a b'; expected root, unsuff"),
+    (_rule(_WHEN, ["CUSTOM_A"], more="because: ''"), "the rule r: because is ''; expected a text of one"),
+    (_rule(_WHEN, ["CUSTOM_A"], more='because: "\\e[0m"'), r"because is '\x1b[0m'; expected a text"),
     # A condition.
-    (rules_text(rule("r", "[]", ["CUSTOM_A"])), "the rule r: when is empty; expected a condition, or a list of them"),
-    (rules_text(rule("r", "x", ["CUSTOM_A"])), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
+    (_condition("[]"), "the rule r: when is empty; expected a condition, or a list of them"),
+    (_condition("x"), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
+    (_condition("{is: 3}"), "the rule r: when has none of image_property, extra_spec; give one of them."),
     (
-        rules_text(rule("r", "{is: 3}", ["CUSTOM_A"])),
-        "the rule r: when has none of image_property, extra_spec; give one of them.",
-    ),
-    (
-        rules_text(rule("r", "{image_property: a, extra_spec: b, is: 3}", ["CUSTOM_A"])),
+        _condition("{image_property: a, extra_spec: b, is: 3}"),
         "when has image_property and extra_spec; give one of them.",
     ),
+    (_condition("{extra_spec: a}"), "when has none of is, in, present; give one of them."),
+    (_condition("{extra_spec: a, is: b, in: [c]}"), "when has is and in; give one of them."),
+    (_condition("{extra_spec: a, in: b}"), "the rule r: when.in is 'b'; expected a list of at"),
+    (_condition("{extra_spec: a, in: []}"), "the rule r: when.in is empty; expected a list of at least"),
+    (_condition("{extra_spec: a, in: [b, b]}"), "the rule r: when.in has 'b' twice."),
+    (_condition("{extra_spec: a, is: [b]}"), "the rule r: when.is is a list; expected a text"),
+    (_condition("{extra_spec: a, is: null}"), "the rule r: when.is is empty; expected a text"),
+    (_condition("{extra_spec: a, is: ''}"), "the rule r: when.is is ''; expected a text"),
+    (_condition("{extra_spec: a, present: false}"), "when.present is false; expected true."),
+    (_condition("{extra_spec: 3.5, is: x, at: y}"), "the rule r: when has the unknown key 'at'; valid"),
     (
-        rules_text(rule("r", "{extra_spec: a}", ["CUSTOM_A"])),
-        "when has none of is, in, present; give one of them.",
-    ),
-    (
-        rules_text(rule("r", "{extra_spec: a, is: b, in: [c]}", ["CUSTOM_A"])),
-        "when has is and in; give one of them.",
-    ),
-    (
-        rules_text(rule("r", "{extra_spec: a, in: b}", ["CUSTOM_A"])),
-        "the rule r: when.in is 'b'; expected a list of at",
-    ),
-    (
-        rules_text(rule("r", "{extra_spec: a, in: []}", ["CUSTOM_A"])),
-        "the rule r: when.in is empty; expected a list of at least",
-    ),
-    (rules_text(rule("r", "{extra_spec: a, in: [b, b]}", ["CUSTOM_A"])), "the rule r: when.in has 'b' twice."),
-    (
-        rules_text(rule("r", "{extra_spec: a, is: [b]}", ["CUSTOM_A"])),
-        "the rule r: when.is is a list; expected a text",
-    ),
-    (
-        rules_text(rule("r", "{extra_spec: a, is: null}", ["CUSTOM_A"])),
-        "the rule r: when.is is empty; expected a text",
-    ),
-    (rules_text(rule("r", "{extra_spec: a, is: ''}", ["CUSTOM_A"])), "the rule r: when.is is ''; expected a text"),
-    (rules_text(rule("r", "{extra_spec: a, present: false}", ["CUSTOM_A"])), "when.present is false; expected true."),
-    (
-        rules_text(rule("r", "{extra_spec: 3.5, is: x, at: y}", ["CUSTOM_A"])),
-        "the rule r: when has the unknown key 'at'; valid",
-    ),
-    (
-        rules_text(rule("r", "[{extra_spec: a, is: x}, {extra_spec: a, is: y}]", ["CUSTOM_A"])),
+        _condition("[{extra_spec: a, is: x}, {extra_spec: a, is: y}]"),
         "the rule r has 2 conditions about the flavor extra spec a. Give one condition.",
     ),
     # Traits.
-    (
-        rules_text(rule("r", _WHEN, more="require: CUSTOM_A")),
-        "the rule r: require is 'CUSTOM_A'; expected a list of at",
-    ),
-    (
-        rules_text(rule("r", _WHEN, more="require: []")),
-        "the rule r: require is empty; expected a list of at least one trait.",
-    ),
-    (
-        rules_text(rule("r", _WHEN, ["lower"])),
-        "the rule r: require[0] is 'lower'; expected the name of a trait",
-    ),
-    (rules_text(rule("r", _WHEN, ["CUSTOM_" + "A" * 249])), "expected the name of a trait"),
-    (rules_text(rule("r", _WHEN, ["true"])), "the rule r: require[0] is true; expected the name of a trait"),
-    (rules_text(rule("r", _WHEN, ["{a: b}"])), "the rule r: require[0] is a mapping; expected the name"),
-    (
-        rules_text(rule("r", _WHEN, ["HW_CPU_X86_AVX3"])),
-        "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_",
-    ),
-    (rules_text(rule("r", _WHEN, ["CUSTOM_A", "CUSTOM_A"])), "the rule r: require has 'CUSTOM_A' twice. Keep one."),
+    (_rule(_WHEN, more="require: CUSTOM_A"), "the rule r: require is 'CUSTOM_A'; expected a list of at"),
+    (_rule(_WHEN, more="require: []"), "the rule r: require is empty; expected a list of at least one trait."),
+    (_rule(_WHEN, ["lower"]), "the rule r: require[0] is 'lower'; expected the name of a trait"),
+    (_rule(_WHEN, ["CUSTOM_" + "A" * 249]), "expected the name of a trait"),
+    (_rule(_WHEN, ["true"]), "the rule r: require[0] is true; expected the name of a trait"),
+    (_rule(_WHEN, ["{a: b}"]), "the rule r: require[0] is a mapping; expected the name"),
+    (_rule(_WHEN, ["HW_CPU_X86_AVX3"]), "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_"),
+    (_rule(_WHEN, ["CUSTOM_A", "CUSTOM_A"]), "the rule r: require has 'CUSTOM_A' twice. Keep one."),
     # Rules together.
     (
         rules_text(rule("r", _WHEN, ["CUSTOM_A"]), rule("r", _WHEN, ["CUSTOM_B"])),
         "FILE:3: the rule name r is taken by FILE:2. Rename or remove one of them.",
     ),
-    (
-        rules_text(rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_A"])),
-        "FILE:2: the rule r both requires and forbids CUSTOM_A.",
-    ),
+    (_rule(_WHEN, ["CUSTOM_A"], ["CUSTOM_A"]), "FILE:2: the rule r both requires and forbids CUSTOM_A."),
     (
         rules_text(
             rule("r", _WHEN, ["CUSTOM_A"]), rule("s", "{image_property: os_distro, in: [a, windows]}", (), ["CUSTOM_A"])
@@ -192,35 +155,32 @@ _WRONG = [
     ),
     # Nova and the vocabulary.
     (
-        rules_text(rule("r", "{image_property: architecture, is: x}", ["CUSTOM_A"])),
+        _condition("{image_property: architecture, is: x}"),
         "FILE:2: the rule r never applies: architecture is an old name of hw_architecture. Write hw_architecture",
     ),
+    (_condition("{image_property: vmware_adaptertype, is: ide}"), "an old name of hw_disk_bus"),
     (
-        rules_text(rule("r", "{image_property: vmware_adaptertype, is: ide}", ["CUSTOM_A"])),
-        "an old name of hw_disk_bus",
-    ),
-    (
-        rules_text(rule("r", "{image_property: hw_pmu, is: 'yes'}", ["CUSTOM_A"])),
+        _condition("{image_property: hw_pmu, is: 'yes'}"),
         "never applies: hw_pmu is a boolean, and 'yes' is a text. Write true without quotes.",
     ),
     (
-        rules_text(rule("r", "{image_property: os_type, is: Windows}", ["CUSTOM_A"])),
+        _condition("{image_property: os_type, is: Windows}"),
         "never applies: Nova spells 'Windows' as 'windows'. Write that.",
     ),
     (
-        rules_text(rule("r", "{image_property: hw_vif_model, is: VirtualE1000}", ["CUSTOM_A"])),
+        _condition("{image_property: hw_vif_model, is: VirtualE1000}"),
         "never applies: Nova spells 'VirtualE1000' as 'e1000'. Write that.",
     ),
     (
-        rules_text(rule("r", "{extra_spec: 'hw:sound_model', is: loud}", ["CUSTOM_A"])),
+        _condition("{extra_spec: 'hw:sound_model', is: loud}"),
         "a value that is not in the vocabulary: requests with it are refused. Valid values are: ac97",
     ),
     (
-        rules_text(rule("r", "{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"])),
+        _rule("{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"]),
         "contradicts the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000. Remove",
     ),
     (
-        rules_text(rule("r", "{image_property: hw_time_hpet, is: true}", (), ["CUSTOM_COMPUTE_TIME_HPET"])),
+        _rule("{image_property: hw_time_hpet, is: true}", (), ["CUSTOM_COMPUTE_TIME_HPET"]),
         "contradicts the vocabulary, which requires CUSTOM_COMPUTE_TIME_HPET for hw_time_hpet=true.",
     ),
 ]
@@ -243,10 +203,7 @@ _DOUBTFUL = [
         "never applies within Nova, which drops the image prop",
     ),
     (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
-    (
-        rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]),
-        "a value that is not in the vocabulary.",
-    ),
+    (rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]), "a value that is not in the vocabulary."),
     (
         rule("r", "{image_property: hw_vif_model, is: e1000}", ["COMPUTE_NET_VIF_MODEL_E1000"]),
         "repeats the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000 (by image_metad",

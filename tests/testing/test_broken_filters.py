@@ -106,11 +106,7 @@ _BROKEN = [
 ]
 _BROKEN_NOVA = [
     ("same_request", 'request_spec.root_required.add(f"CUSTOM_A{next(NUMBERS)}")', "gave another answer"),
-    (
-        "odd_value",
-        'request_spec.root_required.add(request_spec.flavor.extra_specs["acme:level"])',
-        "with KeyError",
-    ),
+    ("odd_value", 'request_spec.root_required.add(request_spec.flavor.extra_specs["acme:level"])', "with KeyError"),
     ("valid_names", 'request_spec.root_required.add("COMPUTE_NO_SUCH_TRAIT")', "no trait of os-traits"),
     (
         "nothing_outside",

@@ -66,14 +66,8 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
             {"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"},
             "'CUSTOM_a-b_NO' is no name of a trait: A-Z, 0-9 and _",
         ),
-        (
-            {"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"},
-            "reserved as a report",
-        ),
-        (
-            {"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"},
-            "to the row time_hpet already",
-        ),
+        ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "reserved as a report"),
+        ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "to the row time_hpet already"),
         (
             {"mine": "Row('mine', switch('CUSTOM_MINE'), image_property='hw_time_hpet')"},
             "the image property hw_time_hpet belongs to the row time_hpet already",

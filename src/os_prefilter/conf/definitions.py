@@ -232,10 +232,7 @@ default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
                 "compute_version",
                 "wait until the minimum compute service version says that every compute reports the trait",
             ),
-            (
-                "coverage",
-                "wait until each provider with COMPUTE_NODE has the trait in Placement, whatever reports it",
-            ),
+            ("coverage", "wait until each provider with COMPUTE_NODE has the trait in Placement, whatever reports it"),
             ("always", "enforce at once: every provider has the trait, or the embedding service is not Nova"),
         ],
         help=_help(

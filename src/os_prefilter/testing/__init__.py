@@ -21,11 +21,4 @@ except ModuleNotFoundError as error:
         f"The test kit needs {error.name}, which is not installed: pip install 'os-prefilter[testing]'."
     ) from error
 
-__all__ = [
-    "facts_of",
-    "filter_conformance",
-    "pipeline_of",
-    "placement_with",
-    "reporter_conformance",
-    "request_of",
-]
+__all__ = ["facts_of", "filter_conformance", "pipeline_of", "placement_with", "reporter_conformance", "request_of"]

@@ -203,9 +203,7 @@ def test_probe_asks_the_kvm_of_this_machine_for_system_management_mode(
     assert host.facts().smm is None
 
 
-def test_identity_changes_only_with_upgrades_capabilities_or_the_name(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_identity_changes_only_with_upgrades_capabilities_or_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     libvirt = FakeLibvirt()
     host = host_of(monkeypatch, libvirt)
     first = host.identity()

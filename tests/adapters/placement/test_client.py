@@ -89,10 +89,7 @@ def test_transport_failure_or_unusable_response_raises_placement_unavailable(ans
 
 @pytest.mark.parametrize(
     ("detail", "names"),
-    [
-        ("Invalid: No such trait(s): CUSTOM_B, CUSTOM_A.", ["CUSTOM_A", "CUSTOM_B"]),
-        ("No such trait HW_X", ["HW_X"]),
-    ],
+    [("Invalid: No such trait(s): CUSTOM_B, CUSTOM_A.", ["CUSTOM_A", "CUSTOM_B"]), ("No such trait HW_X", ["HW_X"])],
 )
 def test_status_400_for_missing_traits_raises_unknown_traits_with_their_names(detail: str, names: list[str]) -> None:
     """A client error that says which traits do not exist becomes UnknownTraits with their names."""
@@ -175,23 +172,12 @@ def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
     assert client.allocation_candidates("").hosts == ("host-d",)
 
 
-def _real_client(port: int, **options: Any) -> PlacementClient:
-    http = requests.Session()
-    # A proxy of the environment would answer in Placement's place.
-    http.trust_env = False
-    session = Session(auth=Token(f"http://127.0.0.1:{port}", "t"), session=http)
-    return PlacementClient(Adapter(session, service_type="placement"), **options)
-
-
-def test_refused_connection_raises_placement_unavailable() -> None:
-    """A real connection to a port that was open a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    with pytest.raises(PlacementUnavailable, match="Check that the service runs"):
-        _real_client(port).allocation_candidates("resources=VCPU:1")
-
-
 def test_silent_server_raises_placement_unavailable_after_the_timeout() -> None:
-    """A real connection that is accepted by the kernel and then silent: it ends with the timeout."""
-    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(PlacementUnavailable, match="did not answer"):
-        _real_client(server.getsockname()[1], timeout=0.2).traits()
+    """A real connection that the kernel accepts, and no response."""
+    http = requests.Session()
+    # A proxy of the environment would respond in Placement's place.
+    http.trust_env = False
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        session = Session(auth=Token(f"http://127.0.0.1:{server.getsockname()[1]}", "t"), session=http)
+        with pytest.raises(PlacementUnavailable, match="did not answer .* Check that the service runs"):
+            PlacementClient(Adapter(session, service_type="placement"), timeout=0.2).traits()

@@ -16,13 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from os_prefilter import (
-    RequestSpec,
-    allocation_candidates_query,
-    capability_traits,
-    guest_settings,
-    unsupported,
-)
+from os_prefilter import RequestSpec, allocation_candidates_query, capability_traits, guest_settings, unsupported
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings

@@ -13,11 +13,7 @@ from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, families_without
 
 # Row -> device that the driver writes itself.
-_MODELS = {
-    "vif_model": "interface",
-    "disk_bus": "disk",
-    "cdrom_bus": "cdrom",
-}
+_MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
 # Rows of devices that may be on USB.
 _MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
 

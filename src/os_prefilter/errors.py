@@ -146,7 +146,7 @@ class UnsupportedByHost(RequestRejected):
     def __init__(self, host: str, refusals: Iterable[object]) -> None:
         self.refusals = list(refusals)
         super().__init__(
-            f"The host {quote(host)} cannot do what the request asks for: {'; '.join(map(str, self.refusals))}. "
+            f"The host {quote(host)} cannot serve the request: {'; '.join(map(str, self.refusals))}. "
             "Enable the request filters, so that such requests go to hosts that can, or change the request."
         )
 

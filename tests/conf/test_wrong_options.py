@@ -31,7 +31,7 @@ _WRONG = [
     Wrong(
         "reported_traits",
         "reported_traits = CUSTOM_HPT",
-        "'CUSTOM_HPT' matches no trait that is asked for only if.* Close to it: .*CUSTOM_COMPUTE_TIME_HPET",
+        "'CUSTOM_HPT' matches no trait that is required only if.* Close to it: .*CUSTOM_COMPUTE_TIME_HPET",
     ),
     Wrong("reported_traits", "reported_traits = HW_CPU_*", r"'HW_CPU_\*' matches no trait"),
     Wrong("config_templates", "config_templates = /no/such.yaml", "/no/such.yaml: there is no such file"),

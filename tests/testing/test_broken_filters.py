@@ -102,7 +102,7 @@ _BROKEN = [
         'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
         "changes a request that it has been applied to",
     ),
-    ("asks_for_something", "return NOTHING", "is said to ask for something"),
+    ("asks_for_something", "return NOTHING", "requires nothing for a request of asks"),
 ]
 _BROKEN_NOVA = [
     ("same_request", 'request_spec.root_required.add(f"CUSTOM_A{next(NUMBERS)}")', "gave another answer"),
@@ -159,7 +159,7 @@ def test_filter_that_no_request_triggers_fails_conformance_with_advice(pytester:
     code = _filter('return require("CUSTOM_A", "acme")').replace(", asks=ASKED", "")
     _, failed, printed = _outcome(pytester, code, "asks_for_something")
     assert failed == 1
-    assert "Give one for which it asks: filter_conformance(..., asks=request_of(" in printed
+    assert "Give one for which it requires something: filter_conformance(..., asks=request_of(" in printed
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ _WIDTH = 68
 def _help(meaning: str, *, default: str, values: str = "", wrong: str = "", since: str = "0.1.0") -> str:
     """Return the help of an option: a paragraph, and a list that reads well in a sample file and in Sphinx.
 
-    :param values: which there are; empty where ``choices`` say it
+    :param values: the valid values; empty where ``choices`` list them
     :param since: the release that had the option first
-    :param wrong: which values stop the service, where that is more than those that are not among the values
+    :param wrong: which values stop the service, where these are more than the invalid ones
     """
     facts = (
         f"Values: {values}" if values else "",
@@ -58,15 +58,15 @@ OPTIONS = [
             ("root", "on the root provider only (root_required), as Nova does it"),
             (
                 "root_and_unsuffixed",
-                "on the unsuffixed request group as well, where that asks for VCPU, PCPU or MEMORY_MB",
+                "on the unsuffixed request group as well, where that requests VCPU, PCPU or MEMORY_MB",
             ),
         ],
         help=_help(
             """
-Where required traits of a host are asked for. Both give the same candidates as long as the root provider of a host has
-its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several times
-faster in a Placement where no host has nested providers, and slower in one where any has. Forbidden traits stay on the
-root.
+Where the traits that a host must have are required. Both give the same candidates as long as the root provider of a
+host has its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several
+times faster in a Placement where no host has nested providers, and slower in one where any has. Forbidden traits stay
+on the root.
 """,
             default="``root``.",
         ),
@@ -75,7 +75,7 @@ root.
         "unknown_values",
         default="skip",
         choices=[
-            ("skip", "log one warning and keep everything else that the request asks for"),
+            ("skip", "log one warning and keep everything else that the request requires"),
             ("reject", "reject the request with an error that lists the values that exist"),
         ],
         help=_help(
@@ -93,14 +93,14 @@ model, the format of ephemeral encryption, the security of a TPM's secret), the 
             """
 Traits that hosts report although no virt driver of Nova does so by itself: the ``CUSTOM_`` traits of the vocabulary,
 and those standard ones that ``os-prefilter vocabulary list`` marks "if reported"; among them those of machine types
-(``CUSTOM_COMPUTE_*MACHINE_*``) and of guests of one architecture (``CUSTOM_AARCH64_*``). Only these are asked for,
+(``CUSTOM_COMPUTE_*MACHINE_*``) and of guests of one architecture (``CUSTOM_AARCH64_*``). Only these are required,
 because a trait that no host reports excludes every host. The filter ``hpet`` needs no entry: enabling it is the
 statement.
 """,
             values="""
 names of traits, separated by commas, or patterns with ``*`` (``CUSTOM_HYPERVISOR_TYPE_*``; ``*`` for all).
 """,
-            default="empty; none of them is asked for.",
+            default="empty; none of them is required.",
             wrong="""
 a name or pattern that matches none of them. That hosts do report them is not checked.
 """,
@@ -202,7 +202,7 @@ or with ``owner_gate = coverage`` never begins.
         default=[os_traits.OWNER_CYBORG],
         help=_help(
             """
-The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot ask for a
+The traits of other owners, which the filter ``owner`` forbids in the unsuffixed group where it cannot request a
 resource class in a group of its own.
 """,
             values="names of traits, separated by commas; empty for no other owner.",
@@ -216,7 +216,7 @@ resource class in a group of its own.
         help=_help(
             """
 Resource classes whose providers the owner creates: the filter ``owner`` requires its trait on a flavor's request group
-that asks for one of them, and on the root of the tree if VCPU, PCPU or MEMORY_MB are among them. A value replaces the
+that requests one of them, and on the root of the tree if VCPU, PCPU or MEMORY_MB are among them. A value replaces the
 default: repeat it, and add the classes of ``[mdev_*] mdev_class``.
 """,
             values="names of resource classes, separated by commas, or patterns with ``*``.",

@@ -12,7 +12,7 @@ from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How filters turn what was asked into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
+    """How filters turn requests into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
 
     mirror_to_unsuffixed: bool = False
     unknown_values: UnknownValues = UnknownValues.SKIP
@@ -34,7 +34,7 @@ class Options:
     """Names of the filters whose requirements wait until every compute node has reported (``report_gates``)."""
 
     def reports(self, trait: str) -> bool:
-        """Whether hosts report this trait, which no driver of Nova reports by itself, so that it may be asked for."""
+        """Whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
         return matches_any(trait, self.reported_traits)
 
     @property

@@ -95,7 +95,7 @@ def _check(options: Options) -> None:
             close = get_close_matches(pattern, known, cutoff=0.5)
             raise InvalidOption(
                 "reported_traits",
-                f"{quote(pattern)} matches no trait that is asked for only if hosts report it. Close to it: "
+                f"{quote(pattern)} matches no trait that is required only if hosts report it. Close to it: "
                 f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
                 "list' has all.",
             )

@@ -54,13 +54,6 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     return {trait: reporter.refusal(facts, *meaning) for trait, meaning in owned.items()} | dict(configured)
 
 
-def owns(reporter: Reporter, trait: str, facts: HostFacts) -> bool:
-    """Whether the reporter decides a trait."""
-    return _owned_meaning(reporter, trait) is not None or bool(
-        reporter.configured and trait in reporter.configured(facts)
-    )
-
-
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
     """Return why the host does not have a trait, empty if it has it; None if its reporter does not decide it."""
     configured = reporter.configured(facts) if reporter.configured else {}

@@ -42,6 +42,13 @@ class Change(NamedTuple):
     """``add``, ``remove``, ``create``; for a node in Ironic also ``keep``: not desired, but set by another service."""
 
 
+def changes_between(provider: str, before: Iterable[str], after: Iterable[str]) -> list[Change]:
+    """Return the traits that are added to a provider, and then those that are removed, each sorted."""
+    old, new = set(before), set(after)
+    added = [Change(provider, trait, "add") for trait in sorted(new - old)]
+    return added + [Change(provider, trait, "remove") for trait in sorted(old - new)]
+
+
 @dataclass(frozen=True)
 class Goal:
     """The desired traits of a host in Placement."""

@@ -124,14 +124,14 @@ class _EachFilter:
         """Else the other tests would prove nothing."""
         asking = [spec for spec in self.requests if self._asked(spec)]
         if self.never_asks and asking:
-            self._fail("is said to ask for nothing, and does.", asking[0])
+            self._fail("requires something, although never_asks is set.", asking[0])
         for spec in self.asks:
             if spec not in asking and not self.never_asks:
-                self._fail("asks for nothing, and is said to ask for something.", spec)
+                self._fail("requires nothing for a request of asks.", spec)
         if not asking and not self.never_asks:
             self._fail(
-                "asked for nothing in all requests that were tried, so the tests prove nothing. Give one for which it "
-                "asks: filter_conformance(..., asks=request_of({...}))."
+                "required nothing in all requests that were tried, so the tests prove nothing. Give one for which it "
+                "requires something: filter_conformance(..., asks=request_of({...}))."
             )
 
     def test_the_same_request_gets_the_same_answer(self) -> None:
@@ -205,7 +205,7 @@ class _EachFilter:
         for item in self._asked(spec):
             if not is_trait_name(item.trait) or not (item.trait.startswith(CUSTOM_PREFIX) or item.trait in standard):
                 self._fail(
-                    f"asks for {item.trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec
+                    f"requires {item.trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec
                 )
 
     def test_no_trait_holds_what_a_tenant_wrote(self) -> None:
@@ -247,11 +247,11 @@ class _PureFilter(_EachFilter):
                 self._fail(f"changes the request: {before} became {after}. Return what it needs instead.", before)
 
     def test_every_requirement_names_its_source(self) -> None:
-        """What in the request asked for it, on one line: 'os-prefilter explain' and errors show it."""
+        """The part of the request that requires it, on one line: 'os-prefilter explain' and errors show it."""
         for spec in (*self.requests, *odd_requests(self.asks)):
             for item in self._asked(spec):
                 if not item.source.strip():
-                    self._fail(f"does not say what in the request asks for {item.trait}: its source is empty.", spec)
+                    self._fail(f"does not name the source of {item.trait}: its source is empty.", spec)
                 if not item.source.isprintable():
                     advice = "put what a tenant wrote through os_prefilter.common.quoting.quote."
                     self._fail(f"has a source that is not one printable line, {item.source!a}: {advice}", spec)

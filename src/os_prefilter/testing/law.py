@@ -48,7 +48,7 @@ def asking_filters() -> tuple[str, ...]:
 
 @cache
 def choices() -> tuple[Choice, ...]:
-    """Return each value of each row that is asked for, those of the bundled configuration templates included."""
+    """Return each value of each row that filters require, with those of the bundled configuration templates."""
     rows = (*(row for row in table() if row.asked_by), *effective_templates(None).rows)
     return tuple((row, value) for row in rows for value in row.values)
 

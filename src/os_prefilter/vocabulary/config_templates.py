@@ -13,7 +13,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.model import Row, Term, nothing
 
 PREFIX = "deploy-config:"
-"""How the extra specs and image properties begin that ask for a configuration."""
+"""The prefix of the extra specs and image properties that request a configuration."""
 
 INTERFACES = ("bios", "deploy", "firmware", "management", "power", "raid", "vendor")
 """The interfaces of Ironic that have deploy steps (``DEPLOYING_INTERFACE_PRIORITY`` in its ``conductor/steps.py``)."""
@@ -82,7 +82,7 @@ class Template:
 
     @property
     def extra_spec(self) -> str:
-        """The name of the extra spec that asks for it."""
+        """The name of the extra spec that requests it."""
         return PREFIX + self.config_type
 
     @property
@@ -126,7 +126,7 @@ class Templates:
         return hash(tuple(self._by_key))
 
     def unknown(self, extra_specs: Iterable[str]) -> list[str]:
-        """Return those of a flavor's extra specs that ask for a configuration without a template."""
+        """Return the extra specs of a flavor that request a configuration without a template."""
         return [name for name in extra_specs if str(name).startswith(PREFIX) and name not in self._names]
 
     def of(self, row: str, value: str) -> Template:
@@ -140,7 +140,7 @@ class Templates:
     def lack(self, trait: str, configure: Callable[[Template], str]) -> str:
         """Return why a host does not have one of :attr:`found_traits`; empty if it has.
 
-        Each template that needs it must fit: who asks for the trait may be configured either way.
+        Each template that needs it must fit: a request with the trait may be configured either way.
 
         :param configure: why the host cannot be configured as a template says; empty if it can
         """

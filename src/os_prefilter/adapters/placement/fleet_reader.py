@@ -5,7 +5,7 @@ The providers with a trait are requested once for each trait in use, not once fo
 Inventories, usage and all aggregates can only be requested for one provider at a time; callers that need only traits
 leave them out.
 
-The cloud changes meanwhile. The providers are listed before and after: those that went are left out with all below
+The cloud changes meanwhile. The providers are listed before and after: providers that went are left out with all below
 them, those that came are not looked at, and those whose generation has changed are counted in
 :attr:`os_prefilter.fleet.model.Fleet.changed_while_read`.
 """

@@ -14,7 +14,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.documents.strict_yaml import parse_yaml
 from os_prefilter.errors import DocumentError
-from os_prefilter.hosts.desired_traits import Change, check_traits, is_uuid
+from os_prefilter.hosts.desired_traits import Change, changes_between, check_traits, is_uuid
 
 COMPUTE_NODE = "$COMPUTE_NODE"
 """The provider of each compute node of the nova-compute that reads the file."""
@@ -57,9 +57,7 @@ def write_document(
         )
     if old != new and not dry_run:
         replace_file(path, new, _MODE)
-    before, now = _traits(old, provider), _traits(new, provider)
-    added = [Change(provider, trait, "add") for trait in sorted(now - before)]
-    return added + [Change(provider, trait, "remove") for trait in sorted(before - now)]
+    return changes_between(provider, _traits(old, provider), _traits(new, provider))
 
 
 def _traits(text: str, provider: str) -> set[str]:

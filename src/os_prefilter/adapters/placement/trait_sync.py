@@ -5,7 +5,7 @@ killed, or overtaken by another, leaves the old set or the new one.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -18,6 +18,7 @@ from os_prefilter.errors import ConfigurationError, GenerationConflict, Placemen
 from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,
+    changes_between,
     check_traits,
     is_foreign,
     is_recognized,
@@ -48,12 +49,6 @@ class _Verdict(NamedTuple):
     owned: bool
     present: frozenset[str]
     wanted: frozenset[str]
-
-    def changes(self) -> Iterator[Change]:
-        for trait in sorted(self.wanted - self.present):
-            yield Change(self.provider.name, trait, "add")
-        for trait in sorted(self.present - self.wanted):
-            yield Change(self.provider.name, trait, "remove")
 
 
 class _OutdatedError(Exception):
@@ -138,7 +133,7 @@ class HostTraits:
             for write in reversed(writes):
                 if not dry_run:
                     self._write(write)
-                changes += write.changes()
+                changes += changes_between(write.provider.name, write.present, write.wanted)
         except (GenerationConflict, UnknownProvider) as error:
             raise _OutdatedError(error) from error
         except UnknownTraits as error:

@@ -1,4 +1,4 @@
-"""Capabilities of hosts of Nova's VMware driver: what that driver reads, whatever else vSphere could do.
+"""Capabilities of hosts of Nova's VMware driver: what that driver reads, not all that vSphere could do.
 
 Source: ``nova/virt/vmwareapi`` in Nova 34. It reports an architecture and the image types, and no device model. It
 silently ignores any other property, and the guest starts without what was required. That is a no here.
@@ -13,7 +13,7 @@ from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import guest_architecture
 
 # Of disks (images.py, VMwareImage.from_image; any other value is ignored). hw_cdrom_bus is not read: a CD-ROM is always
-# on IDE. But a bus has one trait for both, so the answer for disks is that for CD-ROMs: else no image with
+# on IDE. But a bus has one trait for both, so CD-ROMs count as disks do: else no image with
 # hw_disk_bus=scsi could be placed.
 _BUSES = ("the disk buses", frozenset(("ide", "scsi")))
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.request_writer import Additions
+from os_prefilter.request.view import Content
 
 MOST = 1000
 """Maximum number of outcomes; the oldest are evicted first."""
@@ -24,15 +25,11 @@ class Outcome(NamedTuple):
     """Logged for each request; empty if there is none."""
 
 
-Key = tuple[Any, ...]
-"""What :meth:`os_prefilter.Request.content` returns: flags, names, values, their types, and the traits of the root."""
-
-
 class Page(NamedTuple):
     """The outcomes for one set of values of the facts."""
 
     facts: tuple[Any, ...]
-    outcomes: dict[Key, Outcome]
+    outcomes: dict[Content, Outcome]
 
 
 class DecisionCache:
@@ -52,7 +49,7 @@ class DecisionCache:
         return page
 
     @staticmethod
-    def find(page: Page, content: Key | None) -> tuple[Key | None, Outcome | None]:
+    def find(page: Page, content: Content | None) -> tuple[Content | None, Outcome | None]:
         """Return the key of a request, None if it cannot be compared, and its outcome if there is one."""
         if content is None:
             return None, None
@@ -60,16 +57,15 @@ class DecisionCache:
             return content, page.outcomes.get(content)
         except TypeError:
             # A list has no hash, and Nova keeps an image's traits in one.
-            flags, names, values, *rest = content
-            values = tuple(tuple(each) if isinstance(each, list) else each for each in values)
-            key = (flags, names, values, *rest)
+            names, values, *rest = content
+            key = (names, tuple(tuple(each) if isinstance(each, list) else each for each in values), *rest)
         try:
             return key, page.outcomes.get(key)
         except TypeError:
             return None, None
 
     @staticmethod
-    def keep(page: Page, key: Key, outcome: Outcome) -> None:
+    def keep(page: Page, key: Content, outcome: Outcome) -> None:
         """Keep an outcome, unless the request is too large, or one that is equal to it may mean something else."""
         if not _is_certain(key) or _length_of(key) > LONGEST:
             return
@@ -79,17 +75,18 @@ class DecisionCache:
             page.outcomes.pop(oldest, None)
 
 
-def _is_certain(key: Key) -> bool:
+def _is_certain(key: Content) -> bool:
     """Whether equal keys mean the same: names are strings; values are strings, whole numbers, lists of strings."""
-    _, names, values, types, *_ = key
+    names, values, types, *_ = key
     return all(type(name) is str for name in names) and all(
         kind in _COMPARED or (isinstance(value, tuple) and all(type(each) is str for each in value))
         for kind, value in zip(types, values, strict=True)
     )
 
 
-def _length_of(key: Key) -> int:
+def _length_of(key: Content) -> int:
     """Return the number of characters in the strings of a key."""
-    parts = [part for each in key for part in each]
+    names, values, _, required, forbidden, *_ = key
+    parts = (*names, *values, *required, *forbidden)
     texts = [text for part in parts for text in (part if isinstance(part, tuple) else (part,)) if type(text) is str]
     return sum(map(len, texts))

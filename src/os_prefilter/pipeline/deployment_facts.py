@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from oslo_log import log as logging
@@ -75,10 +76,12 @@ class Fact:
         self._patience = patience
         self._lock = threading.Lock()
         self._query: Query | None = None
-        self._next = float("-inf")
+        self.due = float("-inf")
+        """When it is queried again, on the clock of :func:`time.monotonic`."""
         # When the query was started that `latest` is the answer of.
         self._answered = float("-inf")
-        self._tried = self._failing = self._expired = False
+        self.is_expired = False
+        self._tried = self._failing = False
 
     def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
         """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
@@ -93,7 +96,7 @@ class Fact:
 
     def begin(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Query | None:
         """Start a query if one is due; return the query that this request must wait for, if any."""
-        # Without the lock: each request comes here.
+        # Without the lock: most requests find that it is not due.
         if not self._is_due(now):
             return None
         with self._lock:
@@ -107,7 +110,7 @@ class Fact:
             if not self._is_due(now):
                 return None
             # Before the query: if the value expires meanwhile, the answer on its way may be the old one.
-            self._expired = False
+            self.is_expired = False
             self._query = query = Query(now(), now(), time.monotonic() + self._patience)
             try:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
@@ -129,10 +132,10 @@ class Fact:
 
     def expire(self) -> None:
         """Have the next request query the value again."""
-        self._expired = True
+        self.is_expired = True
 
     def _is_due(self, now: Callable[[], float]) -> bool:
-        return self._expired or now() >= self._next
+        return self.is_expired or now() >= self.due
 
     def _run(self, query: Query, context: Any, now: Callable[[], float]) -> None:
         problem = "the query was broken off"
@@ -164,7 +167,7 @@ class Fact:
         if self._query is not query:
             return
         self._query = None
-        self._next = now() + self._interval
+        self.due = now() + self._interval
         self._tried = True
         if problem:
             self._log_failure(problem)
@@ -190,8 +193,16 @@ class Fact:
             )
 
 
+_latest_of = attrgetter("latest")
+
+
 def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
     """Return the values of facts; those that are due are queried at the same time."""
-    for fact, query in [(fact, query) for fact in facts if (query := fact.begin(context))]:
-        fact.wait(query)
-    return tuple([fact.latest for fact in facts])
+    now = time.monotonic()
+    for fact in facts:
+        # Each request comes here: nothing is called for a fact that is not due.
+        if now >= fact.due or fact.is_expired:
+            for due, query in [(each, query) for each in facts if (query := each.begin(context))]:
+                due.wait(query)
+            break
+    return tuple(map(_latest_of, facts))

@@ -35,8 +35,8 @@ class KeptMachineType:
         self._counts = any(map(options.reports, traits | qualified))
 
     def matters_to(self, request: Request) -> bool:
-        """Whether the server exists, its image names no machine type, and filters can require one."""
-        return self._counts and request.server_exists and request.takes_default_machine_type
+        """Whether the image of a server that exists names no machine type, and filters can require one."""
+        return self._counts and request.takes_default_machine_type
 
     def of(self, request_spec: Any, context: Any) -> str | None:
         """Return the machine type that the server keeps; ``UNKNOWN_MACHINE_TYPE`` if it is not known."""

@@ -147,12 +147,12 @@ class Pipeline:
         """Return the outcome of an equal request from the cache, or run the filters."""
         facts = values_of(self._facts, context)
         request = Request(request_spec)
-        if self._kept_machine_type.matters_to(request):
+        if request.server_exists and self._kept_machine_type.matters_to(request):
             request = Request(request_spec, self._kept_machine_type.of(request_spec, context))
         if self._changes_in_place:
             return self._run(request, request_spec, context, facts)
         page = self._cache.page(facts)
-        key, outcome = self._cache.find(page, request.content())
+        key, outcome = self._cache.find(page, request.content)
         if outcome is None:
             outcome = self._run(request, request_spec, context, facts)
             if key is not None and not request.read_beyond_content:

@@ -7,9 +7,8 @@ Nova nor oslo.versionedobjects is imported, nothing is written, and no field is 
 """
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -36,7 +35,10 @@ _OF_NEUTRON = 1
 
 
 _Owner = TypeVar("_Owner")
-_Reader = Callable[[Any], Sequence[Any]]
+_Reader = Callable[[Any], Iterable[Any]]
+
+Content = tuple[Any, ...]
+"""Names and values of image properties and extra specs, the types of the values, the traits of the root, and flags."""
 
 
 # -- fields ------------------------------------------------------------------------------------------------------------
@@ -63,9 +65,14 @@ def field_of(owner: Any, name: str, default: Any = None) -> Any:
 def set_fields_of(owner: Any) -> dict[str, Any]:
     """Return the fields of an object of oslo.versionedobjects that are set, by name."""
     if keeps_fields_in_dict(owner.__class__):
-        start = len(PREFIX)
-        return {key[start:]: value for key, value in vars(owner).items() if key.startswith(PREFIX)}
+        names = _names_by_key(owner.__class__)
+        return {names[key]: value for key, value in vars(owner).items() if key in names}
     return {name: getattr(owner, name) for name in owner.fields if owner.obj_attr_is_set(name)}
+
+
+@cache
+def _names_by_key(kind: Any) -> Mapping[str, str]:
+    return {PREFIX + name: name for name in kind.fields}
 
 
 @cache
@@ -107,61 +114,83 @@ def _clone(owner: _Owner, memo: dict[int, Any]) -> _Owner:
     return clone
 
 
-class _Part:
-    """One part of a request spec: which fields are read of it, and how each class of such a part keeps them.
+class _Part(dict[Any, _Reader]):
+    """The readers of one part of a request spec by the class of the part, found when a class is first seen.
+
+    A reader returns the values of the fields, None for one that is unset, and whether the class is known. An object of
+    an unknown class may compute its values, so no two of them are taken for the same.
 
     :param kind: this library's class
-    :param names: the fields, as this library has them
-    :param others: the names of those that Nova names differently
+    :param reader: the reader of its objects
+    :param names: the same fields in the same order, as Nova names them
+    :param others: this library's name of those that it names differently
     """
 
-    def __init__(self, kind: type, names: tuple[str, ...], others: Mapping[str, str] = _NOTHING) -> None:
-        self._names = names
+    def __init__(self, kind: type, reader: _Reader, names: str, others: Mapping[str, str] = _NOTHING) -> None:
+        self._names = names.split()
         self._others = others
-        unset = (None,) * len(names)
-        self._readers: dict[Any, tuple[_Reader, bool]] = {
-            kind: (attrgetter(*names), True),
-            type(None): (lambda _none: unset, True),
-        }
+        unset = (*(None for _ in self._names), True)
+        super().__init__({kind: reader, type(None): lambda _none: unset})
 
-    def read(self, owner: Any) -> tuple[Sequence[Any], bool]:
-        """Return the values of the fields, None for one that is unset, and whether nothing else can be read of it.
+    def __missing__(self, kind: Any) -> _Reader:
+        names = self._names
+        if not (hasattr(kind, "obj_attr_is_set") and kind.fields.keys() >= set(names) and keeps_fields_in_dict(kind)):
+            return self._read_any
+        keys = [PREFIX + name for name in names]
+        self[kind] = reader = lambda owner: (*map(vars(owner).get, keys), True)
+        return reader
 
-        An object of an unknown class may compute what it shows, so no two of them are taken for the same.
-        """
-        read, is_known = self._readers.get(owner.__class__) or self._reader_of(owner.__class__)
-        return read(owner), is_known
-
-    def _reader_of(self, kind: Any) -> tuple[_Reader, bool]:
-        names = [self._others.get(name, name) for name in self._names]
-        if hasattr(kind, "obj_attr_is_set") and kind.fields.keys() >= set(names) and keeps_fields_in_dict(kind):
-            keys = [PREFIX + name for name in names]
-            self._readers[kind] = lambda owner: [*map(vars(owner).get, keys)], True
-            return self._readers[kind]
-        return self._read_any, False
-
-    def _read_any(self, owner: Any) -> list[Any]:
-        return [field_of(owner, name, field_of(owner, self._others.get(name, name))) for name in self._names]
+    def _read_any(self, owner: Any) -> Iterable[Any]:
+        values = [field_of(owner, self._others.get(name, name), field_of(owner, name)) for name in self._names]
+        return (*values, False)
 
 
+_IMAGE_FIELDS = ("disk_format",)
+_FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
+# Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
 _SPEC = _Part(
     RequestSpec,
-    (
-        "flavor",
-        "image",
-        "is_bfv",
-        "request_level_params",
-        "requested_resources",
-        "pci_request_ids",
-        "requested_destination",
+    lambda spec: (
+        spec.flavor,
+        spec.image,
+        spec.is_bfv,
+        spec.request_level_params,
+        spec.requested_resources,
+        spec.pci_request_ids,
+        spec.requested_destination,
+        True,
     ),
-    {"pci_request_ids": "pci_requests"},
+    "flavor image is_bfv request_level_params requested_resources pci_requests requested_destination",
+    {"pci_requests": "pci_request_ids"},
 )
-_IMAGE_FIELDS = ("disk_format",)
-_IMAGE = _Part(Image, ("properties", *_IMAGE_FIELDS))
-_FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
-_FLAVOR = _Part(Flavor, ("extra_specs", *_FLAVOR_FIELDS))
-_PARAMS = _Part(RequestLevelParams, ("root_required", "root_forbidden"))
+_IMAGE = _Part(Image, lambda image: (image.properties, image.disk_format, True), "properties disk_format")
+_FLAVOR = _Part(
+    Flavor,
+    lambda flavor: (
+        flavor.extra_specs,
+        flavor.vcpus,
+        flavor.memory_mb,
+        flavor.root_gb,
+        flavor.ephemeral_gb,
+        flavor.swap,
+        True,
+    ),
+    " ".join(("extra_specs", *_FLAVOR_FIELDS)),
+)
+_PARAMS = _Part(
+    RequestLevelParams,
+    lambda params: (params.root_required, params.root_forbidden, True),
+    "root_required root_forbidden",
+)
+
+
+@cache
+def _is_mapping(kind: type) -> bool:
+    return issubclass(kind, Mapping)
+
+
+def _names_cell(destination: Any) -> bool:
+    return field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
 
 
 # -- the view ----------------------------------------------------------------------------------------------------------
@@ -177,67 +206,76 @@ class Request:
     """
 
     def __init__(self, request_spec: Any, kept_machine_type: str | None = None) -> None:
-        spec, knows_spec = _SPEC.read(request_spec)
+        # Each request comes here, so that nothing is called or kept that the cache of decisions does not need.
+        read = _SPEC[request_spec.__class__]
+        flavor, image, is_bfv, params, groups, pci_requests, destination, knows_spec = read(request_spec)
         if request_spec is None or (not knows_spec and isinstance(request_spec, Mapping)):
             problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
             raise UnsuitableRequestSpec(request_spec, problem)
-        flavor, image, is_bfv, params, groups, pci_requests, destination = spec
-        (properties, disk_format), knows_image = _IMAGE.read(image)
+        properties, disk_format, knows_image = _IMAGE[image.__class__](image)
         if not knows_image and isinstance(image, (Mapping, str)):
             raise UnsuitableRequestSpec(request_spec, f"its image is a {type(image).__name__}, not an Image")
         lists_traits = False
         if properties is None:
             properties = _NOTHING
-        elif properties.__class__ is not dict and not isinstance(properties, Mapping):
+        elif properties.__class__ is not dict and not _is_mapping(properties.__class__):
             if not hasattr(properties, "fields"):
                 raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
             # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
             properties, lists_traits = set_fields_of(properties), True
-        (extra_specs, *amounts), knows_flavor = _FLAVOR.read(flavor)
-        (required, forbidden), knows_params = _PARAMS.read(params)
+        extra_specs, *amounts, knows_flavor = _FLAVOR[flavor.__class__](flavor)
+        if extra_specs is None:
+            extra_specs = _NOTHING
+        elif extra_specs.__class__ is not dict:
+            extra_specs = MappingProxyType(extra_specs)
+        required, forbidden, knows_params = _PARAMS[params.__class__](params)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
         """The traits that the request spec forbids on the root provider."""
-        specs: Mapping[str, object] = _NOTHING if extra_specs is None else MappingProxyType(extra_specs)
-        self.extra_specs: Final = specs
-        """The flavor's extra specs."""
         self.boots_from_volume: Final = bool(is_bfv)
         """Whether the root disk is a volume, so that the host does not read the image."""
         self.kept_machine_type: Final = kept_machine_type
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
+        self.server_exists: Final = destination is not None and _names_cell(destination)
+        """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.read_beyond_content = False
         """Whether a filter has read a field in which requests of the same content may differ."""
-        self._is_comparable = knows_spec and knows_image and knows_flavor and knows_params and not groups
-        self._fields = (disk_format, *amounts)
         self._properties: Mapping[str, Any] = properties
+        self._extra_specs: Mapping[str, object] = extra_specs
         self._lists_traits = lists_traits
         self._flavor = flavor
         self._image = image
         self._params = params
         self._destination = destination
-        self._requested_resources = groups or ()
+        self._requested_resources = groups
         self._pci_requests = pci_requests
+        self.content: Content | None = None
+        """What the view shows, to compare requests by; None for a request that equals no other.
 
-    def content(self) -> tuple[Any, ...] | None:
-        """Return what the view shows, to compare requests by; None for a request that equals no other.
-
-        That is one with groups of devices or ports, which hardly ever comes twice, and one of an unknown class. The
-        values stand beside their types: 1, 1.0 and True are equal, and do not mean the same.
+        That is one with groups of devices or ports, which hardly ever comes twice, and one of an unknown class.
         """
-        if not self._is_comparable or (self._pci_requests and self.pci_request_ids):
-            return None
-        properties, extra_specs = self._properties, self.extra_specs
-        values = (*self._fields, *properties.values(), *extra_specs.values())
-        exists = self._destination is not None and self.server_exists
-        return (
-            (self._lists_traits, self.kept_machine_type, exists, self.boots_from_volume, len(properties)),
+        known = knows_spec and knows_image and knows_flavor and knows_params
+        if not known or groups or (pci_requests and self.pci_request_ids):
+            return
+        values = (*amounts, disk_format, kept_machine_type, *properties.values(), *extra_specs.values())
+        self.content = (
             (*properties, *extra_specs),
             values,
-            tuple(map(type, values)),
+            # 1, 1.0 and True are equal, and do not mean the same.
+            (*map(type, values),),
             self.root_required,
             self.root_forbidden,
+            len(properties),
+            lists_traits,
+            self.boots_from_volume,
+            self.server_exists,
         )
+
+    @cached_property
+    def extra_specs(self) -> Mapping[str, object]:
+        """The flavor's extra specs."""
+        return MappingProxyType(self._extra_specs)
 
     def image_property(self, name: str) -> object:
         """Return the value of an image property under its current name; None if it is not set."""
@@ -264,15 +302,6 @@ class Request:
         """Whether a guest whose image names no machine type gets the host's default."""
         return self.kept_machine_type is None and self.image_property(_MACHINE_TYPE) is None
 
-    @property
-    def server_exists(self) -> bool:
-        """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
-        destination = self._destination
-        return destination is not None and (
-            field_of(destination, "cell") is not None
-            or bool(field_of(destination, "allow_cross_cell_move", default=False))
-        )
-
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
         if name not in _IMAGE_FIELDS:
@@ -281,7 +310,7 @@ class Request:
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
-        return self.extra_specs.get(name)
+        return self._extra_specs.get(name)
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
@@ -338,7 +367,7 @@ class Request:
         :raises MalformedRequest: if two have one suffix, or for a reserved one, or a malformed trait.
         """
         groups: dict[str, RequestGroup] = {}
-        for each in self._requested_resources:
+        for each in self._requested_resources or ():
             group = _read_only_group(each)
             if group.requester_id in groups:
                 raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")

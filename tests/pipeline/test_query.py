@@ -1,5 +1,6 @@
 """The query string is what Nova would send, and what a real Placement takes."""
 
+from random import Random
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -8,7 +9,9 @@ import pytest
 from os_prefilter import Destination, Flavor, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.errors import ImpossibleCombination, MalformedRequest, UnknownValue
-from tests.conftest import spec_of
+from os_prefilter.pipeline.query import demand_of
+from tests.conftest import spec_of, times
+from tests.support.demands import demand_in, random_demand, random_fleet, request_of
 
 _AGGREGATE = "7d2590ae-fb85-4080-9306-058b4c915e3f"
 _OTHER = "e6a6ad4d-4ae9-4d3c-9bb5-b4c4f5d9c3a1"
@@ -316,3 +319,12 @@ def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> Non
     two = spec_of(extra_specs={"resources1:VGPU": "1", "resources2:NO_SUCH": "1"}, requested_resources=[port])
     assert "group_policy=none" in allocation_candidates_query(one)
     assert "group_policy" not in allocation_candidates_query(two)
+
+
+@pytest.mark.parametrize("seed", range(times(40)))
+def test_demand_of_a_request_is_the_one_that_its_query_writes(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    spec = request_of(random_demand(random, random_fleet(random, 3, flat=seed % 4 == 0), flat=seed % 4 == 0))
+    demand, parsed = demand_of(spec), demand_in(allocation_candidates_query(spec))
+    assert demand == parsed
+    assert demand.conditions() == parsed.conditions()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.fleet.matching import Host, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group, demand_of
+from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
@@ -35,12 +35,12 @@ _Kind = tuple[_Part, ...]
 """The providers that a host can use, its root first."""
 
 
-def capability_of(query: str) -> tuple[Condition, ...]:
-    """Return the conditions of a query (:func:`os_prefilter.request.demand.demand_of`), without amounts.
+def capability_of(demand: Demand) -> tuple[Condition, ...]:
+    """Return the conditions of a demand, without amounts.
 
     :raises ConfigurationError: if it names aggregates, a provider tree or a subtree, which images and flavors do not.
     """
-    conditions = demand_of(query).conditions()
+    conditions = demand.conditions()
     for item in conditions:
         if item.kind in (AGGREGATE, TREE):
             name = "member_of" if item.kind == AGGREGATE else "same_subtree" if item.scope == ROOT else "in_tree"

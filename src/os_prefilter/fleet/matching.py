@@ -12,7 +12,7 @@ from functools import cached_property
 import os_traits
 
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.request.demand import Demand, Group, demand_of
+from os_prefilter.request.demand import Demand, Group
 
 _MOST_STEPS = 20_000
 """Of one search: far more than any observed request needs, and less than a second."""
@@ -60,16 +60,6 @@ class Work:
         """How many searches reached the limit; each counts as one that found nothing."""
         self.options: dict[int, tuple[Group, list[_Option]]] = {}
         """Options for each group, by its identity, on the current host; its user clears it for another host."""
-
-
-def hosts_of(fleet: Fleet, query: str, *, ignore_usage: bool = False) -> frozenset[str]:
-    """Return the names of the hosts that an allocation-candidates query would return.
-
-    :param query: the query string of :func:`os_prefilter.allocation_candidates_query`
-    :param ignore_usage: treat each host as empty
-    """
-    demand = demand_of(query)
-    return frozenset(host.name for host in hosts_in(fleet) if meets(host, demand, ignore_usage=ignore_usage))
 
 
 def hosts_in(fleet: Fleet) -> list[Host]:

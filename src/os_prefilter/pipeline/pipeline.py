@@ -207,5 +207,5 @@ def _warning(decision: Decision) -> str:
 def _log(outcome: Outcome) -> None:
     if outcome.warning:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
-    if LOG.isEnabledFor(logging.DEBUG):
+    if LOG.logger.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")

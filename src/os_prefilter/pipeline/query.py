@@ -4,14 +4,16 @@ The translation is Nova's (``nova/scheduler/utils.py``, ``ResourceRequest``), so
 the query that Nova would send. It needs microversion 1.36; with ``in:`` traits, which this library does not send, 1.39.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.errors import MalformedRequest
 from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import RequestGroup
@@ -33,7 +35,7 @@ def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> 
     :raises ValueError: if the limit is not a whole number of at least 1.
     """
     request = Request(request_spec)
-    groups = query_groups(request)
+    groups = _checked_groups(request)
     parameters: list[tuple[str, str]] = []
     if limit is not None:
         parameters.append(("limit", str(_check_limit(limit))))
@@ -43,10 +45,56 @@ def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> 
         parameters.append(("root_required", root))
     # Placement refuses an empty same_subtree.
     subtrees = filter(None, request.same_subtree)
-    parameters += [("same_subtree", _join(suffixes, _is_suffix, "a group suffix")) for suffixes in subtrees]
+    parameters += [("same_subtree", ",".join(sorted(suffixes))) for suffixes in subtrees]
     for group in groups.values():
         parameters += _group_parameters(group)
     return urlencode(sorted(parameters))
+
+
+def demand_of(request_spec: Any) -> Demand:
+    """Return the demand of the query, as conditions on a host.
+
+    :raises RequestRejected: if part of the request cannot be put into a query.
+    """
+    request = Request(request_spec)
+    groups = _checked_groups(request)
+    return Demand(
+        {suffix: _demand_of_group(groups[suffix]) for suffix in sorted(groups)},
+        request.root_required,
+        request.root_forbidden,
+        tuple(sorted(tuple(sorted(suffixes)) for suffixes in request.same_subtree if suffixes)),
+        isolate=group_policy(request, groups) == "isolate",
+    )
+
+
+def _demand_of_group(group: RequestGroup) -> Group:
+    return Group(
+        dict(sorted(group.resources.items())),
+        tuple(frozenset((trait,)) for trait in sorted(group.required_traits)),
+        frozenset(group.forbidden_traits),
+        tuple(map(frozenset, sorted(map(sorted, group.aggregates)))),
+        frozenset(group.forbidden_aggregates),
+        group.in_tree or None,
+    )
+
+
+def _checked_groups(request: Request) -> dict[str, RequestGroup]:
+    """Return the request groups of the query; check all that the query takes from the request."""
+    groups = query_groups(request)
+    _check((*request.root_required, *request.root_forbidden), is_trait_name, "a trait name of A-Z, 0-9 and _")
+    _check(chain.from_iterable(request.same_subtree), _is_suffix, "a group suffix")
+    for group in groups.values():
+        _check((*group.required_traits, *group.forbidden_traits), is_trait_name, "a trait name of A-Z, 0-9 and _")
+        aggregates = chain(*group.aggregates, group.forbidden_aggregates)
+        _check(aggregates, _is_uuid, "the UUID of an aggregate")
+        _check([group.in_tree] if group.in_tree else (), _is_uuid, "the UUID of a provider")
+    return groups
+
+
+def _check(values: Iterable[str], is_valid: Callable[[str], bool], expected: str) -> None:
+    for value in values:
+        if not is_valid(value):
+            raise MalformedRequest("request spec", value, expected)
 
 
 def query_groups(request: Request) -> dict[str, RequestGroup]:
@@ -129,25 +177,15 @@ def _group_parameters(group: RequestGroup) -> Iterator[tuple[str, str]]:
     if traits := _join_traits(group.required_traits, group.forbidden_traits):
         yield f"required{suffix}", traits
     for aggregates in group.aggregates:
-        yield f"member_of{suffix}", "in:" + _join(aggregates, _is_uuid, "the UUID of an aggregate")
+        yield f"member_of{suffix}", "in:" + ",".join(sorted(aggregates))
     if group.forbidden_aggregates:
-        yield f"member_of{suffix}", "!in:" + _join(group.forbidden_aggregates, _is_uuid, "the UUID of an aggregate")
+        yield f"member_of{suffix}", "!in:" + ",".join(sorted(group.forbidden_aggregates))
     if group.in_tree:
-        yield f"in_tree{suffix}", _join([group.in_tree], _is_uuid, "the UUID of a provider")
+        yield f"in_tree{suffix}", group.in_tree
 
 
 def _join_traits(required: Collection[str], forbidden: Collection[str]) -> str:
-    for trait in (*required, *forbidden):
-        if not is_trait_name(trait):
-            raise MalformedRequest("request spec", trait, "a trait name of A-Z, 0-9 and _")
     return ",".join([*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))])
-
-
-def _join(values: Collection[str], is_valid: Callable[[object], bool], expected: str) -> str:
-    for value in values:
-        if not is_valid(value):
-            raise MalformedRequest("request spec", value, expected)
-    return ",".join(sorted(values))
 
 
 def _is_suffix(value: object) -> bool:

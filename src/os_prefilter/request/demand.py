@@ -1,4 +1,4 @@
-"""What an allocation-candidates query demands, taken apart into conditions that can be dropped one by one.
+"""The demand of a request on a host, as conditions that can be dropped one by one.
 
 The meaning of each parameter is Placement's (its API reference, "List Allocation Candidates", microversion 1.39).
 """
@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
-from urllib.parse import parse_qsl
 
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 
@@ -181,52 +180,3 @@ def _among(subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]) -> tuple[
 def condition_of(requirement: Requirement) -> Condition:
     """Return the condition that a requirement is in the query."""
     return Condition(TRAIT, requirement.scope, requirement.required, (requirement.trait,))
-
-
-def demand_of(query: str) -> Demand:
-    """Return what a query string demands, as :func:`os_prefilter.allocation_candidates_query` writes it."""
-    groups: dict[str, Group] = {}
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-    same_subtree: list[tuple[str, ...]] = []
-    isolate = False
-    for name, value in parse_qsl(query):
-        if name == "root_required":
-            root_required, root_forbidden = _signed(value)
-        elif name == "same_subtree":
-            same_subtree.append(tuple(value.split(",")))
-        elif name == "group_policy":
-            isolate = value == "isolate"
-        elif name != "limit":
-            parameter = next(
-                each for each in ("resources", "required", "member_of", "in_tree") if name.startswith(each)
-            )
-            suffix = name.removeprefix(parameter)
-            groups[suffix] = _with(groups.get(suffix, Group()), parameter, value)
-    return Demand(dict(sorted(groups.items())), root_required, root_forbidden, tuple(same_subtree), isolate)
-
-
-def _with(group: Group, parameter: str, value: str) -> Group:
-    """Return the group with one more parameter of the query."""
-    if parameter == "resources":
-        pairs = (each.split(":") for each in value.split(","))
-        return replace(group, resources={name: int(amount) for name, amount in pairs})
-    if parameter == "in_tree":
-        return replace(group, in_tree=value)
-    if parameter == "required":
-        if value.startswith("in:"):
-            return replace(group, required=(*group.required, frozenset(value[3:].split(","))))
-        required, forbidden = _signed(value)
-        each = tuple(frozenset((trait,)) for trait in sorted(required))
-        return replace(group, required=group.required + each, forbidden=group.forbidden | forbidden)
-    names = frozenset(value.removeprefix("!").removeprefix("in:").split(","))
-    if value.startswith("!"):
-        return replace(group, not_member_of=group.not_member_of | names)
-    return replace(group, member_of=(*group.member_of, names))
-
-
-def _signed(value: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the required and the forbidden traits of ``A,B,!C``."""
-    traits = value.split(",")
-    forbidden = frozenset(trait[1:] for trait in traits if trait.startswith("!"))
-    return frozenset(trait for trait in traits if not trait.startswith("!")), forbidden

@@ -19,6 +19,7 @@ from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import conf_with, pipeline_of
+from tests.support.demands import demand_in
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -239,8 +240,8 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     """The host's own classes are on its root, any other may be on each provider of its tree."""
     gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
-    query = capability_of("resources=VCPU:1&required=HW_ARCH_X86_64")
-    own = capability_of("resources_a=VGPU:1&required_a=OWNER_CYBORG")
+    query = capability_of(demand_in("resources=VCPU:1&required=HW_ARCH_X86_64"))
+    own = capability_of(demand_in("resources_a=VGPU:1&required_a=OWNER_CYBORG"))
     sets = CapabilityIndex(Fleet(hosts, has_inventories=False), [*query, *own])
     assert sets.names_of(sets.serving(query)) == ("plain",)
     assert sets.names_of(sets.serving(own)) == ("tree",)
@@ -258,13 +259,13 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
 )
 def test_audit_refuses_query_parameters_it_cannot_evaluate(text: str, name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"A request filter adds {name} to the query, which an audit"):
-        capability_of(f"resources=VCPU:1&{text}")
+        capability_of(demand_in(f"resources=VCPU:1&{text}"))
 
 
 @pytest.mark.parametrize("devices", [11, 12])
 def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
     gpus = tuple(Provider(f"gpu-{n}", provider_uuid(f"gpu-{n}"), {"VGPU": Inventory(1)}) for n in range(devices))
     host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
-    query = capability_of("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12)))
+    query = capability_of(demand_in("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12))))
     sets = CapabilityIndex(Fleet((host,)), query)
     assert sets.names_of(sets.serving(query)) == (("host",) if devices == 12 else ())

@@ -10,7 +10,7 @@ from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.fleet.capability_index import capability_of
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.query import allocation_candidates_query
+from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
 from os_prefilter.request.demand import Condition, condition_of
 from os_prefilter.request.requirements import Note, Requirement
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -135,7 +135,7 @@ def _count(counter: Counter[str], texts: set[str]) -> None:
 def _requested_by(
     image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
 ) -> Requested:
-    """Return the conditions of a request; add its notes to ``notes``, and cache parsed queries in ``queries``."""
+    """Return the conditions of a request; add its notes to ``notes``, those of its query to ``queries``."""
     spec = RequestSpec(flavor=flavor, image=image)
     try:
         stated = stated_requirements(Request(spec))
@@ -145,5 +145,5 @@ def _requested_by(
         return Requested((), rejected=str(error))
     notes.update(note for note in decision.notes if note.warn or note.waits)
     if text not in queries:
-        queries[text] = capability_of(text)
+        queries[text] = capability_of(demand_of(spec))
     return Requested(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

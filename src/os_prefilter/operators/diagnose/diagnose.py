@@ -17,8 +17,8 @@ from os_prefilter.operators.diagnose.result import Account, Conflict, Diagnosis,
 from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.query import allocation_candidates_query
-from os_prefilter.request.demand import TRAIT, Condition, demand_of
+from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
+from os_prefilter.request.demand import TRAIT, Condition, Demand
 from os_prefilter.request.view import Request
 
 NOVAS_LIMIT = 1000
@@ -58,6 +58,7 @@ def diagnose(  # noqa: PLR0913
         stated = stated_requirements(request)
         decision = pipeline.apply(request_spec)
         query = allocation_candidates_query(request_spec, limit=None)
+        demand = demand_of(request_spec)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
     sources = Sources(request, stated, decision)
@@ -66,22 +67,22 @@ def diagnose(  # noqa: PLR0913
     try:
         # Traits that filters require exist or no host has them; the embedding service creates them.
         known = placement.traits() | (frozenset() if live else fleet.traits)
-        if unknown := _traits_of_the_request(query, decision) - known:
+        if unknown := _traits_of_the_request(demand, decision) - known:
             # Placement may return no candidates before it checks these.
             raise UnknownTraits(unknown)
         known |= {item.trait for item in decision.requirements if not (live and item.required)}
         ask = candidates.ask_live_placement if live else candidates.ask_placement
         found = bool(ask(request_spec, decision, placement, limit=1).candidates.hosts)
     except PlacementError as error:
-        diagnosis = _analyse(diagnosis, fleet, sources, known, progress)
+        diagnosis = _analyse(diagnosis, demand, fleet, sources, known, progress)
         if diagnosis.candidates:
             # Placement might have returned these.
             diagnosis = replace(diagnosis, candidates=(), accounts=(), nearest=())
         stage = result.NO_ANSWER if isinstance(error, PlacementUnavailable) else result.REFUSED
         return replace(
-            diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *_missing_group_policy(query))
+            diagnosis, stage=stage, message=str(error), notes=(*diagnosis.notes, *_missing_group_policy(demand, query))
         )
-    diagnosis = _analyse(diagnosis, fleet, sources, known, progress)
+    diagnosis = _analyse(diagnosis, demand, fleet, sources, known, progress)
     if live and found != bool(diagnosis.candidates):
         has = "has candidates" if found else "has no candidate"
         note = f"Placement {has} now: the fleet has changed since it was read. Run this again."
@@ -89,25 +90,30 @@ def diagnose(  # noqa: PLR0913
     return diagnosis
 
 
-def _missing_group_policy(query: str) -> Iterable[str]:
-    if sum(map(bool, demand_of(query).groups)) > 1 and "group_policy=" not in query:
+def _missing_group_policy(demand: Demand, query: str) -> Iterable[str]:
+    if sum(map(bool, demand.groups)) > 1 and "group_policy=" not in query:
         yield (
             "Several request groups need a policy: set the flavor extra spec group_policy to none (they may share a "
             "provider) or isolate (they must not)."
         )
 
 
-def _traits_of_the_request(query: str, decision: Decision) -> set[str]:
-    required = {name for item in demand_of(query).conditions() if item.kind == TRAIT for name in item.names}
+def _traits_of_the_request(demand: Demand, decision: Decision) -> set[str]:
+    required = {name for item in demand.conditions() if item.kind == TRAIT for name in item.names}
     return required - {item.trait for item in decision.requirements}
 
 
-def _analyse(
-    diagnosis: Diagnosis, fleet: Fleet, sources: Sources, known: frozenset[str] | None, progress: Progress
+def _analyse(  # noqa: PLR0913, PLR0917 - the inputs of both searches
+    diagnosis: Diagnosis,
+    demand: Demand,
+    fleet: Fleet,
+    sources: Sources,
+    known: frozenset[str] | None,
+    progress: Progress,
 ) -> Diagnosis:
     """Return the diagnosis with the results for each requirement and each host."""
     hosts = hosts_in(fleet)
-    demand = demand_of(diagnosis.query).merged()
+    demand = demand.merged()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.pipeline.query import allocation_candidates_query
-from os_prefilter.request.demand import RESOURCE, TRAIT, Condition, demand_of
+from os_prefilter.pipeline.query import demand_of
+from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
@@ -80,7 +80,7 @@ class SmallestRequests:
         spec = self._spec(wanted)
         decision = self._pipeline.apply(spec)
         self._deferred.update((run.filter, str(note)) for run in decision.runs for note in run.notes if note.waits)
-        conditions = demand_of(allocation_candidates_query(spec, limit=None)).conditions()
+        conditions = demand_of(spec).conditions()
         return frozenset(item._replace(amount=0) for item in conditions if item.kind in (RESOURCE, TRAIT))
 
     def _spec(self, wanted: Mapping[str, str]) -> RequestSpec:

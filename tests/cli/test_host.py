@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.cli.main import main
+from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic import IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
@@ -166,13 +168,17 @@ class TestFiles:
 
     @pytest.mark.parametrize(("package", "argv"), [("libvirt", ()), ("defusedxml.ElementTree", SAVED)])
     def test_missing_package_error_names_the_extra_to_install(
-        self, package: str, argv: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+        self,
+        package: str,
+        argv: tuple[str, ...],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
         if argv:
             monkeypatch.delitem(sys.modules, "os_prefilter.adapters.libvirt.documents", raising=False)
         monkeypatch.setitem(sys.modules, package, None)
-        with pytest.raises(ConfigurationError, match=r"pip install 'os-prefilter\[libvirt\]'"):
-            facts_from(parsed(*argv))
+        assert main(["capabilities", "show", *argv]) == 1
+        assert re.search(r"pip install 'os-prefilter\[(cli,)?libvirt\]'", capsys.readouterr().err)
 
 
 def test_host_arguments_import_neither_libvirt_nor_the_xml_parser() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_cloud, note
+from os_prefilter.cli.cloud import add_cloud_argument, cloud_adapter, connection_of, has_cloud, note, placement_from
 from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents.files import is_file, opened
@@ -114,7 +114,10 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
         first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
         raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
     if arguments.server:
-        return _request_of_server(arguments)
+        if not has_cloud(arguments):
+            raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
+        request: RequestSpec = cloud_adapter().request_of_server(connection_of(arguments), arguments.server)
+        return request
     if arguments.request_spec:
         return request_spec_from(read_json(arguments.request_spec), arguments.request_spec)
     if arguments.example:
@@ -148,22 +151,16 @@ def image_in(arguments: argparse.Namespace, name: str) -> Image:
     :raises PrefilterError: if the cloud does not answer.
     """
     if has_cloud(arguments) and not is_file(name):
-        from os_prefilter.adapters.cloud.connection import image_named  # noqa: PLC0415
-
-        return image_named(connection_of(arguments), name)
+        image: Image = cloud_adapter().image_named(connection_of(arguments), name)
+        return image
     return image_from(_of_kind(name, "image", {"disk_format", "properties"}, {"ram", "vcpus"}), name)
 
 
 def flavor_in(arguments: argparse.Namespace, name: str) -> Flavor:
-    """Return the flavor in a file or, if there is no such file, of this name or ID in the cloud.
-
-    :raises DocumentError: if there is none, or several.
-    :raises PrefilterError: if the cloud does not answer.
-    """
+    """Return the flavor as :func:`image_in` does the image."""
     if has_cloud(arguments) and not is_file(name):
-        from os_prefilter.adapters.cloud.connection import flavor_named  # noqa: PLC0415
-
-        return flavor_named(connection_of(arguments), name)
+        flavor: Flavor = cloud_adapter().flavor_named(connection_of(arguments), name)
+        return flavor
     return flavor_from(_of_kind(name, "flavor", {"ram", "memory_mb", "vcpus"}, set()), name)
 
 
@@ -175,50 +172,32 @@ def _of_kind(path: str, kind: str, expected: set[str], unexpected: set[str]) -> 
     return document
 
 
-def _request_of_server(arguments: argparse.Namespace) -> RequestSpec:
-    connection = connection_of(arguments)
-    if connection is None:
-        raise DocumentError("--server", "it needs a cloud to ask. Give --os-cloud NAME.")
-    from os_prefilter.adapters.cloud.connection import request_of_server  # noqa: PLC0415
-
-    return request_of_server(connection, arguments.server)
-
-
 def asks_live_placement(arguments: argparse.Namespace) -> bool:
     """Whether the hosts are those of the cloud, so that its own Placement can be asked."""
     return has_cloud(arguments) and not arguments.hosts
 
 
-def fleet_from(arguments: argparse.Namespace) -> Fleet:
+def fleet_from(
+    arguments: argparse.Namespace, *, traits_only: bool = False, progress: Callable[[int, int], None] | None = None
+) -> Fleet:
     """Return the fleet that the arguments name: of a file, of the cloud, or the example, with a note.
 
+    :param traits_only: read a cloud without inventories: one request for each trait, not for each host
+    :param progress: called with the number of these requests that are done, and of all
     :raises DocumentError: if its file is wrong.
     :raises PrefilterError: if the cloud does not answer.
     """
     if arguments.hosts:
         return load_fleet(arguments.hosts)
-    connection = connection_of(arguments)
-    if connection is None:
+    if not has_cloud(arguments):
         note(arguments, "Hosts: the bundled example. Give --os-cloud NAME or --hosts FILE for others.")
         return example_fleet()
-    from os_prefilter.adapters.cloud.connection import host_aggregates, placement_of  # noqa: PLC0415
     from os_prefilter.adapters.placement.fleet_reader import read_fleet  # noqa: PLC0415
 
-    return read_fleet(placement_of(connection), host_aggregates(connection))
-
-
-def traits_from(arguments: argparse.Namespace, progress: Callable[[int, int], None] | None = None) -> Fleet:
-    """Return the fleet that the arguments name; of a cloud, without inventories: one request for each trait.
-
-    :param progress: called with the number of requests that are done, and of all
-    :raises DocumentError, PrefilterError: as :func:`fleet_from`
-    """
-    if not asks_live_placement(arguments):
-        return fleet_from(arguments)
-    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
-    from os_prefilter.adapters.placement.fleet_reader import read_fleet  # noqa: PLC0415
-
-    return read_fleet(placement_of(connection_of(arguments)), inventories=False, progress=progress)
+    placement = placement_from(arguments)
+    if traits_only:
+        return read_fleet(placement, inventories=False, progress=progress)
+    return read_fleet(placement, cloud_adapter().host_aggregates(connection_of(arguments)))
 
 
 def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
@@ -228,10 +207,9 @@ def reported_from(arguments: argparse.Namespace) -> "Fleet | LiveReported":
     """
     if not asks_live_placement(arguments):
         return fleet_from(arguments)
-    from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
     from os_prefilter.adapters.placement.coverage import LiveReported  # noqa: PLC0415
 
-    return LiveReported(placement_of(connection_of(arguments)))
+    return LiveReported(placement_from(arguments))
 
 
 def embedded_placement(fleet: Fleet) -> "AbstractContextManager[EmbeddedPlacement]":
@@ -258,11 +236,8 @@ def backend_from(arguments: argparse.Namespace) -> Iterator[Backend]:
     :raises PrefilterError: as :func:`reported_from` and :func:`pipeline_from`
     """
     if asks_live_placement(arguments):
-        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
-
-        placement = placement_of(connection_of(arguments))
         pipeline = pipeline_from(arguments, reported_from(arguments))
-        yield Backend(pipeline, partial(ask_live_placement, placement=placement), None)
+        yield Backend(pipeline, partial(ask_live_placement, placement=placement_from(arguments)), None)
         return
     fleet = fleet_from(arguments)
     pipeline = pipeline_from(arguments, fleet)

@@ -7,18 +7,16 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from cliff.columns import FormattableColumn
-
 from os_prefilter.cli.arguments import (
     add_pipeline_arguments,
     flavor_in,
+    fleet_from,
     pipeline_from,
     read_configuration,
-    traits_from,
 )
 from os_prefilter.cli.audit_page import format_loss, page
-from os_prefilter.cli.cloud import connection_of, has_cloud, note
-from os_prefilter.cli.listing import NO_HOST, Listing
+from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note
+from os_prefilter.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import pluralize, shorten
@@ -47,42 +45,37 @@ class AuditImages(Listing):
     # Here --filter names the filters to enable.
     conflict_handler = "resolve"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(parser)
         _add_arguments(parser)
-        return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table; return 2 if an image becomes unschedulable."""
-        super().run(parsed_args)
-        return NO_HOST if self._audit.count(*BECOMES_UNSCHEDULABLE) else 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         check_output(parsed_args.html, force=parsed_args.force, mark=PAGE_MARK)
         left_out = LeftOut()
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
-            fleet = traits_from(parsed_args, partial(progress, "hosts by trait"))
+            fleet = fleet_from(parsed_args, traits_only=True, progress=partial(progress, "hosts by trait"))
             change = _change(parsed_args, fleet)
             images = _images(parsed_args, left_out)
-            self._audit = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
-        if left_out.count and not self._audit.images:
+            found = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
+        if left_out.count and not found.images:
             raise DocumentError(
                 parsed_args.images or "the cloud",
                 f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
             )
+        self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         if parsed_args.html:
-            text = page(self._audit, change, left_out, fleet.taken_at)
+            text = page(found, change, left_out, fleet.taken_at)
             write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
         for text in _of_fleet(fleet):
             self.tell(text, warning=bool(fleet.changed_while_read))
-        for text in _summary(self._audit):
+        for text in _summary(found):
             self.tell(text)
         for text in _first("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
-        rows = [_row(line, parsed_args.formatter) for line in self._audit.lines if line.verdict in verdicts]
-        if self._audit.is_waiting:
+        is_csv = parsed_args.formatter == "csv"
+        rows = [_row(line, is_csv=is_csv) for line in found.lines if line.verdict in verdicts]
+        if found.is_waiting:
             return _COLUMNS, rows
         return _without_waiting(_COLUMNS), [_without_waiting(row) for row in rows]
 
@@ -131,9 +124,8 @@ def _images(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:
     if arguments.images:
         return read_images(arguments.images, broken)
     if has_cloud(arguments):
-        from os_prefilter.adapters.cloud.connection import images  # noqa: PLC0415
-
-        return images(connection_of(arguments), broken)
+        images: Iterable[Image] = cloud_adapter().images(connection_of(arguments), broken)
+        return images
     note(arguments, "Images: the bundled examples. Give --os-cloud NAME or --images FILE for others.")
     return _example_images()
 
@@ -176,48 +168,29 @@ def _names(given: Sequence[str]) -> list[str]:
     return [name for names in given for name in names.split(",")]
 
 
-def _row(line: Line, form: str) -> tuple[Any, ...]:
-    names: Any = _Names(line)
-    lost: Any = _Lost(line)
-    flavor = line.flavor
-    if form in ("csv", "value"):
-        names, lost = "; ".join(line.names), lost.human_readable().replace("\n", "; ")
-    if form == "csv":
+def _row(line: Line, *, is_csv: bool) -> tuple[Any, ...]:
+    names, flavor = "; ".join(line.names), line.flavor
+    if is_csv:
         names, flavor = _cell(names), _cell(flavor)
-    verdict = f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict)
-    hosts = (each.bit_count() for each in (line.before, line.waiting, line.after))
-    return names, line.images, flavor, *hosts, verdict, lost
+    first = shorten([_cut(name) for name in line.names[:_MOST_NAMES]], _MOST_NAMES, line.images)
+    lost = [format_loss(loss) for loss in line.losses]
+    lost += [f"only together: {line.combined}"] * bool(line.combined)
+    losses = [
+        {**loss.cause._asdict(), "hosts_lacking": loss.lacking, "hosts_lacking_only_this": loss.lacking_only}
+        for loss in line.losses
+    ]
+    return (
+        Cell(list(line.names), "\n".join(first), names),
+        line.images,
+        flavor,
+        *(each.bit_count() for each in (line.before, line.waiting, line.after)),
+        f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict),
+        Cell(losses, "\n".join(lost), "; ".join(lost)),
+    )
 
 
 def _without_waiting(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return row[:_WAITING] + row[_WAITING + 1 :]
-
-
-class _Names(FormattableColumn[Any]):
-    """The names of images: the first few in tables."""
-
-    def human_readable(self) -> str:
-        names = [_cut(name) for name in self._value.names[:_MOST_NAMES]]
-        return "\n".join(shorten(names, _MOST_NAMES, self._value.images))
-
-    def machine_readable(self) -> list[str]:
-        return list(self._value.names)
-
-
-class _Lost(FormattableColumn[Any]):
-    """The requirements to which a line loses hosts."""
-
-    def human_readable(self) -> str:
-        lines = [format_loss(loss) for loss in self._value.losses]
-        if self._value.combined:
-            lines.append(f"only together: {self._value.combined}")
-        return "\n".join(lines)
-
-    def machine_readable(self) -> list[dict[str, object]]:
-        return [
-            {**loss.cause._asdict(), "hosts_lacking": loss.lacking, "hosts_lacking_only_this": loss.lacking_only}
-            for loss in self._value.losses
-        ]
 
 
 def _cell(text: str) -> str:

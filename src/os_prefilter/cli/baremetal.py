@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
-from os_prefilter.cli.cloud import add_cloud_argument, connection_of
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, placement_from
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.common.quoting import escape_line
@@ -33,15 +33,12 @@ _DECIDED = frozenset(("owner", "compute_status"))
 class BaremetalSteps(Listing):
     """Show the deploy steps that configure a node for a request; Ironic's own client takes the -f json output."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_node_arguments(parser.add_argument_group("the node"))
         parser.add_argument(
             "--nova-conf", metavar="FILE", help="with [prefilter] config_templates; default: the bundled"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
@@ -64,9 +61,7 @@ class Line(NamedTuple):
 class BaremetalReconfigure(Listing):
     """Plan, and with --apply execute, an in-place reconfiguration of a bare-metal instance."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_cloud_argument(parser, "the cloud, as clouds.yaml names it", required=True)
         parser.add_argument("--node", metavar="NAME", required=True, help="the node, by name or UUID")
         for which in ("old", "new"):
@@ -81,7 +76,6 @@ class BaremetalReconfigure(Listing):
         parser.add_argument(
             "--timeout", metavar="SECONDS", type=_seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the plan; return 2 if the node cannot do it."""
@@ -94,13 +88,11 @@ class BaremetalReconfigure(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""
         # cliff imports every command at its start, and the SDK takes a second to import.
-        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
         from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
 
         old, new = (flavor_in(parsed_args, each) for each in (parsed_args.old_flavor, parsed_args.new_flavor))
         pipeline = _pipeline(parsed_args.config_file)
-        connection = connection_of(parsed_args)
-        node = IronicNode.of(connection, parsed_args.node)
+        node = IronicNode.of(connection_of(parsed_args), parsed_args.node)
         if not parsed_args.apply:
             # Before it is read: the state of a node that is being changed may be outdated in a moment.
             node.check_ready(parsed_args.instance)
@@ -108,7 +100,7 @@ class BaremetalReconfigure(Listing):
             node.check_instance(parsed_args.instance)
         facts = replace(node.facts(), templates=pipeline.options.templates)
         plan = reconfiguration(old, new, facts, pipeline)
-        plan.check(facts.host, placement_of(connection).has_provider)
+        plan.check(facts.host, placement_from(parsed_args).has_provider)
         if facts.bios_may_differ:
             anew = "the steps set those of the new flavor anew, and may reboot it" if plan.settings else "none are set"
             self.tell(

@@ -12,16 +12,12 @@ from os_prefilter.common.quoting import escape_line
 class Candidates(RequestListing):
     """Show which hosts Placement, embedded or of a cloud, returns for a request."""
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table; return 2 if it is empty."""
-        super().run(parsed_args)
-        return 0 if self._hosts else NO_HOST
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = arguments.request_from(parsed_args)
         with arguments.backend_from(parsed_args) as backend:
             found = backend.ask(spec, backend.pipeline.apply(spec))
-        self._hosts = found.candidates.hosts
+        hosts = found.candidates.hosts
+        self.exit_code = 0 if hosts else NO_HOST
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
             self.tell(escape_line(note), warning=True)
@@ -35,7 +31,7 @@ class Candidates(RequestListing):
             told = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
             self.tell(told, warning=True)
         if backend.fleet:
-            self.tell(f"{len(self._hosts)} of {len(backend.fleet.instance_hosts)} hosts remain.")
+            self.tell(f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts remain.")
         else:
-            self.tell(f"Hosts of the cloud that remain: {len(self._hosts)}.")
-        return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in self._hosts]
+            self.tell(f"Hosts of the cloud that remain: {len(hosts)}.")
+        return ("Host", "Providers"), [(host, ", ".join(found.candidates.providers[host])) for host in hosts]

@@ -12,14 +12,13 @@ from os_prefilter.operators.capabilities import COLUMNS, capabilities
 class CapabilitiesShow(Listing):
     """Show the capabilities of a host, probed from its libvirt or read from files, with the reason for each no."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    extras = "cli,libvirt"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(parser)
         parser.add_argument(
             "--all", action="store_true", help="also the traits of guest architectures that the host does not emulate"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table."""

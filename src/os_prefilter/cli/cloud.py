@@ -21,6 +21,8 @@ from os_prefilter.errors import ConfigurationError, PrefilterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from os_prefilter.adapters.placement.client import PlacementClient
+
 TIMEOUT = 3600.0
 """Seconds that a command may take that reads a cloud: enough to read 10,000 hosts from a slow one."""
 
@@ -59,15 +61,23 @@ class CloudCommand(Command):
 
     auth_required = False
     """For the openstack client: many of our commands need no cloud, and :func:`connection_of` logs in."""
+    extras = "cli"
+    """The extras of the distribution with the packages that the command imports when it needs them."""
+    exit_code = 0
+    """The exit code of a command that succeeds; its action may set it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
+        """Return the parser of the command, with its own arguments."""
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         is_client = hasattr(self.app, "client_manager")
         parser.set_defaults(**{_CLIENT: partial(_client_connection, self) if is_client else None})
         # Exit code 2 means that no host remains, and nothing else.
         parser.error = partial(_exit_with_error, parser)  # type: ignore[assignment]
+        self.add_arguments(parser)
         return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
 
     @property
     def is_quiet(self) -> bool:
@@ -92,12 +102,12 @@ class CloudCommand(Command):
         self.app.stdout, self.app.stderr = _NotesFirst(stdout, write_notes), _NotesFirst(stderr, write_notes)
         is_remote = has_cloud(parsed_args) or getattr(parsed_args, "nova_conf", None)
         try:
-            with _deadline() if is_remote else nullcontext():
+            with needs_packages(self.extras), _deadline() if is_remote else nullcontext():
                 code = int(super().run(parsed_args) or 0)
             write_notes()
         finally:
             self.app.stdout, self.app.stderr = stdout, stderr
-        return code
+        return code or self.exit_code
 
     def get_epilog(self) -> str:
         """Return nothing: cliff would read the metadata of all installed packages to name the command's own."""
@@ -135,7 +145,7 @@ def has_cloud(arguments: argparse.Namespace) -> bool:
 def connection_of(arguments: argparse.Namespace) -> Any:
     """Return an ``openstack.connection.Connection`` to the cloud, opened once; None if there is no cloud.
 
-    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
+    :raises ConfigurationError: if the cloud cannot be used
     """
     if not has_cloud(arguments):
         return None
@@ -146,14 +156,35 @@ def connection_of(arguments: argparse.Namespace) -> Any:
 
 
 def _connect(arguments: argparse.Namespace) -> Any:
+    return cloud_adapter().connect(str(default_cloud() if arguments.os_cloud is None else arguments.os_cloud))
+
+
+def cloud_adapter() -> Any:
+    """Return the module :mod:`os_prefilter.adapters.cloud.connection`; the SDK takes a second to import."""
+    from os_prefilter.adapters.cloud import connection  # noqa: PLC0415
+
+    return connection
+
+
+def placement_from(arguments: argparse.Namespace) -> "PlacementClient":
+    """Return a client for the Placement of the cloud."""
+    placement: PlacementClient = cloud_adapter().placement_of(connection_of(arguments))
+    return placement
+
+
+@contextmanager
+def needs_packages(extras: str) -> "Iterator[None]":
+    """Name the package that is not installed, where an import in the context fails.
+
+    :param extras: of the distribution, which install it
+    :raises ConfigurationError: a package is missing
+    """
     try:
-        # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.cloud.connection import connect  # noqa: PLC0415
+        yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
+            f"The command needs {error.name}, which is not installed: pip install 'os-prefilter[{extras}]'."
         ) from error
-    return connect(str(default_cloud() if arguments.os_cloud is None else arguments.os_cloud))
 
 
 def _client_connection(command: CloudCommand) -> Any:

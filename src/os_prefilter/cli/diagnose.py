@@ -16,7 +16,7 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     request_from,
 )
-from os_prefilter.cli.cloud import connection_of
+from os_prefilter.cli.cloud import placement_from
 from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.cli.output import progress_on
 from os_prefilter.common.quoting import escape_line, join_first_names
@@ -39,15 +39,11 @@ _MOST_WAYS = 5
 class Diagnose(RequestListing):
     """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the diagnosis; return 0 if there are candidates, 2 if there is none, 1 if Placement does not answer."""
-        super().run(parsed_args)
-        return {CANDIDATES: 0, NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
-
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
         self._diagnosis = self._diagnose(parsed_args)
-        return _COLUMNS, [self._row(each) for each in self._diagnosis.findings]
+        self.exit_code = {CANDIDATES: 0, NO_ANSWER: _ERROR}.get(self._diagnosis.stage, NO_HOST)
+        return _COLUMNS, [self._row(each) for each in self._diagnosis.requirements]
 
     def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
         spec = request_from(arguments)
@@ -81,7 +77,7 @@ class Diagnose(RequestListing):
 
     def _row(self, finding: Finding) -> tuple[Any, ...]:
         asked_by = f"{finding.by}: {finding.because}"
-        counts = (finding.lack, finding.lack_only, finding.if_dropped)
+        counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
         return (finding.number, self._describe(finding.condition), asked_by, *counts, finding.state)
 
     def _describe(self, condition: Condition) -> str:
@@ -108,28 +104,28 @@ class Diagnose(RequestListing):
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
         found = self._diagnosis
-        short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.findings}
+        short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
         elif found.conflicts:
             lines = [
-                f"{' + '.join(short[number] for number in each.numbers)}: "
+                f"{' + '.join(short[number] for number in each.requirements)}: "
                 f"{'no host could ever' if each.ever else 'no host now; one could if it were empty'}"
                 for each in found.conflicts
             ]
             yield "Smallest sets of requirements that no host meets", lines
         if found.accounts:
-            lines = [_account(each.ways, each.hosts) for each in found.accounts]
+            lines = [_account(each.without, each.hosts) for each in found.accounts]
             yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
         if found.nearest and not found.candidates:
             lines = [
-                f"{_names(each.hosts)}: " + "; ".join(f"{short[number]}: {has}" for number, has in each.lacks)
+                f"{_names(each.hosts)}: " + "; ".join(f"{short[lack.requirement]}: {lack.has}" for lack in each.lacks)
                 for each in found.nearest
             ]
             yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
-        in_the_way = {number for conflict in found.conflicts for number in conflict.numbers}
-        in_the_way |= {each.number for each in found.findings if each.state == UNKNOWN}
-        lines = [f"{each.number}: {each.help}{_others(each)}" for each in _by_effect(found.findings, in_the_way)]
+        in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
+        in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
+        lines = [f"{each.number}: {each.help}{_others(each)}" for each in _by_effect(found.requirements, in_the_way)]
         if lines and not found.candidates:
             yield "Suggested changes, most effective first", lines
         if found.notes:
@@ -140,9 +136,7 @@ class Diagnose(RequestListing):
 def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
     """Yield the cloud's Placement, or an empty one with the custom names of the fleet."""
     if asks_live_placement(arguments):
-        from os_prefilter.adapters.cloud.connection import placement_of  # noqa: PLC0415
-
-        yield placement_of(connection_of(arguments))
+        yield placement_from(arguments)
         return
     with embedded_placement(Fleet(())) as placement:
         # A standard name that is missing is newer than this Placement, which then refuses a query with it.
@@ -159,15 +153,15 @@ def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
 
 def _by_effect(findings: Sequence[Finding], in_the_way: Collection[int]) -> list[Finding]:
     helpful = [each for each in findings if each.number in in_the_way]
-    return sorted(helpful, key=lambda each: (-each.if_dropped, -each.lack))
+    return sorted(helpful, key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
 
 
 def _others(finding: Finding) -> str:
     """Return what else excludes the hosts that meet a requirement."""
-    if not finding.kept_out:
+    if not finding.others_kept_out_by:
         return ""
-    total = sum(finding.kept_out.values())
-    reasons = "; ".join(f"{reason} ({count})" for reason, count in finding.kept_out.items())
+    total = sum(finding.others_kept_out_by.values())
+    reasons = "; ".join(f"{reason} ({count})" for reason, count in finding.others_kept_out_by.items())
     return f" Hosts that meet it and lack something else: {total}: {reasons}."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import read_bytes
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
@@ -73,7 +73,7 @@ def facts_from(arguments: argparse.Namespace, *, assume: bool = True) -> HostFac
     :param assume: whether to assume versions that files do not contain, see :func:`assumptions`; not where traits are
         written, because an assumption must not remove traits
     :raises DocumentError: if a file is wrong, or arguments conflict
-    :raises ConfigurationError: if nova.conf is wrong, or a package is missing
+    :raises ConfigurationError: if nova.conf is wrong
     :raises ProbeFailed: if libvirt fails
     """
     _check(arguments)
@@ -185,16 +185,11 @@ def _release(text: str) -> int:
 
 def _libvirt(arguments: argparse.Namespace, *, assume: bool) -> HostFacts:
     settings = settings_from(arguments)
-    try:
-        if _is_given(arguments, "capabilities"):
-            return _read(arguments, settings, assume=assume)
-        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415 - as above
+    if _is_given(arguments, "capabilities"):
+        return _read(arguments, settings, assume=assume)
+    from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415 - as above
 
-        return LibvirtHost(arguments.connect or "", settings).facts()
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"libvirt's XML cannot be read ({error}): pip install 'os-prefilter[libvirt]'"
-        ) from error
+    return LibvirtHost(arguments.connect or "", settings).facts()
 
 
 def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume: bool) -> HostFacts:

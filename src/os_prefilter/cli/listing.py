@@ -20,6 +20,25 @@ NO_HOST = 2
 """Exit code of a command that succeeds but finds no host."""
 
 
+class Cell(FormattableColumn[Any]):
+    """A cell that JSON and YAML show as a list or an object, and other formats as text.
+
+    :param text: for a table
+    :param line: for csv and value, which have one line for a row
+    """
+
+    def __init__(self, value: Any, text: str, line: str) -> None:
+        super().__init__(value)
+        self.text = text
+        self.line = line
+
+    def human_readable(self) -> str:
+        return self.text
+
+    def machine_readable(self) -> Any:
+        return self._value
+
+
 class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
@@ -27,6 +46,8 @@ class Listing(CloudCommand, Lister):
         """Print the listing; a table fits the terminal."""
         if parsed_args.formatter == "table":
             self.formatter = Table()
+        elif parsed_args.formatter in ("csv", "value"):
+            data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
         return int(super().produce_output(parsed_args, column_names, data) or 0)
 
 
@@ -99,8 +120,6 @@ def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout
 class RequestListing(Listing):
     """A listing about one request."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_pipeline_arguments(parser)
-        return parser

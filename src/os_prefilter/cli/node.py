@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.errors import DocumentError
 from os_prefilter.request.from_json import read_json
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def node_facts(arguments: argparse.Namespace) -> "IronicFacts":
     """Return the facts of the node that the arguments name, with the templates of ``--nova-conf``.
 
     :raises DocumentError: if a file is wrong
-    :raises ConfigurationError: if the cloud or nova.conf cannot be used, or a package is missing
+    :raises ConfigurationError: if the cloud or nova.conf cannot be used
     :raises ProbeFailed: if Ironic's answer cannot be used
     :raises IronicError: if Ironic does not answer, or refuses
     """
@@ -67,16 +67,12 @@ def node_of(arguments: argparse.Namespace, node: str = "") -> "IronicNode":
     """Return the node in the Ironic of the cloud that the arguments name.
 
     :param node: its name or UUID; empty: that of ``--node``
-    :raises ConfigurationError: if the cloud cannot be used, or a package is missing
+    :raises ConfigurationError: if the cloud cannot be used
     :raises IronicError: if its Ironic does not answer
     """
-    try:
-        # Late: the SDK takes a second to import.
-        from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"asking a cloud needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'"
-        ) from error
+    # Late: the SDK takes a second to import.
+    from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
+
     return IronicNode.of(connection_of(arguments), node or arguments.node)
 
 

@@ -8,7 +8,7 @@ from os_prefilter.cli.listing import NO_HOST
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.quoting import join_names
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.errors import DocumentError
 from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter.operators.offer.offer import DEFAULT_ZONE, offer
 
@@ -18,8 +18,7 @@ _FORMATS = {"markdown": as_markdown, "html": as_html, "json": as_json}
 class Offer(CloudCommand):
     """Describe for customers which image properties and extra specs this cloud serves, without naming a host."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(parser)
         parser.add_argument("--format", choices=_FORMATS, default="markdown", help="default: markdown")
         parser.add_argument("--by", choices=("zone", "aggregate"), default="", help="describe each of these separately")
@@ -31,7 +30,6 @@ class Offer(CloudCommand):
         )
         parser.add_argument("--count", action="store_true", help="also show how many hosts serve a value")
         add_output_arguments(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Write the document; return 2 if there is no enabled host."""
@@ -42,12 +40,7 @@ class Offer(CloudCommand):
             raise DocumentError(
                 f"--by {parsed_args.by}", "no aggregate has a name here. Leave out --by, or name the aggregates."
             )
-        try:
-            text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
-        except ModuleNotFoundError as error:
-            raise ConfigurationError(
-                f"The page needs {error.name}, which is not installed: pip install 'os-prefilter[cli]'."
-            ) from error
+        text = _FORMATS[parsed_args.format](found, count=parsed_args.count)
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force)
         if fleet.taken_at:
             self.tell(summary(fleet), warning=bool(fleet.changed_while_read))

@@ -2,8 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from logging import Formatter
 from math import isfinite
@@ -13,6 +12,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.cli.arguments import read_configuration
+from os_prefilter.cli.cloud import needs_packages
 from os_prefilter.cli.host import add_host_arguments, builder_of, facts_from, settings_from
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.main import PasswordMaskingFormatter
@@ -54,9 +54,9 @@ _NOT_WATCHED = (
 class CapabilitiesReport(Listing):
     """Write the traits of a host to Placement, beside what others write there, or to a file for nova-compute."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    extras = "agent,libvirt"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_host_arguments(parser)
         group = parser.add_argument_group("the report")
         group.add_argument(
@@ -80,13 +80,13 @@ class CapabilitiesReport(Listing):
             metavar="FILE",
             help="with --watch: a configuration file with oslo.log's options in [DEFAULT]; default: log to stderr",
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table, or watch until SIGTERM or SIGINT."""
         if parsed_args.watch is None:
             return int(super().run(parsed_args))
-        self._watch(parsed_args)
+        with needs_packages(self.extras):
+            self._watch(parsed_args)
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
@@ -139,16 +139,15 @@ class _Placement:
             )
         self._arguments = arguments
         self.sleep: Callable[[float], None] = time.sleep
-        with _packages():
-            from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
-            from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
-            from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+        from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
+        from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
 
-            conf = load_conf(arguments.nova_conf)
-            self._new_client = partial(client_from, conf, arguments.nova_conf)
-            self._client = self._new_client()
-            self._traits_of = HostTraits
-            self._options = prefilter_options(conf)
+        conf = load_conf(arguments.nova_conf)
+        self._new_client = partial(client_from, conf, arguments.nova_conf)
+        self._client = self._new_client()
+        self._traits_of = HostTraits
+        self._options = prefilter_options(conf)
         self._name = ""
         self._provider: HostTraits | None = None
 
@@ -221,10 +220,9 @@ def _host(arguments: argparse.Namespace) -> agent.Host:
             raise DocumentError("--watch", f"it cannot go with {_option(name)}.")
     if arguments.driver != "libvirt":
         raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {arguments.driver} has none.")
-    with _packages():
-        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
+    from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
-        return LibvirtHost(arguments.connect or "", settings_from(arguments))
+    return LibvirtHost(arguments.connect or "", settings_from(arguments))
 
 
 def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], list[Change]]:
@@ -239,16 +237,6 @@ def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], lis
         return write_document(path, traits, provider, dry_run=arguments.dry_run)
 
     return write
-
-
-@contextmanager
-def _packages() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"The report needs {error.name}, which is not installed: pip install 'os-prefilter[agent,libvirt]'."
-        ) from error
 
 
 def _format_changes(changes: Sequence[Change]) -> str:

@@ -14,15 +14,13 @@ _ERROR = 1
 class RulesCheck(Listing):
     """Show the rules in files and directories as the filter reads them, or all their errors."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "paths",
             metavar="PATH",
             nargs="+",
             help="a file of rules, or a directory; give all directories of [prefilter] rules_dirs at once",
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Print the table, or the problems; return 1 if the rules must not be used."""

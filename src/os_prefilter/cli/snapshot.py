@@ -13,8 +13,7 @@ from os_prefilter.fleet.snapshot import anonymous, snapshot
 class Snapshot(CloudCommand):
     """Write the fleet to one file, which the other commands read with --hosts, without access to the cloud."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--hosts", metavar="FILE", help="a fleet file; default: the cloud's hosts, else the bundled example"
         )
@@ -26,7 +25,6 @@ class Snapshot(CloudCommand):
             "resource classes, including custom ones, stay",
         )
         add_output_arguments(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Write the file; return 0."""

@@ -30,7 +30,7 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     merged = demand.merged()
     with oracle(fleet) as placement:
         found = diagnose(request_of(demand), Pipeline.from_names(), fleet, placement.client, live=False)
-        assert {each.condition for each in found.findings} == set(merged.conditions())
+        assert {each.condition for each in found.requirements} == set(merged.conditions())
         now = {part: placement.meeting(merged, part) for part in _parts(merged)}
         without = {item: placement.without(demand, item) for item in merged.conditions()}
     with oracle(Fleet(tuple(map(_emptied, fleet.hosts)))) as placement:
@@ -43,7 +43,7 @@ def test_finding_names_the_extra_spec_that_asks_for_a_resource() -> None:
     spec = spec_of(extra_specs={"resources1:VGPU\n": "1", "resources:FPGA\n": "1"})
     with EmbeddedPlacement(lone_host()) as placement:
         found = diagnose(spec, Pipeline.from_names(), lone_host(), placement.client, live=False)
-    because = {str(each.condition): each.because for each in found.findings}
+    because = {str(each.condition): each.because for each in found.requirements}
     assert because["VGPU=1"] == "flavor extra spec resources1:VGPU"
     assert because["FPGA=1"] == "flavor extra spec resources:FPGA"
 
@@ -73,32 +73,32 @@ def _parts(demand: Demand) -> Iterator[frozenset[Condition]]:
 def _check(
     found: Diagnosis, now: Parts, empty: Parts, without: dict[Condition, frozenset[str]], hosts: frozenset[str]
 ) -> None:
-    everything = frozenset(each.condition for each in found.findings)
-    numbers = {each.condition: each.number for each in found.findings}
+    everything = frozenset(each.condition for each in found.requirements)
+    numbers = {each.condition: each.number for each in found.requirements}
     candidates = now[everything]
     assert found.stage == (CANDIDATES if candidates else NO_CANDIDATES)
     assert set(found.candidates) == candidates
     assert found.hosts == len(hosts)
-    assert found.if_empty == len(empty[everything])
-    for each in found.findings:
+    assert found.candidates_if_empty == len(empty[everything])
+    for each in found.requirements:
         alone = now[frozenset((each.condition,))]
-        assert each.lack == len(hosts - alone)
-        assert each.if_dropped == len(without[each.condition]), each
-        assert each.lack_only == len(without[each.condition] - alone)
-        assert sum(each.kept_out.values()) == len(alone - candidates)
+        assert each.hosts_lacking == len(hosts - alone)
+        assert each.candidates_without_it == len(without[each.condition]), each
+        assert each.hosts_lacking_only_this == len(without[each.condition] - alone)
+        assert sum(each.others_kept_out_by.values()) == len(alone - candidates)
     conflicts = _smallest(part for part, met in now.items() if not met)
     told = [part for part in conflicts if not _follows(part, conflicts, everything)]
-    assert {each.numbers for each in found.conflicts} == {_numbers(part, numbers) for part in told}
+    assert {each.requirements for each in found.conflicts} == {_numbers(part, numbers) for part in told}
     for conflict in found.conflicts:
-        (part,) = (each for each in now if _numbers(each, numbers) == conflict.numbers)
+        (part,) = (each for each in now if _numbers(each, numbers) == conflict.requirements)
         assert conflict.ever == (not empty[part])
     assert sorted(host for each in found.accounts for host in each.hosts) == sorted(hosts)
     for account in found.accounts:
         for host in account.hosts:
             kept = [frozenset[Condition](), *now]
             ways = _smallest(everything - part for part in kept if not part or host in now[part])
-            assert set(account.ways) == {_numbers(_without_rest(way, everything), numbers) for way in ways}
-    fewest = {host: min(map(len, each.ways)) for each in found.accounts for host in each.hosts if each.ways[0]}
+            assert set(account.without) == {_numbers(_without_rest(way, everything), numbers) for way in ways}
+    fewest = {host: min(map(len, each.without)) for each in found.accounts for host in each.hosts if each.without[0]}
     near = {host: len(each.lacks) for each in found.nearest for host in each.hosts}
     assert near == {host: fewest[host] for host in near}
     assert sorted(near.values()) == sorted(fewest.values())[: len(near)]

@@ -13,7 +13,7 @@ from os_prefilter.operators import candidates
 from os_prefilter.operators.audit.audit import Progress
 from os_prefilter.operators.diagnose import result
 from os_prefilter.operators.diagnose.findings import Sources, describe_instead, findings
-from os_prefilter.operators.diagnose.result import Account, Conflict, Diagnosis, Near
+from os_prefilter.operators.diagnose.result import Account, Conflict, Diagnosis, Lack, Near
 from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -123,8 +123,8 @@ def _analyse(  # noqa: PLR0913, PLR0917 - the inputs of both searches
         message=_message(now, empty),
         candidates=now.candidates,
         hosts=len(hosts),
-        if_empty=len(empty.candidates),
-        findings=findings(now, empty, sources, hosts, known),
+        candidates_if_empty=len(empty.candidates),
+        requirements=findings(now, empty, sources, hosts, known),
         conflicts=tuple(Conflict(_numbers(each, numbers), ever=empty.is_conflict(each)) for each in now.conflicts),
         accounts=_accounts(now, numbers),
         nearest=_nearest(now, numbers, {host.name: host for host in hosts}),
@@ -169,17 +169,17 @@ def _accounts(now: Shortfalls, numbers: dict[Condition, int]) -> tuple[Account, 
     for host, ways in sorted(now.ways.items()):
         key = tuple(sorted((_numbers(way, numbers) for way in ways), key=lambda way: (len(way), way)))
         together.setdefault(key, []).append(host)
-    accounts = (Account(ways, tuple(hosts)) for ways, hosts in together.items())
-    return tuple(sorted(accounts, key=lambda each: (len(each.ways[0]), -len(each.hosts), each.ways)))
+    accounts = (Account(ways, len(hosts), tuple(hosts)) for ways, hosts in together.items())
+    return tuple(sorted(accounts, key=lambda each: (len(each.without[0]), -each.count, each.without)))
 
 
 def _nearest(now: Shortfalls, numbers: dict[Condition, int], hosts: dict[str, Host]) -> tuple[Near, ...]:
     excluded = sorted((min(map(len, ways)), name) for name, ways in now.ways.items() if ways[0])
-    alike: dict[tuple[tuple[int, str], ...], list[str]] = {}
+    alike: dict[tuple[Lack, ...], list[str]] = {}
     for _, name in excluded[:_MOST_LOOKED_AT]:
         smallest: Way = min(now.ways[name], key=len)
         way = sorted(smallest, key=lambda item: numbers[item])
-        lacks = tuple((numbers[item], describe_instead(hosts[name], item)) for item in way)
+        lacks = tuple(Lack(numbers[item], describe_instead(hosts[name], item)) for item in way)
         if lacks in alike or len(alike) < _MOST_NEAR:
             alike.setdefault(lacks, []).append(name)
     return tuple(Near(tuple(names), lacks) for lacks, names in alike.items())

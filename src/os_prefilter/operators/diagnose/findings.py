@@ -94,10 +94,10 @@ def findings(
                 by=by,
                 because=because,
                 state=state,
-                lack=now.lacking(item),
-                lack_only=now.lacking_only(item),
-                if_dropped=now.if_dropped(item),
-                kept_out=_kept_out(now, item, owned),
+                hosts_lacking=now.lacking(item),
+                hosts_lacking_only_this=now.lacking_only(item),
+                candidates_without_it=now.if_dropped(item),
+                others_kept_out_by=_kept_out(now, item, owned),
                 help="" if state == result.MET else _remedy(item, state, because, frees=frees),
             )
         )

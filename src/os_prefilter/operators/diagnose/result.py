@@ -1,7 +1,7 @@
 """The result of :func:`os_prefilter.operators.diagnose.diagnose.diagnose`; its codes are stable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from os_prefilter.request.demand import Condition
@@ -48,23 +48,32 @@ class Finding:
     because: str
     """The image property, the extra spec or the field that requires it."""
     state: str
-    lack: int
+    hosts_lacking: int
     """Hosts that fail it even if all other requirements are dropped."""
-    lack_only: int
+    hosts_lacking_only_this: int
     """Those of them that would be candidates without it."""
-    if_dropped: int
+    candidates_without_it: int
     """The hosts that Placement would return without this requirement."""
-    kept_out: Mapping[str, int]
+    others_kept_out_by: Mapping[str, int]
     """Of the hosts that meet it and are no candidates: reason -> number of hosts."""
     help: str
     """The suggested change; empty if the requirement is met."""
+
+    def as_document(self) -> dict[str, Any]:
+        """Return it in plain types, with the condition taken apart."""
+        document = asdict(self)
+        number, (kind, scope, wanted, names, amount) = document.pop("number"), document.pop("condition")
+        rule = "required" if wanted else "forbidden"
+        condition = {"kind": kind, "names": names, "amount": amount, "rule": rule, "on": scope}
+        return {"number": number, **condition, **document}
 
 
 @dataclass(frozen=True)
 class Conflict:
     """A smallest set of requirements that no host meets together."""
 
-    numbers: tuple[int, ...]
+    requirements: tuple[int, ...]
+    """Their numbers."""
     ever: bool
     """Whether no host could even if all were empty."""
 
@@ -73,12 +82,22 @@ class Conflict:
 class Account:
     """Hosts that fail the same requirements; each host is in one account."""
 
-    ways: tuple[tuple[int, ...], ...]
+    without: tuple[tuple[int, ...], ...]
     """The smallest sets of requirements to drop so that these hosts would be candidates; one empty set if they are.
 
     Where a set has all resources of a group, the group's other requirements go with them and are not named.
     """
+    count: int
     hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """A requirement that a host fails."""
+
+    requirement: int
+    has: str
+    """What the host has instead."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +105,7 @@ class Near:
     """Hosts that fail few requirements, and the same ones."""
 
     hosts: tuple[str, ...]
-    lacks: tuple[tuple[int, str], ...]
-    """The number of a requirement, and what the host has instead."""
+    lacks: tuple[Lack, ...]
 
 
 @dataclass(frozen=True)
@@ -100,63 +118,20 @@ class Diagnosis:
     by: str = ""
     """The filter that rejected the request."""
     query: str = ""
-    candidates: tuple[str, ...] = ()
+    taken_at: str = ""
+    """When the fleet was read, ISO 8601; empty for a fleet file written by hand."""
     hosts: int = 0
     """All hosts of the fleet."""
-    if_empty: int = 0
+    candidates: tuple[str, ...] = ()
+    candidates_if_empty: int = 0
     """Candidates if all hosts were empty."""
-    findings: tuple[Finding, ...] = ()
+    requirements: tuple[Finding, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     accounts: tuple[Account, ...] = ()
     nearest: tuple[Near, ...] = ()
     notes: tuple[str, ...] = ()
     """Limits of this result, and ignored parts of the request."""
-    taken_at: str = ""
-    """When the fleet was read, ISO 8601; empty for a fleet file written by hand."""
 
     def as_document(self) -> dict[str, Any]:
         """Return it in plain types, for JSON."""
-        return {
-            "stage": self.stage,
-            "message": self.message,
-            "by": self.by,
-            "query": self.query,
-            "taken_at": self.taken_at,
-            "hosts": self.hosts,
-            "candidates": list(self.candidates),
-            "candidates_if_empty": self.if_empty,
-            "requirements": [_requirement(each) for each in self.findings],
-            "conflicts": [{"requirements": list(each.numbers), "ever": each.ever} for each in self.conflicts],
-            "accounts": [
-                {"without": [list(way) for way in each.ways], "count": len(each.hosts), "hosts": list(each.hosts)}
-                for each in self.accounts
-            ],
-            "nearest": [
-                {
-                    "hosts": list(each.hosts),
-                    "lacks": [{"requirement": number, "has": has} for number, has in each.lacks],
-                }
-                for each in self.nearest
-            ],
-            "notes": list(self.notes),
-        }
-
-
-def _requirement(finding: Finding) -> dict[str, Any]:
-    condition = finding.condition
-    return {
-        "number": finding.number,
-        "kind": condition.kind,
-        "names": list(condition.names),
-        "amount": condition.amount,
-        "rule": "required" if condition.wanted else "forbidden",
-        "on": condition.scope,
-        "by": finding.by,
-        "because": finding.because,
-        "state": finding.state,
-        "hosts_lacking": finding.lack,
-        "hosts_lacking_only_this": finding.lack_only,
-        "candidates_without_it": finding.if_dropped,
-        "others_kept_out_by": dict(finding.kept_out),
-        "help": finding.help,
-    }
+        return asdict(self) | {"requirements": [each.as_document() for each in self.requirements]}

@@ -21,8 +21,8 @@ import pytest
 
 import os_prefilter
 from os_prefilter import errors
+from os_prefilter.cli.capabilities import CapabilitiesReport
 from os_prefilter.cli.main import Program, main
-from os_prefilter.cli.report import CapabilitiesReport
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.capabilities import REPORTERS

@@ -19,8 +19,7 @@ from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.cli.audit_page import page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.audit.audit import audit
-from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.audit import Change, audit
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.vocabulary import ROWS
 

@@ -18,8 +18,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.arguments import pipeline_from
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.audit import audit
-from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.audit import Change, audit
 from os_prefilter.request.from_json import image_from
 from os_prefilter.vocabulary import opt_in_traits
 

@@ -33,7 +33,7 @@ def test_a_command_imports_no_other_command() -> None:
     imported = done.stdout.splitlines()[-1].split()
     assert "COMPUTE_NET_VIF_MODEL_IGB" in done.stdout
     assert "os_prefilter.cli.explain" in imported
-    for other in ("audit", "diagnose", "report", "demo", "offer"):
+    for other in ("audit", "diagnose", "capabilities", "demo", "offer"):
         assert f"os_prefilter.cli.{other}" not in imported
     assert not [name for name in imported if name.partition(".")[0] in ("placement", "openstack")]
 

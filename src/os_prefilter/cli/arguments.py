@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from os_prefilter.cli.cloud import add_cloud_argument, cloud_adapter, connection_of, has_cloud, note, placement_from
+from os_prefilter.cli.cloud import (
+    add_cloud_argument,
+    cloud_adapter,
+    connection_of,
+    has_cloud,
+    note,
+    option_name,
+    placement_from,
+)
 from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents.files import is_file, opened
@@ -111,7 +119,7 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
 def _base_request(arguments: argparse.Namespace) -> RequestSpec:
     given = [name for name in ("request_spec", "example", "server") if getattr(arguments, name)]
     if given[1:]:
-        first, second = (f"--{name.replace('_', '-')}" for name in given[:2])
+        first, second = map(option_name, given[:2])
         raise DocumentError(second, f"it cannot go with {first}. Give one of the two.")
     if arguments.server:
         if not has_cloud(arguments):

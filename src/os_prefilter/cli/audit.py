@@ -23,8 +23,16 @@ from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, CHANGED, Audit, Line, Verdict, audit
-from os_prefilter.operators.audit.image_groups import MOST_UNKNOWN, Change
+from os_prefilter.operators.audit.audit import (
+    BECOMES_UNSCHEDULABLE,
+    CHANGED,
+    MOST_UNKNOWN,
+    Audit,
+    Change,
+    Line,
+    Verdict,
+    audit,
+)
 from os_prefilter.operators.audit.image_list import Broken, LeftOut, read_images
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.pipeline.pipeline import Pipeline

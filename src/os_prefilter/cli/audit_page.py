@@ -8,8 +8,7 @@ from importlib import resources
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss
-from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss
 from os_prefilter.operators.audit.image_list import LeftOut
 
 MOST_COLUMNS = 24

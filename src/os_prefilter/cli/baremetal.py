@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, placement_from
+from os_prefilter.cli.host import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.cli.listing import NO_HOST, Listing
-from os_prefilter.cli.node import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import RequestRejected

@@ -114,6 +114,11 @@ class CloudCommand(Command):
         return ""
 
 
+def option_name(argument: str) -> str:
+    """Return the option of a parsed argument, such as ``--os-cloud`` of ``os_cloud``."""
+    return f"--{argument.replace('_', '-')}"
+
+
 def add_cloud_argument(parser: Any, text: str, *, required: bool = False) -> None:
     """Add ``--os-cloud`` to a parser or a group; inside the openstack client it is the client's own option.
 

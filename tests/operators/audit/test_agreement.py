@@ -12,8 +12,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.errors import PlacementRefused
 from os_prefilter.fleet.capability_index import CapabilityIndex
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
-from os_prefilter.operators.audit.audit import Audit, Cause, Line, audit
-from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, audit
 from os_prefilter.pipeline.pipeline import Pipeline
 from tests.conftest import pipeline_of, times
 

@@ -12,8 +12,7 @@ from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.operators.audit.audit import Audit, Cause, Line, Loss, Verdict, audit
-from os_prefilter.operators.audit.image_groups import Change
+from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import forbid, require
@@ -214,7 +213,7 @@ def test_audit_handles_fleets_without_hosts_inventories_or_traits(fleet: Fleet) 
 
 
 def test_audit_escapes_and_truncates_image_names_and_limits_how_many_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter.operators.audit.image_groups.MOST_NAMES", 3)
+    monkeypatch.setattr("os_prefilter.operators.audit.audit.MOST_NAMES", 3)
     names = ["\u202e\x1b[31m\n", "x" * 10_000, None, "kept no more", "nor this"]
     line = only_line(audit_of(*(Image({}, name=name) for name in names)))
     assert line.names == (r"\u202e\x1b[31m\n", "x" * 255, "an image without a name")
@@ -222,7 +221,7 @@ def test_audit_escapes_and_truncates_image_names_and_limits_how_many_it_keeps(mo
 
 
 def test_audit_limits_how_many_distinct_unknown_values_it_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os_prefilter.operators.audit.image_groups.MOST_UNKNOWN", 2)
+    monkeypatch.setattr("os_prefilter.operators.audit.audit.MOST_UNKNOWN", 2)
     images = [Image({"hw_vif_model": f"no\n{number % 4}"}) for number in range(8)]
     assert audit_of(*images).unknown == tuple(
         (rf"image property hw_vif_model: unknown value 'no\n{number}': not asked for", 2) for number in range(2)

@@ -2,25 +2,88 @@
 
 An audit judges capability: traits, and the presence of resource classes. Amounts and usage are not judged. Filters that
 wait for capability reports are judged twice: as they are now, and as they are once none waits. The worse counts.
+Thousands of images make tens of groups of images with the same requirements.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.fleet.capability_index import CapabilityIndex, union
+from os_prefilter.errors import RequestRejected
+from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of, union
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.image_groups import Change, ImageGroup, Requested, group_images
 from os_prefilter.operators.readiness import coverage_of, once_owned
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
 from os_prefilter.request.demand import RESOURCE, Condition, condition_of
-from os_prefilter.request.requirements import Requirement
-from os_prefilter.request.spec import Flavor, Image
+from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.view import Request
 
 Progress = Callable[[str, int, int | None], None]
 """Gets the current stage, how many are done, and how many there are (None if that is not known)."""
+MOST_NAMES = 100_000
+"""The most image names that are kept in all groups together; further images are only counted."""
+MOST_UNKNOWN = 10_000
+"""The most distinct unknown values that are counted."""
+_LONGEST_NAME = 255
+
+# For images alone, where every host counts as large enough.
+_ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+
+
+class Change(NamedTuple):
+    """The filters before and after a change."""
+
+    before: Pipeline
+    after: Pipeline
+
+
+class Requested(NamedTuple):
+    """The conditions of a request after a pipeline."""
+
+    query: tuple[Condition, ...]
+    stated: tuple[Requirement, ...] = ()
+    """From flavor and image."""
+    added: tuple[Requirement, ...] = ()
+    """By the pipeline."""
+    rejected: str = ""
+    """Why the request is rejected, so that it has no query; empty if it is not."""
+
+    def own(self) -> frozenset[Condition]:
+        """Return the conditions that only the pipeline adds."""
+        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.stated))
+
+
+@dataclass(slots=True)
+class ImageGroup:
+    """Images with the same requirements with one flavor."""
+
+    flavor: str
+    before: Requested
+    waiting: Requested
+    """After the change, while filters wait for capability reports."""
+    after: Requested
+    """After the change, once none waits."""
+    names: list[str] = field(default_factory=list)
+    """The names that are kept (:data:`MOST_NAMES`), each as one printable line."""
+    images: int = 0
+
+
+@dataclass(slots=True)
+class ImageGroups:
+    """All images in groups, in the order of their first images."""
+
+    groups: list[ImageGroup]
+    images: int
+    unknown: Counter[str]
+    """Unknown values, such as misspelt ones, and how many images have them, counted with the filters to enable."""
+    waits: Counter[str]
+    """Requirements deferred by filters that wait, and how many images have them."""
 
 
 class Verdict(StrEnum):
@@ -146,10 +209,16 @@ def audit(
     # Without a compute node no gate opens.
     enforcing = change.after.without_waiting() if coverage_of(fleet).compute_nodes else change.after
     found = group_images(images, flavors, change, enforcing, lambda count: progress("images", count, None))
-    conditions = {item for group in found.groups for requested in group.key[1:] for item in requested.query}
+    conditions = {
+        item
+        for group in found.groups
+        for requested in (group.before, group.waiting, group.after)
+        for item in requested.query
+    }
     now = sets = CapabilityIndex(fleet, conditions, any_size=not flavors)
     gated = {each.name for each in change.after.filters if each.declaration.gate}
-    if any(group.key.is_deferred_by(gated) for group in found.groups):
+    deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
+    if any(item.filter in gated for item in deferred):
         sets = CapabilityIndex(once_owned(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
     for number, group in enumerate(found.groups, 1):
@@ -172,21 +241,20 @@ def audit(
 
 
 def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
-    flavor, before, waiting, after = group.key
-    had, has_now, has_later = _hosts(before, now), _hosts(waiting, now), _hosts(after, later)
+    had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
     states = (
-        (_verdict(before, requested, had, hosts), requested, hosts, index)
-        for requested, hosts, index in ((after, has_later, later), (waiting, has_now, now))
+        (_verdict(group.before, requested, had, hosts), requested, hosts, index)
+        for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
     )
     verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
     losses: tuple[Loss, ...] = ()
     combined = 0
     if lost := had & ~left if not worse.rejected else 0:
-        losses, combined = _losses(lost, before, worse, index)
+        losses, combined = _losses(lost, group.before, worse, index)
     return Line(
         names=tuple(group.names),
         images=group.images,
-        flavor=flavor,
+        flavor=group.flavor,
         before=had,
         waiting=has_now,
         after=has_later,
@@ -251,10 +319,10 @@ def _unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tup
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for group in groups:
-        requested = group.key.after
+        requested = group.after
         if requested.rejected:
             continue
-        source = f"flavor {group.key.flavor}" if group.key.flavor else "the image"
+        source = f"flavor {group.flavor}" if group.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
             if not index.serving([item]):
@@ -266,3 +334,69 @@ def _unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tup
             if not index.serving([*resources, *conditions]):
                 found[cause] += group.images
     return tuple(found.most_common())
+
+
+# -- groups of images --------------------------------------------------------------------------------------------------
+
+
+def group_images(
+    images: Iterable[Image],
+    flavors: Sequence[Flavor],
+    change: Change,
+    enforcing: Pipeline,
+    progress: Callable[[int], None] = lambda _images: None,
+) -> ImageGroups:
+    """Apply the pipelines to each image with each flavor, and group images with the same requirements.
+
+    :param flavors: if empty, each image alone.
+    :param enforcing: the filters after the change, once none of them waits; run where one does.
+    :param progress: called with the number of images that are done.
+    :raises PrefilterError: if a filter fails; a request that it rejects is a result.
+    """
+    groups: dict[tuple[str, Requested, Requested, Requested], ImageGroup] = {}
+    unknown: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    queries: dict[str, tuple[Condition, ...]] = {}
+    count = kept = 0
+    for count, image in enumerate(images, 1):
+        notes: set[Note] = set()
+        name = escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+        for flavor in flavors or (_ANY_FLAVOR,):
+            label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
+            before = _requested_by(image, flavor, change.before, queries, notes)
+            deferred: set[Note] = set()
+            waiting = after = _requested_by(image, flavor, change.after, queries, deferred)
+            if any(note.waits for note in deferred):
+                after = _requested_by(image, flavor, enforcing, queries, notes)
+            notes |= deferred
+            key = label, before, waiting, after
+            group = groups.setdefault(key, ImageGroup(*key))
+            group.images += 1
+            if kept < MOST_NAMES:
+                group.names.append(name)
+                kept += 1
+        _count(unknown, {str(note) for note in notes if note.warn})
+        _count(waits, {str(note) for note in notes if note.waits})
+        progress(count)
+    return ImageGroups(list(groups.values()), count, unknown, waits)
+
+
+def _count(counter: Counter[str], texts: set[str]) -> None:
+    counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
+
+
+def _requested_by(
+    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+) -> Requested:
+    """Return the conditions of a request; add its notes to ``notes``, those of its query to ``queries``."""
+    spec = RequestSpec(flavor=flavor, image=image)
+    try:
+        stated = stated_requirements(Request(spec))
+        decision = pipeline.apply(spec)
+        text = allocation_candidates_query(spec, limit=None)
+    except RequestRejected as error:
+        return Requested((), rejected=str(error))
+    notes.update(note for note in decision.notes if note.warn or note.waits)
+    if text not in queries:
+        queries[text] = capability_of(demand_of(spec))
+    return Requested(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -260,6 +260,13 @@ class Service:
         assert self.process.stderr
         return self.process.stderr.readline().rstrip("\n").partition(" [-] ")[2]
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
     def end(self, number: signal.Signals) -> tuple[str, str, int]:
         """End it; return its remaining output, and its exit code."""
         self.process.send_signal(number)
@@ -269,12 +276,8 @@ class Service:
 
 @pytest.fixture
 def service(aware: Served, conf: str, tmp_path: Path) -> Iterator[Service]:
-    started = Service(conf, tmp_path)
-    try:
+    with Service(conf, tmp_path) as started:
         yield started
-    finally:
-        started.process.kill()
-        started.process.communicate()
 
 
 def until(server: Served, requests: int) -> None:
@@ -314,13 +317,9 @@ def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: st
     log = tmp_path / "agent.log"
     configuration = tmp_path / "agent.conf"
     configuration.write_text(f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n")
-    service = Service(conf, tmp_path, "--config-file", str(configuration))
-    try:
+    with Service(conf, tmp_path, "--config-file", str(configuration)) as service:
         until(aware, 2)
         assert service.end(signal.SIGTERM) == ("", "", 0)
-    finally:
-        service.process.kill()
-        service.process.communicate()
     (line,) = log.read_text().splitlines()
     assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line
 
@@ -355,8 +354,7 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
     aware: Served, conf: str, tmp_path: Path
 ) -> None:
     aware.placement.client.request("DELETE", f"/resource_providers/{UUID}")
-    service = Service(conf, tmp_path)
-    try:
+    with Service(conf, tmp_path) as service:
         assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in service.line()
         aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
         assert {service.line(), service.line()} == {
@@ -364,9 +362,6 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
             f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}",
         }
         assert service.end(signal.SIGTERM) == ("", "", 0)
-    finally:
-        service.process.kill()
-        service.process.communicate()
 
 
 def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: Served, tmp_path: Path) -> None:
@@ -390,14 +385,10 @@ def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: S
             f"[placement]\nauth_type = password\nauth_url = {others.url}/v3\n{login}project_domain_id = default\n"
             "region_name = one\nvalid_interfaces = public\n"
         )
-        service = Service(str(conf), tmp_path)
-        try:
+        with Service(str(conf), tmp_path) as service:
             lines = iter(service.line, "")
             assert any(line.startswith("Failed to report the traits of the host") for line in lines)
             refuses.clear()
             assert any(line == "Able to report the traits of the host again." for line in lines)
             assert service.end(signal.SIGTERM)[2] == 0
-        finally:
-            service.process.kill()
-            service.process.communicate()
     assert {*BESIDE, "OWNER_NOVA"} <= traits_of(aware.placement)

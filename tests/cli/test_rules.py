@@ -13,6 +13,14 @@ Capture = pytest.CaptureFixture[str]
 _WHEN = "{image_property: os_distro, is: windows}"
 
 
+@pytest.fixture
+def conf(tmp_path: Path) -> str:
+    """Return a configuration file with the rules of the folder."""
+    path = tmp_path / "p.conf"
+    path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
+    return str(path)
+
+
 def test_rules_check_lists_valid_rules_of_a_file_or_directory(tmp_path: Path, capsys: Capture) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], "because: the licence"))
     for argument in (path, tmp_path):
@@ -57,11 +65,9 @@ def test_missing_file_is_an_error_and_an_empty_directory_is_not(tmp_path: Path, 
     assert main(["rules", "check", str(tmp_path), "-f", "value"]) == 0
 
 
-def test_explain_names_the_rule_and_its_reason(tmp_path: Path, capsys: Capture) -> None:
+def test_explain_names_the_rule_and_its_reason(conf: str, tmp_path: Path, capsys: Capture) -> None:
     write_rules(tmp_path / "r.yaml", rule("licensed", _WHEN, ["CUSTOM_A"], more="because: the licence"))
-    conf = tmp_path / "p.conf"
-    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
-    asked = ["explain", "--config-file", str(conf), "--property", "os_distro=windows", "-f", "json"]
+    asked = ["explain", "--config-file", conf, "--property", "os_distro=windows", "-f", "json"]
     assert main(asked) == 0
     (line,) = json.loads(capsys.readouterr().out)
     assert line["By"] == "rules"
@@ -70,29 +76,11 @@ def test_explain_names_the_rule_and_its_reason(tmp_path: Path, capsys: Capture) 
 
 @pytest.mark.parametrize("command", ["explain", "candidates"])
 def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
-    command: str, tmp_path: Path, capsys: Capture
+    command: str, conf: str, tmp_path: Path, capsys: Capture
 ) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), "name: t")
-    conf = tmp_path / "p.conf"
-    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
-    assert main([command, "--config-file", str(conf), "--property", "os_distro=windows"]) == 1
+    assert main([command, "--config-file", conf, "--property", "os_distro=windows"]) == 1
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1
     assert f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'" in err
     assert f"There are 2 more mistakes. 'os-prefilter rules check {tmp_path}' shows all." in err
-
-
-def test_candidates_creates_the_traits_that_rules_name(tmp_path: Path, capsys: Capture) -> None:
-    """Exit code 2: no host has them. Forbidden ones take no host away."""
-    write_rules(
-        tmp_path / "r.yaml",
-        rule("r", _WHEN, ["CUSTOM_NEW_A"]),
-        rule("s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_NEW_B"]),
-    )
-    conf = tmp_path / "p.conf"
-    conf.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {tmp_path}\n")
-    asked = ["candidates", "--config-file", str(conf), "--property"]
-    assert main([*asked, "os_distro=windows"]) == 2
-    assert "No host of the fleet has CUSTOM_NEW_A; created" in capsys.readouterr().err
-    assert main([*asked, "os_distro=sles"]) == 0
-    assert "No host of the fleet has CUSTOM_NEW_B; created" in capsys.readouterr().err

@@ -38,8 +38,6 @@ from os_prefilter.operators.examples import example_requests
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image
 
-_COLUMNS = ("Images", "Count", "Flavor", "Before", "Waiting", "After", "Verdict", "Lost to")
-_WAITING = _COLUMNS.index("Waiting")
 _SHOWN = 10
 _MOST_NAMES = 3
 PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
@@ -81,11 +79,11 @@ class AuditImages(Listing):
         for text in _first("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
+        lines = (line for line in found.lines if line.verdict in verdicts)
+        waiting = ("Waiting",) * found.is_waiting
+        columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
         is_csv = parsed_args.formatter == "csv"
-        rows = [_row(line, is_csv=is_csv) for line in found.lines if line.verdict in verdicts]
-        if found.is_waiting:
-            return _COLUMNS, rows
-        return _without_waiting(_COLUMNS), [_without_waiting(row) for row in rows]
+        return columns, [_row(line, is_csv=is_csv, is_waiting=found.is_waiting) for line in lines]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -176,7 +174,7 @@ def _names(given: Sequence[str]) -> list[str]:
     return [name for names in given for name in names.split(",")]
 
 
-def _row(line: Line, *, is_csv: bool) -> tuple[Any, ...]:
+def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     names, flavor = "; ".join(line.names), line.flavor
     if is_csv:
         names, flavor = _cell(names), _cell(flavor)
@@ -191,14 +189,10 @@ def _row(line: Line, *, is_csv: bool) -> tuple[Any, ...]:
         Cell(list(line.names), "\n".join(first), names),
         line.images,
         flavor,
-        *(each.bit_count() for each in (line.before, line.waiting, line.after)),
+        *(each.bit_count() for each in (line.before, *[line.waiting] * is_waiting, line.after)),
         f"{line.verdict}: {line.reason}" if line.reason else str(line.verdict),
         Cell(losses, "\n".join(lost), "; ".join(lost)),
     )
-
-
-def _without_waiting(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return row[:_WAITING] + row[_WAITING + 1 :]
 
 
 def _cell(text: str) -> str:

@@ -41,7 +41,6 @@ class BaremetalSteps(Listing):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         spec = request_from(parsed_args)
         check_node_arguments(parsed_args)
         facts = node_facts(parsed_args)
@@ -86,7 +85,6 @@ class BaremetalReconfigure(Listing):
             return NO_HOST
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         # cliff imports every command at its start, and the SDK takes a second to import.
         from os_prefilter.adapters.ironic.node import IronicNode  # noqa: PLC0415
 

@@ -72,7 +72,6 @@ class CapabilitiesShow(Listing):
         )
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         if parsed_args.alone and parsed_args.driver != "libvirt":
             raise DocumentError("--alone", f"it is for --driver libvirt, not {parsed_args.driver}.")
         facts = facts_from(parsed_args)
@@ -126,7 +125,6 @@ class CapabilitiesReport(Listing):
         return 0
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
-        """Return the columns and rows of the table."""
         if parsed_args.config_file:
             raise DocumentError("--config-file", "it configures the log of --watch. Leave it out.")
         if asks_ironic(parsed_args):

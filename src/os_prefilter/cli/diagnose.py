@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
@@ -72,7 +72,9 @@ class Diagnose(RequestListing):
             if data:
                 super().produce_output(parsed_args, column_names, data)
             for title, lines in self._sections():
-                write("".join((f"\n{title}\n", *(f"  {line}\n" for line in _first(lines)))))
+                shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
+                shown += [f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"] * (len(lines) > _MOST_LINES)
+                write("".join((f"\n{title}\n", *shown)))
         return 0
 
     def _row(self, finding: Finding) -> tuple[Any, ...]:
@@ -125,7 +127,9 @@ class Diagnose(RequestListing):
             yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
         in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
         in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
-        lines = [f"{each.number}: {each.help}{_others(each)}" for each in _by_effect(found.requirements, in_the_way)]
+        helpful = [each for each in found.requirements if each.number in in_the_way]
+        helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
+        lines = [f"{each.number}: {each.help}{_others(each)}" for each in helpful]
         if lines and not found.candidates:
             yield "Suggested changes, most effective first", lines
         if found.notes:
@@ -151,11 +155,6 @@ def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
     return f"{len(hosts)} {f'without {without}' if without else 'as it is asked'}: {_names(hosts)}"
 
 
-def _by_effect(findings: Sequence[Finding], in_the_way: Collection[int]) -> list[Finding]:
-    helpful = [each for each in findings if each.number in in_the_way]
-    return sorted(helpful, key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
-
-
 def _others(finding: Finding) -> str:
     """Return what else excludes the hosts that meet a requirement."""
     if not finding.others_kept_out_by:
@@ -167,8 +166,3 @@ def _others(finding: Finding) -> str:
 
 def _names(hosts: Sequence[str]) -> str:
     return join_first_names(hosts, _MOST_NAMES)
-
-
-def _first(lines: Sequence[str]) -> list[str]:
-    more = len(lines) - _MOST_LINES
-    return [*lines[:_MOST_LINES], *([f"and {more} more; -f json has all"] if more > 0 else [])]

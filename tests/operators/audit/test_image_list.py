@@ -149,12 +149,6 @@ def test_image_with_a_key_twice_or_no_number_is_not_read(entry: str, tmp_path: P
     assert re.match(f"line 2: not JSON: .*({reason})", told)
 
 
-def test_unreadable_files_are_errors(tmp_path: Path) -> None:
-    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), ("a\0b", "cannot be read")):
-        with pytest.raises(DocumentError, match=says):
-            list(read_images(path, print))
-
-
 def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_list, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="JSON lines: one image a line"):

@@ -25,6 +25,15 @@ def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+def _fleet(tmp_path: Path, hosts: dict[str, Any]) -> str:
+    path = tmp_path / "fleet.json"
+    path.write_text(json.dumps({"hosts": hosts}))
+    return str(path)
+
+
+_ROOM = {"VCPU": 8, "MEMORY_MB": 8192}
+
+
 def test_explain_names_the_filter_and_the_source_of_each_requirement(capsys: Capture) -> None:
     lines = _json(capsys, "explain", "--example", "telco-hpet", "--filter", "hpet", "--filter", "image_type")
     columns = ("Trait", "Rule", "On", "By", "Because of")
@@ -90,10 +99,9 @@ def test_answer_about_the_example_fleet_says_so_in_its_first_line(
 
 
 def test_audit_of_the_example_images_says_so_in_its_first_lines(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "fleet").write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}")
     main(["audit"])
     assert [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()[:2]] == ["Hosts", "Images"]
-    main(["audit", "--hosts", str(tmp_path / "fleet")])
+    main(["audit", "--hosts", _fleet(tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}})])
     error = capsys.readouterr().err
     assert error.startswith("Images: the bundled examples.")
     assert "Hosts: the bundled" not in error
@@ -114,9 +122,8 @@ def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OS_CLOUD", "nosuch")
-    fleet = tmp_path / "fleet"
-    fleet.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}")
-    assert main(["candidates", "--property", "a=b", "--filter", "noop", "--hosts", str(fleet), "-f", "value"]) == 0
+    fleet = _fleet(tmp_path, {"a": {"resources": _ROOM, "traits": ["COMPUTE_NODE"]}})
+    assert main(["candidates", "--property", "a=b", "--filter", "noop", "--hosts", fleet, "-f", "value"]) == 0
     out, error = capsys.readouterr()
     assert out.startswith("a ")
     assert "bundled" not in error
@@ -229,9 +236,8 @@ def test_owner_trait_is_required_only_if_every_host_of_the_fleet_reports_it(
         f"host-{number}": {"resources": {"VCPU": 1}, "traits": ["COMPUTE_NODE", *filter(None, [trait])]}
         for number, trait in enumerate(traits)
     }
-    path = tmp_path / "fleet.yaml"
-    path.write_text(yaml.safe_dump({"hosts": hosts}))
-    (line,) = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", str(path))
+    fleet = _fleet(tmp_path, hosts)
+    (line,) = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", fleet)
     assert (line["Rule"] == "required") is required
 
 
@@ -335,13 +341,8 @@ def test_usage_errors_give_exit_code_1(argv: list[str], capsys: Capture) -> None
 
 
 def test_candidates_lists_more_than_1000_hosts(capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "fleet.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {"hosts": {f"host-{number}": {"resources": {"VCPU": 4, "MEMORY_MB": 4096}} for number in range(1100)}}
-        )
-    )
-    assert main(["candidates", "--property", "x=y", "--filter", "noop", "--hosts", str(path), "-f", "value"]) == 0
+    fleet = _fleet(tmp_path, {f"host-{number}": {"resources": _ROOM} for number in range(1100)})
+    assert main(["candidates", "--property", "x=y", "--filter", "noop", "--hosts", fleet, "-f", "value"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1100
     assert "1100 of 1100 hosts remain" in err
@@ -349,11 +350,9 @@ def test_candidates_lists_more_than_1000_hosts(capsys: Capture, tmp_path: Path) 
 
 def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> None:
     """Also where a bundled request asks for a resource class that the fleet does not have."""
-    path = tmp_path / "fleet.yaml"
-    path.write_text(
-        "hosts: {my-host: {resources: {VCPU: 8, MEMORY_MB: 8192, DISK_GB: 100}, traits: [COMPUTE_IMAGE_TYPE_QCOW2]}}"
-    )
-    rows = {row["Request"]["name"]: row for row in _json(capsys, "demo", "--hosts", str(path))}
+    host = {"resources": {**_ROOM, "DISK_GB": 100}, "traits": ["COMPUTE_IMAGE_TYPE_QCOW2"]}
+    demo = _json(capsys, "demo", "--hosts", _fleet(tmp_path, {"my-host": host}))
+    rows = {row["Request"]["name"]: row for row in demo}
     assert rows["metal-threads"]["Hosts that remain"] == []
     assert rows["new-nic"]["Without filters, also"] == ["my-host"]
 
@@ -361,26 +360,23 @@ def test_demo_runs_on_a_fleet_given_by_file(capsys: Capture, tmp_path: Path) -> 
 def test_compute_node_that_shares_its_disk_has_its_own_disk_and_the_shared_ones(
     capsys: Capture, tmp_path: Path
 ) -> None:
-    path = tmp_path / "fleet.yaml"
-    amounts = {"VCPU": 8, "MEMORY_MB": 8192}
     shares = {"traits": ["MISC_SHARES_VIA_AGGREGATE"], "aggregates": ["a"]}
     hosts = {
-        "sharing": {"resources": {**amounts, "DISK_GB": 2}, **shares},
-        "borrowing": {"resources": amounts, "aggregates": ["a"]},
+        "sharing": {"resources": {**_ROOM, "DISK_GB": 2}, **shares},
+        "borrowing": {"resources": _ROOM, "aggregates": ["a"]},
         "disks": {"resources": {"DISK_GB": 1000}, **shares},
     }
-    path.write_text(yaml.safe_dump({"hosts": hosts}))
+    fleet = _fleet(tmp_path, hosts)
     for disk in ("1", "100"):
-        argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", f"resources:DISK_GB={disk}"]
+        argv = ["--hosts", fleet, "--filter", "noop", "--extra-spec", f"resources:DISK_GB={disk}"]
         assert [row["Host"] for row in _json(capsys, "candidates", *argv)] == ["borrowing", "sharing"]
         assert _json(capsys, "diagnose", *argv)["candidates"] == ["borrowing", "sharing"]
 
 
 def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, tmp_path: Path) -> None:
     """Placement must know it before it is asked for; that the command created it is no reason for silence."""
-    path = tmp_path / "fleet.yaml"
-    path.write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}}}")
-    assert main(["candidates", "--property", "hw_time_hpet=yes", "--filter", "hpet", "--hosts", str(path)]) == 2
+    fleet = _fleet(tmp_path, {"a": {"resources": _ROOM}})
+    assert main(["candidates", "--property", "hw_time_hpet=yes", "--filter", "hpet", "--hosts", fleet]) == 2
     err = capsys.readouterr().err
     assert "No host of the fleet has CUSTOM_COMPUTE_TIME_HPET; created for the query." in err
     assert "0 of 1 hosts remain." in err
@@ -398,16 +394,14 @@ def test_permutations_of_many_groups_hide_no_host(
 ) -> None:
     """Placement has a candidate for each way to give like devices to groups: 120 for each of these hosts."""
     monkeypatch.setattr(arguments, "MOST_CANDIDATES", 40)
-    path = tmp_path / "fleet.yaml"
     hosts = {
         host: {
-            "resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100},
+            "resources": {**_ROOM, "DISK_GB": 100},
             "providers": {f"{host}-gpu-{number}": {"resources": {"VGPU": 1}} for number in range(5)},
         }
         for host in ("a", "b", "c")
     }
-    path.write_text(yaml.safe_dump({"hosts": hosts}))
-    argv = ["--hosts", str(path), "--filter", "noop", "--extra-spec", "group_policy=isolate"]
+    argv = ["--hosts", _fleet(tmp_path, hosts), "--filter", "noop", "--extra-spec", "group_policy=isolate"]
     for number in range(4):
         argv += ["--extra-spec", f"resources{number}:VGPU=1"]
     assert main(["candidates", *argv, "-f", "json"]) == 0

@@ -34,6 +34,12 @@ def _json(capsys: Capture, *argv: str, code: int = 0) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
+def _conf(tmp_path: Path, *lines: str) -> str:
+    path = tmp_path / "nova.conf"
+    path.write_text("\n".join(("[prefilter]", *lines, "")))
+    return str(path)
+
+
 def test_json_lists_every_compute_node_that_has_not_reported(fleet: str, capsys: Capture) -> None:
     (line,) = _json(capsys, "--hosts", fleet, "--filter", "hpet")
     assert line == {
@@ -68,11 +74,8 @@ def test_value_format_prints_one_line_per_row(fleet: str, capsys: Capture) -> No
 
 def test_config_file_limits_rows_to_its_reported_traits(fleet: str, tmp_path: Path, capsys: Capture) -> None:
     """Without one it is the question what could be."""
-    conf = tmp_path / "nova.conf"
-    conf.write_text(
-        "[prefilter]\nenabled_filters = image_metadata\nreported_traits = CUSTOM_VM_MODE_*\nmetrics = true\n"
-    )
-    lines = _json(capsys, "--hosts", fleet, "--config-file", str(conf))
+    conf = _conf(tmp_path, "enabled_filters = image_metadata", "reported_traits = CUSTOM_VM_MODE_*", "metrics = true")
+    lines = _json(capsys, "--hosts", fleet, "--config-file", conf)
     assert {line["Row"] for line in lines if line["Traits"] == "if reported"} == {"vm_mode"}
     every = _json(capsys, "--hosts", fleet, "--filter", "image_metadata")
     assert len(every) > len(lines)
@@ -82,18 +85,16 @@ def test_config_file_limits_rows_to_its_reported_traits(fleet: str, tmp_path: Pa
 def test_filter_option_works_even_if_wait_for_answers_names_another_filter(
     command: str, fleet: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpet\n")
+    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = hpet")
     request = ["--example", "intel-nic"] if command == "explain" else []
-    assert main([command, *request, "--config-file", str(conf), "--filter", "image_type", "--hosts", fleet]) == 0
+    assert main([command, *request, "--config-file", conf, "--filter", "image_type", "--hosts", fleet]) == 0
 
 
 def test_explain_names_the_compute_nodes_that_a_gated_filter_waits_for(
     fleet: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = *\n")
-    argv = ["--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet, "-f", "json"]
+    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = *")
+    argv = ["--property", "hw_time_hpet=yes", "--config-file", conf, "--hosts", fleet, "-f", "json"]
     assert main(["explain", *argv]) == 0
     lines = json.loads(capsys.readouterr().out)
     (line,) = (each for each in lines if each["By"] == "hpet")
@@ -105,9 +106,8 @@ def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
     command: str, fleet: str, tmp_path: Path, capsys: Capture
 ) -> None:
     """Of the filter owner as well, whose gate is another one."""
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = hpet,owner\nwait_for_answers = hpet\n")
-    assert main([command, "--property", "hw_time_hpet=yes", "--config-file", str(conf), "--hosts", fleet]) == 0
+    conf = _conf(tmp_path, "enabled_filters = hpet,owner", "wait_for_answers = hpet")
+    assert main([command, "--property", "hw_time_hpet=yes", "--config-file", conf, "--hosts", fleet]) == 0
     said = "".join(capsys.readouterr())
     assert "CUSTOM_COMPUTE_TIME_HPET is not required yet: 5 compute nodes (among them old0, old1, old2)" in said
     assert "not every compute service reports OWNER_NOVA yet: not required yet" in said
@@ -117,9 +117,8 @@ def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
 def test_invalid_wait_for_answers_gives_a_one_line_error(
     arguments: list[str], fleet: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpett\n")
-    assert main(["readiness", "--config-file", str(conf), "--hosts", fleet, *arguments]) == 1
+    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = hpett")
+    assert main(["readiness", "--config-file", conf, "--hosts", fleet, *arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not an installed filter")

@@ -13,7 +13,7 @@ def _ours(group: str) -> dict[str, EntryPoint]:
 
 
 def test_openstack_plugin_has_the_same_commands_as_os_prefilter() -> None:
-    """Whoever adds a command adds it to both lists in pyproject.toml."""
+    """A new command must be added to both lists in pyproject.toml."""
     commands = {f"prefilter_{name}": each.value for name, each in _ours("os_prefilter.cli").items()}
     assert {name: each.value for name, each in _ours("openstack.prefilter.v1").items()} == commands
     assert commands

@@ -89,7 +89,7 @@ def test_fleet_without_enabled_compute_nodes_gives_exit_code_2(capsys: Capture, 
 
 
 def test_offer_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
-    """In the document; and whether the fleet changed while it was read, to whoever makes it."""
+    """In the document; on the standard error also how many providers changed while the fleet was read."""
     text = f"taken_at: '2026-11-21T18:00:00Z'\nchanged_while_read: 3{FLEET}"
     (tmp_path / "fleet.yaml").write_text(text, encoding="utf-8")
     assert main(["offer", "--hosts", str(tmp_path / "fleet.yaml")]) == 0

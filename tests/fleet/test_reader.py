@@ -111,7 +111,7 @@ def test_json_fleet_file_equals_the_same_file_in_yaml(tmp_path: Path) -> None:
     "amounts", ["reserved: 3", "min_unit: 3, max_unit: 2", "allocation_ratio: 0.0", "allocation_ratio: 0"]
 )
 def test_snapshot_accepts_inventory_amounts_that_a_handwritten_fleet_may_not_have(tmp_path: Path, amounts: str) -> None:
-    """Whoever writes them by hand has made a mistake."""
+    """Written by hand, they are a mistake."""
     text = f"hosts: {{a: {{resources: {{VCPU: {{total: 2, {amounts}}}}}}}}}"
     assert load(tmp_path, f"taken_at: '2026-11-21T18:00:00Z'\n{text}").hosts[0].resources["VCPU"].total == 2
     with pytest.raises(DocumentError, match="found"):

@@ -1,4 +1,4 @@
-"""A fleet as one file: nothing is lost on the way, and without names nothing that names somebody is left."""
+"""A fleet as one file: it reads back the same, and an anonymous one has no name of a host or a place."""
 
 import json
 from dataclasses import replace

@@ -21,7 +21,7 @@ def observed() -> Iterator[Observed]:
 
 
 _CASES = [
-    # What the filters ask for, hosts, traits that are told of.
+    # Required and forbidden traits, hosts, unknown traits.
     ("", ("kvm-1",), ()),
     ("HW_ARCH_X86_64", ("kvm-1",), ()),
     ("CUSTOM_OF_AN_OPERATOR", ("kvm-1",), ()),

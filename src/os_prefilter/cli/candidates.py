@@ -23,13 +23,13 @@ class Candidates(RequestListing):
             self.tell(escape_line(note), warning=True)
         count = found.candidates.count
         if backend.fleet and count == arguments.MOST_CANDIDATES:
-            told = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
-            self.tell(told, warning=True)
+            text = f"Placement was asked for {count} allocation candidates, some of each host: there are more."
+            self.tell(text, warning=True)
         if found.created:
             self.tell(f"No host of the fleet has {', '.join(found.created)}; created for the query.", warning=True)
         if found.unknown:
-            told = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
-            self.tell(told, warning=True)
+            text = f"No host has {', '.join(found.unknown)}, which Placement does not know; it was not asked."
+            self.tell(text, warning=True)
         if backend.fleet:
             self.tell(f"{len(hosts)} of {len(backend.fleet.instance_hosts)} hosts remain.")
         else:

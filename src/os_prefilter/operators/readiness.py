@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def coverage_of(fleet: Fleet) -> Coverage:
-    """Return what filters that wait would be told of a fleet."""
+    """Return the capability reports of a fleet, as filters that wait get them."""
     unreported = {each: Unreported.of(unreported_in(fleet, each)) for each in REPORTS}
     return Coverage(unreported, any(_compute_nodes(fleet)), fleet.traits)
 

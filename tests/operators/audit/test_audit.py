@@ -1,4 +1,4 @@
-"""Audits: verdicts, causes, what nobody serves, what fleets and images may look like."""
+"""Audits: verdicts, causes, requirements that no host meets, and unusual fleets and images."""
 
 from dataclasses import replace
 from typing import Any
@@ -229,10 +229,10 @@ def test_audit_limits_how_many_distinct_unknown_values_it_counts(monkeypatch: py
 
 
 def test_audit_calls_progress_with_stage_count_and_total() -> None:
-    told: list[tuple[str, int, int | None]] = []
+    calls: list[tuple[str, int, int | None]] = []
     images = [Image({"hw_vif_model": value}) for value in ("igb", "e1000")]
-    audit(images, example_fleet(), Change(NONE, NONE), progress=lambda *state: told.append(state))
-    assert told == [("images", 1, None), ("images", 2, None), ("kinds of images", 1, 1)]
+    audit(images, example_fleet(), Change(NONE, NONE), progress=lambda *state: calls.append(state))
+    assert calls == [("images", 1, None), ("images", 2, None), ("kinds of images", 1, 1)]
 
 
 def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:

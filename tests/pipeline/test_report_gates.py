@@ -33,7 +33,7 @@ from tests.support.hosts import libvirt_hosts, other_hosts
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 
-_BY_TRAIT = gates_by_trait(effective_templates(None))
+_BY_TRAIT = gates_by_trait(Options().rows)
 
 
 def test_every_vocabulary_trait_has_a_gate_and_all_gates_of_a_trait_accept_one_answer() -> None:

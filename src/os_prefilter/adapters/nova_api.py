@@ -7,7 +7,6 @@ import nova.conf
 from nova.api.validation.extra_specs import base
 
 from os_prefilter.conf import options_from, register_opts
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.vocabulary.model import Row
 
 
@@ -17,7 +16,7 @@ def register() -> list[base.ExtraSpecValidator]:
     :raises ConfigurationError: if ``[prefilter] config_templates`` in nova-api's configuration cannot be served.
     """
     register_opts(nova.conf.CONF)
-    return [_validator(row) for row in effective_templates(options_from(nova.conf.CONF).templates).rows]
+    return [_validator(row) for row in options_from(nova.conf.CONF).rows if row.namespace]
 
 
 def _validator(row: Row) -> base.ExtraSpecValidator:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from os_prefilter.cli.listing import Listing
-from os_prefilter.conf.options import effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import installed_filters, load_filters
-from os_prefilter.vocabulary import table
 
 VOCABULARY_COLUMNS = (
     "Image property",
@@ -42,7 +41,7 @@ class FilterList(Listing):
 
 def vocabulary() -> Iterator[tuple[str, ...]]:
     """Yield one line for each trait of each value, those of the bundled configuration templates included."""
-    for row in (*table(), *effective_templates(None).rows):
+    for row in Options().rows:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
         asked_by = ", ".join(row.asked_by)
         for value, term in row.values.items():

@@ -5,8 +5,9 @@ from fnmatch import fnmatchcase
 
 import os_traits
 
+from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.config_templates import Templates
-from os_prefilter.vocabulary.model import UnknownValues
+from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
@@ -18,7 +19,7 @@ class Options:
     unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
     templates: Templates | None = None
-    """Configuration templates; None for the bundled ones (``config_templates.effective``)."""
+    """The deployment's configuration templates; None for the bundled ones."""
     owner_trait: str = os_traits.OWNER_NOVA
     foreign_owner_traits: tuple[str, ...] = (os_traits.OWNER_CYBORG,)
     owned_resource_classes: tuple[str, ...] = (
@@ -32,6 +33,11 @@ class Options:
 
     wait_for_answers: tuple[str, ...] = ()
     """Names of the filters whose requirements wait until every compute node has reported (``report_gates``)."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows of the deployment: the vocabulary, and its configuration templates."""
+        return rows_with(self.templates)
 
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
@@ -60,3 +66,8 @@ def effective_templates(templates: Templates | None) -> Templates:
     from os_prefilter.conf.config_templates_file import bundled_templates  # noqa: PLC0415
 
     return bundled_templates()
+
+
+def rows_with(templates: Templates | None) -> tuple[Row, ...]:
+    """Return the vocabulary and the rows of a deployment's configuration templates."""
+    return (*table(), *effective_templates(templates).rows)

@@ -9,7 +9,7 @@ from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.errors import UnknownValue
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.request.row_values import chosen
+from os_prefilter.request.row_values import chosen, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
 
@@ -25,7 +25,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     :raises FlavorImageConflict: if flavor and image ask for different configurations.
     """
     templates = effective_templates(options.templates)
-    unknown = templates.unknown(request.extra_specs)
+    unknown = unknown_configurations(request, templates.rows)
     if unknown and options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue("flavor extra spec", unknown[0], (row.name for row in templates.rows))
     notes = [

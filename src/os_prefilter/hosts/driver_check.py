@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.row_values import Chosen, chosen, is_implied, named_traits
+from os_prefilter.request.row_values import Chosen, chosen, is_implied, named_traits, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
-from os_prefilter.vocabulary.config_templates import PREFIX
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
 
@@ -87,11 +85,6 @@ def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
 
 
 @cache
-def _requested_rows() -> tuple[Row, ...]:
-    return tuple(row for row in table() if row.asked_by)
-
-
-@cache
 def _vocabulary_traits() -> frozenset[Trait]:
     return frozenset(trait for row in table() for trait in row.traits) | frozenset(QUALIFIED.values())
 
@@ -104,13 +97,13 @@ class _Check:
         self._facts = facts
         self._reporter = reporter_of(facts)
         self._guest = guest_of(self._request)
-        self._templates = effective_templates(facts.templates)
+        self._rows = tuple(row for row in facts.rows if row.asked_by)
 
     def unsupported(self) -> list[Unsupported]:
         request = self._request
         found = [
             Unsupported(f"flavor extra spec {quote(key)}", quote(request.extra_spec(key)), "no configuration template")
-            for key in self._templates.unknown(request.extra_specs)
+            for key in unknown_configurations(request, self._rows)
         ]
         for row, choice in self._choices(found):
             reason = self._refusal(row, choice.value)
@@ -141,7 +134,7 @@ class _Check:
 
     def _choices(self, unknown: list[Unsupported]) -> Iterator[tuple[Row, Chosen]]:
         """Yield what the request requires by rows; unknown values are added to ``unknown``."""
-        for row in (*_requested_rows(), *self._templates.rows):
+        for row in self._rows:
             try:
                 choice = chosen(self._request, row, UnknownValues.REJECT, [])
             except UnknownValue as error:
@@ -168,19 +161,18 @@ class _Check:
 
     def _refusal(self, row: Row, value: str) -> str:
         """Return why the host cannot do a value of a row; empty if it can."""
-        if row.name.startswith(PREFIX):
-            reason = self._reporter.refusal(self._facts, row.name, value, "") if self._reporter.configured else ""
-            lacks = (self._lacks(trait, required=True) for trait in self._templates.of(row.name, value).traits)
-            return reason or next(filter(None, lacks), "")
-        term = row.values[value]
-        if term.trait is None:
+        term, reason = row.values[value], ""
+        # A driver may be unable to apply a configuration that requires no trait.
+        if term.trait is None and not row.namespace:
             return ""
-        if row.name in self._reporter.owns:
+        owned = self._reporter.configured if row.namespace else row.name in self._reporter.owns
+        if owned:
             architecture = self._guest.architecture if row.per_architecture and self._guest.has_own_traits else ""
             exact = self._exact_machine() if row is _MACHINE else value
             reason = self._reporter.refusal(self._facts, row.name, exact, architecture)
-        else:
-            reason = self._lacks(term.trait, required=term.required)
+        if row.namespace or not owned:
+            lacks = (self._lacks(trait, required=term.required) for trait in term.traits)
+            reason = reason or next(filter(None, lacks), "")
         return reason or self._never(row, value)
 
     def _lacks(self, trait: Trait, *, required: bool) -> str:

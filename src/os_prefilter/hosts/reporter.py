@@ -19,8 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.conf.options import rows_with
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits, table
 from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.model import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,11 @@ class HostFacts:
     """Traits that operators or other services have set; they count for rows that the reporter does not own."""
     templates: Templates | None = None
     """The deployment's configuration templates; None for the bundled ones."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """All rows of the deployment: the vocabulary, and its configuration templates."""
+        return rows_with(self.templates)
 
 
 Refusal = Callable[[Any, str, str, str], str]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.trait_names import Trait, trait_named
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
@@ -93,7 +93,7 @@ def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
         for gate in gates_of(row)
         if gate.kind == ALWAYS or any(map(options.reports, gate.traits))
     ]
-    by_trait = gates_by_trait(effective_templates(options.templates)) if declared else {}
+    by_trait = gates_by_trait(options.rows) if declared else {}
     of_traits = sorted({by_trait[trait] for trait in declared if trait in by_trait})
     return dict.fromkeys((*of_rows, *of_traits))
 

@@ -94,8 +94,9 @@ def reconfiguration(
     :raises NotReconfigurable: if the flavors differ in anything else, or the node cannot do it
     :raises RequestRejected: if a filter rejects the new flavor
     """
-    if "deploy_config" not in {each.name for each in pipeline.filters}:
-        missing = "the filter deploy_config is not enabled; add it to [prefilter] enabled_filters"
+    needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.asked_by}
+    for name in needed - {each.name for each in pipeline.filters}:
+        missing = f"the filter {name} is not enabled; add it to [prefilter] enabled_filters"
         raise NotReconfigurable(facts.host, missing)
     _check_same(old, new, facts)
     configurations = tuple(

@@ -14,14 +14,13 @@ from oslo_log import log as logging
 
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
-from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import Row
 
 LOG = logging.getLogger(__name__)
@@ -119,16 +118,19 @@ REPORTS: frozenset[frozenset[Trait]] = frozenset((*(gate.reported_by for gate in
 """Each :attr:`Gate.reported_by`: what a :class:`Coverage` tells of."""
 
 
-def gates_by_trait(templates: Templates) -> dict[str, Gate]:
-    """Return the gate of each trait that a capability reporter reports.
+def gates_by_trait(rows: Iterable[Row]) -> dict[str, Gate]:
+    """Return the gate of each trait that a capability reporter reports; configurations have one gate together.
 
-    Of the traits of configuration templates, these are the ones found out from the node; an operator sets the rest.
-
-    :param templates: the deployment's configuration templates
+    :param rows: the deployment's
     """
-    of_nodes = Gate("deploy-config", IF_REPORTED, templates.found_traits, frozenset((REPORTED,)))
-    found: dict[str, Gate] = dict.fromkeys(templates.found_traits, of_nodes)
-    return found | {trait: gate for gate in GATES for trait in gate.traits}
+    of_namespaces: dict[str, set[Trait]] = {}
+    for row in rows:
+        if row.namespace:
+            of_namespaces.setdefault(row.namespace.rstrip(":"), set()).update(row.traits - row.set_by_operators)
+    configurations = (
+        Gate(name, IF_REPORTED, frozenset(traits), frozenset((REPORTED,))) for name, traits in of_namespaces.items()
+    )
+    return {trait: gate for gate in (*configurations, *GATES) for trait in gate.traits}
 
 
 def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, Gate]) -> str:
@@ -218,7 +220,7 @@ def gated(each: LoadedFilter, call: Call, options: Options, deferred: Collection
         return lambda request, inputs: call(request, inputs) if inputs.facts[declared.gate] else waits
     if each.name not in deferred:
         return call
-    gates = gates_by_trait(effective_templates(options.templates))
+    gates = gates_by_trait(options.rows)
 
     def run(request: Request, inputs: Inputs) -> object:
         result = call(request, inputs)

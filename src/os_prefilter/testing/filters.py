@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
@@ -218,7 +218,7 @@ class _EachFilter:
     def test_it_touches_nothing_outside_the_request(self) -> None:
         """No files, no network, no processes, no clock, no dice: a scheduler waits for it, and keeps its answer."""
         # The library loads these once; the filter is not to blame.
-        effective_templates(None)
+        choices()
         self._answer(request_of())
         for spec in self.requests:
             try:

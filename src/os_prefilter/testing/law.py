@@ -9,7 +9,7 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
-from os_prefilter.conf.options import Options, effective_templates
+from os_prefilter.conf.options import Options
 from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
@@ -42,15 +42,13 @@ class Case(NamedTuple):
 @cache
 def asking_filters() -> tuple[str, ...]:
     """Return the filters that require abilities of a host; the others are about its owner or its state."""
-    of_rows = (name for row in table() for name in row.asked_by if name != "query")
-    return tuple(dict.fromkeys((*of_rows, "deploy_config")))
+    return tuple(dict.fromkeys(name for row in Options().rows for name in row.asked_by if name != "query"))
 
 
 @cache
 def choices() -> tuple[Choice, ...]:
     """Return each value of each row that filters require, with those of the bundled configuration templates."""
-    rows = (*(row for row in table() if row.asked_by), *effective_templates(None).rows)
-    return tuple((row, value) for row in rows for value in row.values)
+    return tuple((row, value) for row in Options().rows if row.asked_by for value in row.values)
 
 
 def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:

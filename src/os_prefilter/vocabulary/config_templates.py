@@ -5,7 +5,7 @@ ones, and those of the file that ``[prefilter] config_templates`` names.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -100,9 +100,6 @@ class Templates:
     def __init__(self, templates: Iterable[Template] = ()) -> None:
         self._by_key = {(each.config_type, each.value): each for each in templates}
         types = dict.fromkeys(config_type for config_type, _ in self._by_key)
-        self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
-        """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
-        self._names = frozenset(row.name for row in self.rows)
         self._naming: dict[str, tuple[Template, ...]] = {}
         for each in self:
             self._naming |= {trait: (*self.naming(trait), each) for trait in each.traits}
@@ -110,11 +107,14 @@ class Templates:
         """All traits that templates need."""
         self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.naming(t)))
         """Those of them of which a node itself says whether it has them; the others its operator sets."""
+        self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
+        """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
 
     def _row(self, config_type: str) -> Row:
         name = PREFIX + config_type
         values = {each.value: _term(each.traits) for each in self if each.config_type == config_type}
-        return Row(name, values, image_property=name, extra_spec=name, asked_by=("deploy_config",))
+        row = Row(name, values, image_property=name, extra_spec=name, asked_by=("deploy_config",), namespace=PREFIX)
+        return replace(row, set_by_operators=row.traits - self.found_traits)
 
     def __iter__(self) -> Iterator[Template]:
         return iter(self._by_key.values())
@@ -124,10 +124,6 @@ class Templates:
 
     def __hash__(self) -> int:
         return hash(tuple(self._by_key))
-
-    def unknown(self, extra_specs: Iterable[str]) -> list[str]:
-        """Return the extra specs of a flavor that request a configuration without a template."""
-        return [name for name in extra_specs if str(name).startswith(PREFIX) and name not in self._names]
 
     def of(self, row: str, value: str) -> Template:
         """Return the template for a value of one of :attr:`rows`."""

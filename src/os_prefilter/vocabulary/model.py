@@ -96,6 +96,13 @@ class Row:
     """Whether a host may differ for guests of an architecture that it emulates."""
     prefixes: Mapping[str, str] = field(default_factory=dict)
     """The start of longer names for a value: ``pc-q35-`` of ``pc-q35-9.1``."""
+    namespace: str = ""
+    """For a configuration that the driver applies to its host: the start of its extra spec, ``deploy-config:``.
+
+    An extra spec that starts so and has no row is an unknown configuration.
+    """
+    set_by_operators: frozenset[Trait] = frozenset()
+    """The traits of the row that no reporter finds out."""
 
     @property
     def traits(self) -> frozenset[Trait]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import RequestRejected
 from os_prefilter.fleet.capability_index import CapabilityIndex, union
 from os_prefilter.fleet.matching import fits
@@ -22,7 +21,7 @@ from os_prefilter.pipeline.query import demand_of
 from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary import row_named
 from os_prefilter.vocabulary.model import Row
 
 DEFAULT_ZONE = "nova"
@@ -163,9 +162,8 @@ class _SmallestRequests:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        templates = effective_templates(pipeline.options.templates)
-        self.rows = (*(row for row in table() if row.asked_by), *templates.rows)
-        """All that can be requested: the vocabulary, and the configuration templates."""
+        self.rows = tuple(row for row in pipeline.options.rows if row.asked_by)
+        """All rows that can be requested."""
         self._rows = {row.name: row for row in self.rows}
         self._deferred: set[tuple[str, str]] = set()
         self.always = self._conditions_of({})

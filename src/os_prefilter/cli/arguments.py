@@ -23,13 +23,14 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents.files import is_file, opened
 from os_prefilter.errors import ConfigurationError, DocumentError
-from os_prefilter.filters.loading import installed_filters
+from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
@@ -43,9 +44,6 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES = 1000
 """Maximum number of allocation candidates that a command's embedded Placement returns: Nova's own limit."""
-
-# noop requires nothing, image_metadata includes the sound model, and rules exist only in a configuration.
-_NOT_BY_DEFAULT = frozenset(("noop", "rules", "sound_model"))
 
 
 def add_request_arguments(parser: argparse.ArgumentParser) -> None:
@@ -292,14 +290,18 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     enabled = [name for names in arguments.filter for name in names.split(",")] or conf[GROUP].enabled_filters
     if not enabled and not arguments.config_file:
         # Not those of other packages: one that does not load would break every command.
-        ours = (name for name, target in installed_filters().items() if target.startswith("os_prefilter."))
-        enabled = [name for name in ours if name not in _NOT_BY_DEFAULT]
+        ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
+        filters = load_filters(ours, provided=None)
+        # Rules exist only in a configuration.
+        enabled = [each.name for each in filters if each.declaration.by_default and RULES not in each.facts]
     if not enabled:
         raise ConfigurationError(
             f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
         )
-    if "rules" in enabled and not conf[GROUP].rules_dirs:
-        raise ConfigurationError("The filter rules has no rules: give --config-file with [prefilter] rules_dirs.")
+    with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
+    if with_rules and not conf[GROUP].rules_dirs:
+        advice = "give --config-file with [prefilter] rules_dirs."
+        raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
     conf.set_override("enabled_filters", enabled, GROUP)
     if not conf[GROUP].reported_traits:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)

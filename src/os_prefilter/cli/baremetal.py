@@ -14,6 +14,7 @@ from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.conf import GROUP
 from os_prefilter.errors import RequestRejected
+from os_prefilter.filters.loading import load_filters
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 SECOND_LOOK = 5.0
 """Seconds before ``--apply`` checks a second time that nothing is left to do on a node."""
 _TIMEOUT = 3600
-# The node is in use: its owner, and whether its compute service takes instances, no longer matter.
-_DECIDED = frozenset(("owner", "compute_status"))
 
 
 class BaremetalSteps(Listing):
@@ -139,7 +138,8 @@ def _pipeline(path: str | None) -> Pipeline:
     conf = read_configuration(path)
     if not path:
         conf.set_override("enabled_filters", ["deploy_config"], GROUP)
-    enabled = [name for name in conf[GROUP].enabled_filters if name not in _DECIDED]
+    filters = load_filters(conf[GROUP].enabled_filters, provided=None)
+    enabled = [each.name for each in filters if not each.declaration.only_new]
     conf.set_override("enabled_filters", enabled, GROUP)
     return Pipeline.from_conf(conf)
 

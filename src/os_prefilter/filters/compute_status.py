@@ -2,12 +2,14 @@
 
 import os_traits
 
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import Requirements, forbid
 from os_prefilter.request.view import Request
 
 _ANSWER = forbid(os_traits.COMPUTE_STATUS_DISABLED, "every request: no disabled compute service")
 
 
+@Declaration(only_new=True)
 def compute_status(request: Request) -> Requirements:  # noqa: ARG001
     """Forbid COMPUTE_STATUS_DISABLED, which Nova puts on the provider of a disabled compute service."""
     return _ANSWER

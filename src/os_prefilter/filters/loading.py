@@ -48,6 +48,13 @@ class Declaration:
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()
     """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
 
+    excludes: str = ""
+    """The reason under which ``diagnose`` counts the hosts that it excludes; empty: the kind of each requirement."""
+    by_default: bool = True
+    """Whether commands enable it where neither a configuration file nor an argument names filters."""
+    only_new: bool = False
+    """Whether its requirements no longer matter for an instance that is on its host already."""
+
     def __call__(self, function: F) -> F:
         """Declare this of a filter."""
         function.declaration = self  # type: ignore[attr-defined]

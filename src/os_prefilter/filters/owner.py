@@ -45,6 +45,8 @@ _LONGEST_SUFFIX = 64
     gate="owner_is_reported",
     closed="not every compute service reports {options.owner_trait} yet",
     traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),
+    excludes="owner",
+    only_new=True,
 )
 def owner(request: Request, *, options: Options, asked_before: tuple[Requirement, ...] = ()) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""

@@ -1,11 +1,14 @@
 """The sound device alone, for clouds that do not filter by all image metadata."""
 
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.filters.vocabulary_filter import ask, questions_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
 
 
+# The filter image_metadata includes it.
+@Declaration(by_default=False)
 def sound_model(request: Request, *, options: Options) -> Requirements:
     """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
     return ask(request, questions_of("sound_model"), options)

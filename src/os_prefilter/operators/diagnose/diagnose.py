@@ -61,7 +61,7 @@ def diagnose(  # noqa: PLR0913
         demand = demand_of(request_spec)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
-    sources = Sources(request, stated, decision)
+    sources = Sources(request, stated, decision, pipeline.filters)
     diagnosis = replace(diagnosis, query=query, notes=tuple(dict.fromkeys(str(note) for note in decision.notes)))
     known: frozenset[str] | None = None
     try:

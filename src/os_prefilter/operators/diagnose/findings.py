@@ -1,12 +1,13 @@
 """One finding for each requirement: its source, its state, the hosts that fail it, and the suggested change."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import os_traits
 
 from os_prefilter.common.quoting import escape_line, join_names
+from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.filters.nova_translation import BY_REQUEST
 from os_prefilter.fleet.matching import Host, capacity_of
 from os_prefilter.fleet.model import Inventory
@@ -32,12 +33,20 @@ _FIELDS = {
 class Sources:
     """The source of each condition of one request."""
 
-    def __init__(self, request: Request, stated: Iterable[Requirement], decision: Decision) -> None:
+    def __init__(
+        self,
+        request: Request,
+        stated: Iterable[Requirement],
+        decision: Decision,
+        filters: Iterable[LoadedFilter],
+    ) -> None:
         """Take a request as it was before the pipeline was applied to it, and what it required then.
 
         :param stated: :func:`os_prefilter.filters.nova_translation.stated_requirements` of the request
+        :param filters: the filters of the pipeline
         """
         self._request = request
+        self._excludes = {each.name: each.declaration.excludes for each in filters}
         self._traits: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
         for item in (*stated, *decision.requirements):
@@ -55,6 +64,15 @@ class Sources:
         else:
             because = escape_line(self._field_of(condition._replace(scope=first)))
         return by, f"{because} and {len(alike)} alike" if alike else because
+
+    def reason(self, condition: Condition) -> str:
+        """Return the reason to count hosts under that do not meet a condition."""
+        if declared := self._excludes.get(self.of(condition)[0]):
+            return declared
+        if condition.names == (os_traits.COMPUTE_STATUS_DISABLED,):
+            return result.DISABLED
+        of_kind = {TRAIT: result.TRAITS, RESOURCE: result.RESOURCES, AGGREGATE: result.AGGREGATE}
+        return of_kind.get(condition.kind, result.PLACE)
 
     def _field_of(self, condition: Condition) -> str:
         if condition.kind == POLICY:
@@ -79,7 +97,7 @@ def findings(
 
     :param known: the traits that exist in Placement; None if it did not answer
     """
-    owned = {item for item in now.conditions if sources.of(item)[0] == "owner"}
+    reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
     found = []
@@ -97,7 +115,7 @@ def findings(
                 hosts_lacking=now.lacking(item),
                 hosts_lacking_only_this=now.lacking_only(item),
                 candidates_without_it=now.if_dropped(item),
-                others_kept_out_by=_kept_out(now, item, owned),
+                others_kept_out_by=_kept_out(now, item, reasons),
                 help="" if state == result.MET else _remedy(item, state, because, frees=frees),
             )
         )
@@ -119,22 +137,13 @@ def _state(
     return result.ELSEWHERE if met_if_empty else result.NO_HOST
 
 
-def _kept_out(now: Shortfalls, item: Condition, owned: set[Condition]) -> dict[str, int]:
+def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]) -> dict[str, int]:
     """Return what excludes the hosts that meet a requirement; a host that fails several others counts once."""
     counts: Counter[str] = Counter()
     for host, ways in now.ways.items():
         if item not in now.lacks[host] and ways[0]:
-            counts[" + ".join(sorted({_reason(each, owned) for each in min(ways, key=len)}))] += 1
+            counts[" + ".join(sorted({reasons[each] for each in min(ways, key=len)}))] += 1
     return dict(sorted(counts.items()))
-
-
-def _reason(item: Condition, owned: set[Condition]) -> str:
-    if item in owned:
-        return result.OWNER
-    if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-        return result.DISABLED
-    of_kind = {TRAIT: result.TRAITS, RESOURCE: result.RESOURCES, AGGREGATE: result.AGGREGATE}
-    return of_kind.get(item.kind, result.PLACE)
 
 
 # -- suggested changes -------------------------------------------------------------------------------------------------

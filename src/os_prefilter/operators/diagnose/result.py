@@ -32,8 +32,8 @@ ELSEWHERE = "elsewhere"
 MET = "met"
 """Candidates meet it."""
 
-DISABLED, AGGREGATE, OWNER, RESOURCES, TRAITS, PLACE = "disabled", "aggregate", "owner", "resources", "traits", "place"
-"""Reasons that exclude a host which meets a requirement."""
+DISABLED, AGGREGATE, RESOURCES, TRAITS, PLACE = "disabled", "aggregate", "resources", "traits", "place"
+"""Reasons that exclude a host which meets a requirement; a filter may declare another (``Declaration.excludes``)."""
 
 
 @dataclass(frozen=True)

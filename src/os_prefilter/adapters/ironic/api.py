@@ -10,6 +10,10 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from keystoneauth1 import exceptions as auth_exceptions
+from openstack import exceptions, utils
+from openstack.baremetal.v1.node import Node
+
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
     IronicTooOld,
@@ -18,29 +22,7 @@ from os_prefilter.adapters.ironic.errors import (
     UnknownNode,
 )
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import ConfigurationError, IronicError, ProbeFailed
-
-try:
-    from keystoneauth1 import exceptions as auth_exceptions
-    from openstack import exceptions, utils
-    from openstack.baremetal.v1.node import Node
-except ModuleNotFoundError as missing:
-    raise ConfigurationError(
-        f"Talking to Ironic needs {missing.name}, which is not installed: pip install 'os-prefilter[cli]'."
-    ) from missing
-
-__all__ = [
-    "Node",
-    "asking",
-    "bios_settings",
-    "exceptions",
-    "is_locked",
-    "need",
-    "one_short_line",
-    "read",
-    "utils",
-    "visible",
-]
+from os_prefilter.errors import IronicError, ProbeFailed
 
 # What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)

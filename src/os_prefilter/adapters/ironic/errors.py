@@ -59,22 +59,25 @@ class UnknownNode(IronicError):
         )
 
 
-class NodeNotReady(IronicError):
+class _NodeError(IronicError):
+    _problem = ""
+
+    def __init__(self, node: str, reason: str, advice: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"{self._problem.format(quote(node, 200))}: {reason}. {advice}")
+
+
+class NodeNotReady(_NodeError):
     """A node is not in a state in which it can be changed; nothing was changed."""
 
-    def __init__(self, node: str, reason: str, advice: str) -> None:
-        self.node = node
-        self.reason = reason
-        super().__init__(f"The node {quote(node, 200)} was not changed: {reason}. {advice}")
+    _problem = "The node {} was not changed"
 
 
-class StepsFailed(IronicError):
+class StepsFailed(_NodeError):
     """The steps of a node ended, and what they should do is not done, or not all of it."""
 
-    def __init__(self, node: str, reason: str, advice: str) -> None:
-        self.node = node
-        self.reason = reason
-        super().__init__(f"The steps on the node {quote(node, 200)} failed: {reason}. {advice}")
+    _problem = "The steps on the node {} failed"
 
 
 class OutcomeUnknown(IronicError):

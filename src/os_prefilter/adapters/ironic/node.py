@@ -10,15 +10,10 @@ Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.4
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
-from os_prefilter.adapters.ironic.api import Node, asking, bios_settings, need, read, visible
-from os_prefilter.adapters.ironic.steps import (
-    DEPLOY,
-    LOCK_TIMEOUT,
-    SERVICE,
-    Kind,
-    Step,
-    Task,
-)
+from openstack.baremetal.v1.node import Node
+
+from os_prefilter.adapters.ironic.api import asking, bios_settings, need, read, visible
+from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
 from os_prefilter.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import Change, check_traits

@@ -9,18 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from os_prefilter.adapters.ironic.api import (
-    Node,
-    asking,
-    bios_settings,
-    exceptions,
-    is_locked,
-    need,
-    one_short_line,
-    read,
-    utils,
-    visible,
-)
+from openstack import exceptions, utils
+from openstack.baremetal.v1.node import Node
+
+from os_prefilter.adapters.ironic.api import asking, bios_settings, is_locked, need, one_short_line, read, visible
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
     IronicUnavailable,

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from os_prefilter.adapters.ironic.api import Node, asking, exceptions
+from openstack import exceptions
+from openstack.baremetal.v1.node import Node
+
+from os_prefilter.adapters.ironic.api import asking
 from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
@@ -39,18 +42,13 @@ class TraitPlan:
 
     @property
     def added(self) -> frozenset[str]:
-        """What must be put on the node."""
+        """The traits to add to the node."""
         return frozenset(trait for trait, has in self.traits.items() if has) - self.present
 
     @property
     def removed(self) -> frozenset[str]:
-        """What must be taken from the node."""
-        return self._denied & self.noted
-
-    @property
-    def kept(self) -> frozenset[str]:
-        """Traits that should not be there, and that an operator set."""
-        return self._denied - self.noted
+        """The traits to remove from the node."""
+        return self.present & self.noted & self._denied
 
     @property
     def noted_before(self) -> frozenset[str]:
@@ -60,18 +58,17 @@ class TraitPlan:
     @property
     def noted_after(self) -> frozenset[str]:
         """Our note at the end."""
-        # Also traits that an operator removed, and noted traits that were never set.
-        denied = {trait for trait, has in self.traits.items() if not has}
-        return self.noted_before - denied
+        # Without traits that an operator removed, and noted traits that were never set.
+        return self.noted_before - self._denied
 
     @property
     def _denied(self) -> frozenset[str]:
-        """What should not be on the node, and is."""
-        return self.present & {trait for trait, has in self.traits.items() if not has}
+        return frozenset(trait for trait, has in self.traits.items() if not has)
 
     def changes(self, node: str) -> list[Change]:
         """Return all differences: what is added, removed and, though it should not be there, kept."""
-        kinds = (("add", self.added), ("remove", self.removed), (KEEP, self.kept))
+        kept = self.present & self._denied - self.noted
+        kinds = (("add", self.added), ("remove", self.removed), (KEEP, kept))
         return [Change(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
 
 
@@ -113,17 +110,19 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     :raises IronicRefused: it refused some; all else is done
     :raises IronicError: Ironic does not answer; running it again goes on from there
     """
-    before = plan.noted
-    if plan.noted_before != before:
-        _note(baremetal, node, plan.noted_before)
-        before = plan.noted_before
+    before = plan.noted_before
+    if before != plan.noted:
+        _note(baremetal, node, before)
     # The marker that all traits are reported is removed first and added last.
     for trait in sorted(plan.removed, key=lambda trait: (trait != REPORTED, trait)):
         _remove(baremetal, node, trait)
     refused = {trait: error for trait in sorted(plan.added - {REPORTED}) if (error := _add(baremetal, node, trait))}
     after = plan.noted_after - refused.keys()
     if refused and plan.traits.get(REPORTED):
-        after = _without_marker(baremetal, node, plan, after)
+        # The report marker is withheld while the node lacks traits, unless an operator set it.
+        if REPORTED in plan.present & plan.noted:
+            _remove(baremetal, node, REPORTED)
+        after -= {REPORTED}
     elif REPORTED in plan.added and (error := _add(baremetal, node, REPORTED)):
         refused[REPORTED] = error
         after -= {REPORTED}
@@ -131,13 +130,6 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
         _note(baremetal, node, after)
     for error in refused.values():
         raise error
-
-
-def _without_marker(baremetal: Any, node: Node, plan: TraitPlan, after: frozenset[str]) -> frozenset[str]:
-    """Withhold the report marker while the node lacks traits, unless an operator set it."""
-    if REPORTED in plan.present & plan.noted:
-        _remove(baremetal, node, REPORTED)
-    return after - {REPORTED}
 
 
 def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:

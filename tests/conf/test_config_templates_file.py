@@ -8,7 +8,6 @@ import pytest
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf import options_from
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
-from os_prefilter.conf.options import effective_templates
 from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
 from tests.conftest import conf_with
@@ -48,11 +47,6 @@ def test_operators_template_file_replaces_and_adds_templates(tmp_path: Path) -> 
     )
     assert raid == Template("raid", "10", (Trait("CUSTOM_RAID"),), (variant,))
     assert options_from(conf_with(config_templates=str(path))).templates == load_templates(path)
-
-
-def test_bundled_templates_apply_without_a_template_file() -> None:
-    assert options_from(conf_with()).templates is None
-    assert effective_templates(None) is bundled_templates()
 
 
 _GOOD = "config-type: t, config-value: v"
@@ -153,8 +147,3 @@ def test_document_that_is_not_a_list_of_templates_is_refused(text: str, tmp_path
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DocumentError, match=r"t.yaml:\d: "):
         load_templates(path)
-
-
-def test_missing_template_file_stops_the_service() -> None:
-    with pytest.raises(InvalidOption, match="no-such-file"):
-        options_from(conf_with(config_templates="no-such-file"))

@@ -35,6 +35,8 @@ from tests.support.hosts import few_libvirt_hosts, libvirt_hosts
 
 NAMES = st.sampled_from([f"CUSTOM_{letter}" for letter in "ABCDEFGH"])
 OWNER = Options()
+_NOVA = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
+_ZUN = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
 
 
 @given(st.frozensets(NAMES), st.dictionaries(NAMES, st.booleans()))
@@ -108,27 +110,24 @@ def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None
 
 
 @pytest.mark.parametrize(
-    ("traits", "foreign"),
+    ("options", "traits", "foreign"),
     [
-        ("", False),
-        ("OWNER_NOVA COMPUTE_NODE", False),
-        ("OWNER_CYBORG", True),
-        ("OWNER_NOVA OWNER_CYBORG", True),
-        ("OWNER_SOMEBODY", True),
-        ("CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A", True),
-        ("CUSTOM_OWNER_X", False),
-        ("CUSTOM_OWNER_Y", True),
+        (_NOVA, "", False),
+        (_NOVA, "OWNER_NOVA COMPUTE_NODE", False),
+        (_NOVA, "OWNER_CYBORG", True),
+        (_NOVA, "OWNER_NOVA OWNER_CYBORG", True),
+        (_NOVA, "OWNER_SOMEBODY", True),
+        (_NOVA, "CUSTOM_VNIC_TYPE_NORMAL CUSTOM_PHYSNET_A", True),
+        (_NOVA, "CUSTOM_OWNER_X", False),
+        (_NOVA, "CUSTOM_OWNER_Y", True),
+        (_ZUN, "CUSTOM_OWNER_ZUN", False),
+        (_ZUN, "OWNER_NOVA", True),
     ],
 )
-def test_provider_with_a_foreign_owner_or_neutron_trait_is_foreign(traits: str, foreign: bool) -> None:
-    owner = Options(foreign_owner_traits=("OWNER_CYBORG", "CUSTOM_OWNER_Y"))
-    assert is_foreign(traits.split(), owner) is foreign
-
-
-def test_provider_is_foreign_relative_to_the_configured_owner_trait() -> None:
-    owner = Options(owner_trait="CUSTOM_OWNER_ZUN", foreign_owner_traits=())
-    assert not is_foreign(["CUSTOM_OWNER_ZUN"], owner)
-    assert is_foreign(["OWNER_NOVA"], owner)
+def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign(
+    options: Options, traits: str, foreign: bool
+) -> None:
+    assert is_foreign(traits.split(), options) is foreign
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+from nova.virt import driver as nova_driver
+
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
@@ -149,3 +151,10 @@ def other_hosts() -> Iterator[HostFacts]:
     yield IronicFacts(
         architecture="aarch64", other_traits=frozenset(("HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI"))
     )
+
+
+def declared_by_nova(driver: type[nova_driver.ComputeDriver]) -> dict[str, bool]:
+    """Return whether a virt driver of Nova declares each trait of a capability."""
+    capabilities = {**nova_driver.ComputeDriver.capabilities, **driver.capabilities}
+    traits = nova_driver.CAPABILITY_TRAITS_MAP
+    return {traits[name]: supported for name, supported in capabilities.items() if name in traits}

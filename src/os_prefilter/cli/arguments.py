@@ -21,7 +21,7 @@ from os_prefilter.cli.cloud import (
 )
 from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.documents.files import is_file, opened
+from os_prefilter.documents.files import is_file, not_utf8, opened
 from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
@@ -269,7 +269,7 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
             # oslo.log's options are also command-line options: argparse prints what is wrong, without the file's name.
             raise ConfigurationError(f"{path}: an option of oslo.log has a wrong value. Correct it.") from error
         except UnicodeDecodeError as error:
-            raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+            raise not_utf8(path, error) from error
         except cfg.Error as error:
             from os_prefilter.adapters.nova_conf import reason_of  # noqa: PLC0415
 

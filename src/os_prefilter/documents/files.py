@@ -27,6 +27,22 @@ def read_bytes(path: str | Path) -> bytes:
     return data
 
 
+def decode(data: bytes, path: object, encoding: str = "utf-8-sig") -> str:
+    """Return the text of a file.
+
+    :raises DocumentError: if it is not UTF-8
+    """
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from error
+
+
+def not_utf8(path: object, error: UnicodeDecodeError) -> DocumentError:
+    """Return the error about a file that is not UTF-8."""
+    return DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.")
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file, or a pipe of a shell, for reading.

@@ -8,6 +8,7 @@ from math import isfinite
 from typing import Any
 
 from os_prefilter.common.quoting import quote
+from os_prefilter.documents.files import decode
 from os_prefilter.errors import DocumentError
 
 
@@ -16,10 +17,7 @@ def parse_json(data: bytes, path: object) -> object:
 
     :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
     """
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    text = decode(data, path)
     try:
         return strict(text)
     except json.JSONDecodeError as error:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import read_bytes
+from os_prefilter.documents.files import decode, read_bytes
 from os_prefilter.errors import DocumentError
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -136,10 +136,7 @@ def _text_of(data: bytes, path: object) -> str:
     if len(data) > MAX_BYTES:
         advice = "Split the file; a fleet can be given as JSON, as 'os-prefilter snapshot' writes it."
         raise DocumentError(path, f"the YAML is larger than {MAX_BYTES >> 20} MiB, the most that is read. {advice}")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    return decode(data, path)
 
 
 def _with_column(path: object, mark: Any, problem: str) -> DocumentError:

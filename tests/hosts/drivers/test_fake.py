@@ -1,11 +1,11 @@
 """fake: a host can do what it was told that it can, by default what Nova's fake driver says of itself."""
 
 import pytest
-from nova.virt import driver
 from nova.virt import fake as nova_fake
 
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
+from tests.support.hosts import declared_by_nova
 
 
 def _traits(facts: FakeFacts) -> set[str]:
@@ -18,8 +18,7 @@ def _traits(facts: FakeFacts) -> set[str]:
 
 
 def test_default_capabilities_match_the_fake_driver_of_nova() -> None:
-    capabilities = nova_fake.FakeDriver.capabilities
-    said = {driver.CAPABILITY_TRAITS_MAP.get(name) for name, supported in capabilities.items() if supported}
+    said = {trait for trait, supported in declared_by_nova(nova_fake.FakeDriver).items() if supported}
     known = {trait for row in ROWS for trait in row.traits}
     ((architecture, hypervisor_type, vm_mode),) = nova_fake.FakeDriver(None).host_status_base["supported_instances"]
     runs = {"architecture": architecture, "hypervisor_type": hypervisor_type, "vm_mode": vm_mode}

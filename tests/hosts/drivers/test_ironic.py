@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nova.virt import driver as nova_driver
 from nova.virt.ironic import driver as ironic_driver
 
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.hosts.drivers.ironic import REPORTER, BiosSetting, IronicFacts, configure, refusal
 from os_prefilter.vocabulary import BY_NAME, HYPERTHREADING, QUALIFIED, ROWS
+from tests.support.hosts import declared_by_nova
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
 _ARCHITECTURES = ("", "i686", "x86_64", "aarch64", "sparc", "no such")
@@ -111,9 +111,7 @@ def test_trait_set_by_an_operator_on_the_node_makes_its_value_supported(row: Any
 
 
 def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> None:
-    capabilities = {**nova_driver.ComputeDriver.capabilities, **ironic_driver.IronicDriver.capabilities}
-    traits = nova_driver.CAPABILITY_TRAITS_MAP
-    declared = {traits[name]: supported for name, supported in capabilities.items() if name in traits}
+    declared = declared_by_nova(ironic_driver.IronicDriver)
     compared = {
         (row.name, value): declared[term.trait]
         for row, value in _OWNED

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 from nova import exception, objects
 from nova.objects import fields
-from nova.virt import driver as nova_driver
 from nova.virt.vmwareapi import constants, host, images, vm_util, vmops
 from nova.virt.vmwareapi import driver as vmware_driver
 
@@ -14,6 +13,7 @@ from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.drivers.vmware import REPORTER, VmwareFacts, refusal
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from tests.conftest import spec_of
+from tests.support.hosts import declared_by_nova
 from tests.support.nova_objects import nova_flavor, nova_spec
 
 _OWNED = [(row, value) for row in ROWS if row.name in REPORTER.owns for value in row.values]
@@ -80,9 +80,7 @@ def test_firmware_is_what_nova_writes_into_the_virtual_machine() -> None:
 
 
 def test_image_types_and_other_capabilities_are_those_that_nova_declares() -> None:
-    capabilities = {**nova_driver.ComputeDriver.capabilities, **vmware_driver.VMwareVCDriver.capabilities}
-    traits = nova_driver.CAPABILITY_TRAITS_MAP
-    declared = {traits[name]: supported for name, supported in capabilities.items() if name in traits}
+    declared = declared_by_nova(vmware_driver.VMwareVCDriver)
     compared = {
         (row.name, value): declared[term.trait]
         for row, value in _OWNED

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import MAX_BYTES, opened
+from os_prefilter.documents.files import MAX_BYTES, decode, opened
 from os_prefilter.documents.strict_json import DECODER, strict
 from os_prefilter.errors import DocumentError
 from os_prefilter.request.from_json import image_from
@@ -163,10 +163,7 @@ def _document(entry: object) -> Any:
 def _text(data: bytes, path: str | Path) -> str:
     if len(data) > MAX_BYTES:
         raise DocumentError(path, "the list is larger than 64 MiB. Give it as JSON lines: one image a line.")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.") from error
+    return decode(data, path, "utf-8")
 
 
 def _after_space(text: str, position: int) -> int:

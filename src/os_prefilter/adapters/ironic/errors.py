@@ -59,25 +59,22 @@ class UnknownNode(IronicError):
         )
 
 
-class _NodeError(IronicError):
-    _problem = ""
+class NodeNotReady(IronicError):
+    """A node is not in a state in which it can be changed; nothing was changed."""
 
     def __init__(self, node: str, reason: str, advice: str) -> None:
         self.node = node
         self.reason = reason
-        super().__init__(f"{self._problem.format(quote(node, 200))}: {reason}. {advice}")
+        super().__init__(f"The node {quote(node, 200)} was not changed: {reason}. {advice}")
 
 
-class NodeNotReady(_NodeError):
-    """A node is not in a state in which it can be changed; nothing was changed."""
-
-    _problem = "The node {} was not changed"
-
-
-class StepsFailed(_NodeError):
+class StepsFailed(IronicError):
     """The steps of a node ended, and what they should do is not done, or not all of it."""
 
-    _problem = "The steps on the node {} failed"
+    def __init__(self, node: str, reason: str, advice: str) -> None:
+        self.node = node
+        self.reason = reason
+        super().__init__(f"The steps on the node {quote(node, 200)} failed: {reason}. {advice}")
 
 
 class OutcomeUnknown(IronicError):

@@ -1,6 +1,6 @@
 """The values that a request gives to rows of the vocabulary, and the traits that it names itself."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
@@ -68,11 +68,11 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     return other is not None and other.value == more
 
 
-def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
+def unknown_configurations(request: Request, rows: Sequence[Row]) -> list[str]:
     """Return the flavor's extra specs that start as a configuration (:attr:`Row.namespace`) and have no row."""
-    by_extra_spec = {row.extra_spec: row.namespace for row in rows if row.namespace}
-    starts = tuple(set(by_extra_spec.values()))
-    return [name for name in request.extra_specs if str(name).startswith(starts) and name not in by_extra_spec]
+    namespaces = tuple([row.namespace for row in rows if row.namespace])
+    found = [name for name in request.extra_specs if str(name).startswith(namespaces)]
+    return [name for name in found if all(name != row.extra_spec for row in rows)] if found else found
 
 
 def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:

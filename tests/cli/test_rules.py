@@ -84,3 +84,15 @@ def test_invalid_rule_file_stops_other_commands_with_a_one_line_error(
     assert len(err.splitlines()) == 1
     assert f"[prefilter] rules_dirs: {path}:2: the rule r: require[0] is 'a'" in err
     assert f"There are 2 more mistakes. 'os-prefilter rules check {tmp_path}' shows all." in err
+
+
+def test_candidates_creates_the_traits_that_rules_name(conf: str, tmp_path: Path, capsys: Capture) -> None:
+    """A required trait that no host has leaves none; a forbidden one takes no host away."""
+    write_rules(
+        tmp_path / "r.yaml",
+        rule("r", _WHEN, ["CUSTOM_NEW_A"]),
+        rule("s", "{image_property: os_distro, is: sles}", (), ["CUSTOM_NEW_B"]),
+    )
+    for distro, trait, code in (("windows", "CUSTOM_NEW_A", 2), ("sles", "CUSTOM_NEW_B", 0)):
+        assert main(["candidates", "--config-file", conf, "--property", f"os_distro={distro}"]) == code
+        assert f"No host of the fleet has {trait}; created" in capsys.readouterr().err

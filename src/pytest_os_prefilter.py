@@ -1,4 +1,4 @@
-"""The pytest plugin of os-prefilter: fixtures for those who write filters, reporters and rows.
+"""The pytest plugin of os-prefilter: fixtures for authors of filters, reporters and rows.
 
 pytest imports this module wherever os-prefilter is installed, also in the test runs of others. So it stands outside
 the package ``os_prefilter`` and imports nothing of it, has no hooks, and all its names begin with ``prefilter_``

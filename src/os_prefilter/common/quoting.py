@@ -1,4 +1,4 @@
-"""Text of somebody else's in messages: quoted, on one line, and cut."""
+"""Quote, escape and truncate untrusted text for messages."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ def quote(value: object, length: int = _SHOWN_LENGTH) -> str:
 
 
 def escape_line(text: str) -> str:
-    """Return text of somebody else's as one printable line: as it is, or escaped where that is not one."""
+    """Return untrusted text as one printable line, escaped where it is none."""
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
@@ -62,6 +62,6 @@ def shorten(items: Sequence[str], most: int, count: int | None = None) -> list[s
 
 
 def join_first_names(names: Sequence[str], most: int) -> str:
-    """Return the first of somebody else's names, such as "a, b and 3 more"."""
+    """Return the first of untrusted names, such as "a, b and 3 more"."""
     more = f" and {len(names) - most} more" * (len(names) > most)
     return ", ".join(map(escape_line, names[:most])) + more

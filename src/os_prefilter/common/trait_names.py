@@ -1,4 +1,4 @@
-"""Names of traits: which Placement could have, and the type of those that were checked."""
+"""Trait names: which of them Placement could have, and the type of a checked one."""
 
 from functools import lru_cache
 from typing import NewType

@@ -131,4 +131,4 @@ def replace_file(path: str | Path, text: str, mode: int) -> None:
 
 def _unwritable(path: Path, error: Exception) -> DocumentError:
     reason = getattr(error, "strerror", None) or error
-    return DocumentError(path, f"the file cannot be written: {reason}. Check the directory, and who may write to it.")
+    return DocumentError(path, f"the file cannot be written: {reason}. Check the directory and its permissions.")

@@ -1,4 +1,4 @@
-"""Whose provider it is (spec owner-nova-trait-usage).
+"""Keep requests on resource providers owned by this service (spec owner-nova-trait-usage).
 
 Placement has one resource class for what two services hand out: Nova's VGPUs and Cyborg's. The service that created a
 provider says so with an owner trait. This filter keeps requests for the owner's resources on the owner's providers:
@@ -7,7 +7,7 @@ provider says so with an owner trait. This filter keeps requests for the owner's
 - on the groups of PCI devices, and on the flavor's groups for resource classes whose providers the owner creates;
 - for such a class in the unsuffixed group, in a group of its own. In the unsuffixed group a required trait may be met
   by any provider, the root above all, so it says nothing of the one that has the class. Where the class must stay in
-  the unsuffixed group, the traits of other owners are forbidden there: that protects from those who have one;
+  the unsuffixed group, the traits of other owners are forbidden there: that protects from owners that have one;
 - kept off the groups of device profiles, which are Cyborg's, whatever traits Cyborg's providers have.
 
 Groups of ports belong to others; they are left alone.

@@ -6,7 +6,7 @@ Inventories, usage and all aggregates can only be requested for one provider at 
 leave them out.
 
 The cloud changes meanwhile. The providers are listed before and after: providers that went are left out with all below
-them, those that came are not looked at, and those whose generation has changed are counted in
+them, new ones are not read, and those whose generation has changed are counted in
 :attr:`os_prefilter.fleet.model.Fleet.changed_while_read`.
 """
 

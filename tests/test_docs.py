@@ -276,7 +276,8 @@ def test_public_name_is_documented_in_reference_rst(name: str) -> None:
 
 _DOTTED = re.compile(r"\bos_prefilter(?:\.[A-Za-z_]\w*)+")
 _PATH = re.compile(r"(?<!formerly )(?<!`)(``?)((?:[\w.-]+/)*[\w-]+\.py)\1(?!`)")
-_FOLDERS = (ROOT, DOCS, ROOT / "src", Path(os_prefilter.__file__).parent)
+_SOURCE = ROOT / "src" / "os_prefilter"
+_FOLDERS = (ROOT, DOCS, ROOT / "src", _SOURCE)
 # Code of other projects.
 _ELSEWHERE = ("common/states.py", "conductor/", "db/", "ironic/", "ironicclient/", "nova/", "placement/")
 
@@ -304,7 +305,7 @@ def _is_file(path: str, text: Path) -> bool:
 
 @pytest.mark.parametrize(
     "text",
-    [ROOT / "README.md", *PAGES, *sorted(DOCS.glob("releasenotes/notes/*.yaml")), *sorted(_FOLDERS[-1].rglob("*.py"))],
+    [ROOT / "README.md", *PAGES, *sorted(DOCS.glob("releasenotes/notes/*.yaml")), *sorted(_SOURCE.rglob("*.py"))],
     ids=lambda path: path.relative_to(ROOT).as_posix(),
 )
 def test_every_module_that_a_text_names_exists(text: Path) -> None:

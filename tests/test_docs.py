@@ -264,7 +264,7 @@ def test_config_option_is_referenced_on_some_page(option: str) -> None:
 )
 def test_error_class_is_explained_in_errors_rst(name: str) -> None:
     """Every error has a line in errors.rst that says what to do."""
-    assert f":class:`~os_prefilter.errors.{name}`" in (DOCS / "errors.rst").read_text(encoding="utf-8")
+    assert f":class:`~os_prefilter.common.errors.{name}`" in (DOCS / "errors.rst").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", os_prefilter.__all__)

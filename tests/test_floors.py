@@ -11,7 +11,6 @@ _ROOT = Path(os_prefilter.__file__).parent
 # From the ground up. A folder imports only from the floors below its own.
 _FLOORS = (
     ("common",),
-    ("errors",),
     ("documents", "vocabulary"),
     ("conf", "request"),
     ("filters", "fleet", "hosts", "rules"),

@@ -16,7 +16,7 @@ from audit import fleet_of, images_of
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import Change, audit
 from os_prefilter.request.from_json import image_from

@@ -1,5 +1,6 @@
 """Ask Placement only for hosts that can: image properties and flavor extra specs become traits of the query."""
 
+from os_prefilter.common import errors as errors
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import Unsupported, guest_settings, unsupported

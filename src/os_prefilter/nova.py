@@ -23,8 +23,8 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
+from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 

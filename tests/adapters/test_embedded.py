@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 
@@ -219,7 +219,7 @@ import sys
 import threading
 {before}
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import UnknownTraits
+from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 with EmbeddedPlacement(Fleet((Provider("A", provider_uuid("A"), {{"VCPU": Inventory(1)}}),))) as placement:
     try:

@@ -7,7 +7,7 @@ from nova import conf as nova_conf
 from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 
 
 def settings_of(tmp_path: Path, text: str | bytes) -> LibvirtSettings:

@@ -12,7 +12,7 @@ from nova.scheduler import request_filter
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Pipeline, allocation_candidates_query
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request

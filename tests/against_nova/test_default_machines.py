@@ -19,7 +19,7 @@ from nova.objects import fields
 from nova.virt.libvirt import driver, utils
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts

@@ -14,7 +14,7 @@ from nova import objects
 from nova.scheduler.utils import ResourceRequest
 
 from os_prefilter import Pipeline, Request
-from os_prefilter.errors import MalformedRequest
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.resource_classes import is_resource_class
 from tests.against_nova.becomes import REFUSED

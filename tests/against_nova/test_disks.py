@@ -9,7 +9,7 @@ from nova import exception, objects
 from nova.virt.libvirt import blockinfo
 
 from os_prefilter import Image, RequestSpec
-from os_prefilter.errors import ImpossibleCombination
+from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from tests.conftest import pipeline_of

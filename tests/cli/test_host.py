@@ -13,7 +13,7 @@ import pytest
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
 from os_prefilter.cli.main import main
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic import IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts

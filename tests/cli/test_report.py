@@ -222,7 +222,7 @@ import sys
 from pathlib import Path
 from os_prefilter.adapters.libvirt import host
 from os_prefilter.cli.main import main
-from os_prefilter.errors import ProbeFailed
+from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.fake import FakeFacts
 class Host:
     def __init__(self, uri, settings):

@@ -10,7 +10,7 @@ import pytest
 from os_prefilter.adapters.nova_conf import libvirt_settings, load_conf
 from os_prefilter.cli.arguments import read_configuration
 from os_prefilter.cli.main import main
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 
 _ASKING = ["--property", "hw_vif_model=igb"]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf import options_from
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
-from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Variant
 from tests.conftest import conf_with
 

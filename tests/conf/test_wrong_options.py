@@ -7,8 +7,8 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter import Pipeline
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.conf import OPTIONS
-from os_prefilter.errors import ConfigurationError
 
 _ADVICE = ("Correct ", "Remove ", "Check ", "Give ", "Enable ", "Use ", "Write ", "pip install ", "expected ", "Pass ")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from os_prefilter.errors import DocumentError, PrefilterError
+from os_prefilter.common.errors import DocumentError, PrefilterError
 from tests.documents.seeds import SEEDS
 
 _LONGEST_MESSAGE = 8_000

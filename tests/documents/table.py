@@ -15,9 +15,9 @@ from os_prefilter.adapters.libvirt.documents import (
     facts_of,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings, libvirt_settings
+from os_prefilter.common.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.errors import ConfigurationError, DocumentError, RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import load_fleet, parse_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot

@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.strict_json import parse_json
-from os_prefilter.errors import DocumentError
 
 
 def test_valid_json_is_parsed_with_or_without_a_byte_order_mark() -> None:

@@ -14,8 +14,8 @@ from nova import objects
 
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
+from os_prefilter.common.errors import DocumentError, RequestRejected, UnknownValue
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import DocumentError, RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.request.from_json import read_json, request_spec_from

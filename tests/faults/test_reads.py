@@ -9,8 +9,8 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import LiveReported, OwnerCoverage, ReportCoverage
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
+from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
-from os_prefilter.errors import PlacementError
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times

@@ -15,8 +15,8 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.common.threads import start_thread
-from os_prefilter.errors import PlacementRefused
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal

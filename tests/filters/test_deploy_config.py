@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter import Pipeline
+from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options, effective_templates
-from os_prefilter.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.vocabulary.config_templates import Template
 from tests.conftest import asked_by, pipeline_of, spec_of
 

@@ -8,7 +8,7 @@ import pytest
 from os_prefilter import allocation_candidates_query, capability_traits, unsupported
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination
+from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.vocabulary import HPET

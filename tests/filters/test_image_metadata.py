@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from os_prefilter import RequestSpec, unsupported
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
+from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
 from os_prefilter.vocabulary.machine_types import families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from stevedore.extension import ExtensionManager
 
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     ConfigurationError,
     DuplicateFilter,
     FilterLoadError,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.common.errors import FlavorImageConflict, RequestRejected, UnknownValue
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import FlavorImageConflict, RequestRejected, UnknownValue
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.filters.vocabulary_filter import Questions, ask, questions_of
 from os_prefilter.request.requirements import Requirements

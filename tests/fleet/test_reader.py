@@ -6,7 +6,7 @@ from pathlib import Path
 import os_traits
 import pytest
 
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet import snapshot as module
 from os_prefilter.fleet.model import Aggregate, Fleet, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet, parse_fleet

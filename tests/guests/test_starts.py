@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from os_prefilter import unsupported
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.guest_starts import NOT_KNOWN, STARTS
 from os_prefilter.testing.law import disagreements, single_cases

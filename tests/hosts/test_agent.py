@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     ConfigurationError,
     DocumentError,
     GenerationConflict,

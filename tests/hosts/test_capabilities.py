@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from stevedore import named
 
-from os_prefilter.errors import UnusableReporter
+from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.hosts.capabilities import known_traits, load_reporter
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.reporter import HostFacts

@@ -11,7 +11,7 @@ from nova.virt import fake as nova_fake
 from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (

@@ -9,7 +9,7 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
+from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
 from os_prefilter.fleet.model import Fleet, Inventory
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import traits_to_know

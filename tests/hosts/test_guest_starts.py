@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import capability_traits, unsupported
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts import guest_starts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records

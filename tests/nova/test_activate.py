@@ -14,7 +14,7 @@ from oslo_log.formatters import ContextFormatter
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Request, Requirements
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     ConfigurationError,
     DuplicateFilter,
     FilterLoadError,

@@ -15,7 +15,7 @@ from nova.scheduler import request_filter
 from nova.scheduler.manager import messaging
 
 from os_prefilter import Pipeline, Request, Requirements
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
 from tests.support.nova_objects import nova_spec

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 
 from os_prefilter import Flavor
+from os_prefilter.common.errors import FlavorImageConflict
 from os_prefilter.conf.options import effective_templates
-from os_prefilter.errors import FlavorImageConflict
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.operators.reconfigure import Configuration, NotReconfigurable, Plan, reconfiguration

@@ -10,7 +10,7 @@ from nova import objects
 from oslo_versionedobjects import base, fields
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
-from os_prefilter.errors import RequestRejected, UnsuitableRequestSpec
+from os_prefilter.common.errors import RequestRejected, UnsuitableRequestSpec
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.pipeline.decision_cache import LONGEST, MOST
 from os_prefilter.pipeline.deployment_facts import Fact

@@ -142,13 +142,13 @@ def test_law_holds_for_a_server_that_keeps_its_machine_type() -> None:
     compared = 0
     for machine, properties in _moves():
         decided = None
-        with suppress(os_prefilter.errors.RequestRejected):
+        with suppress(os_prefilter.common.errors.RequestRejected):
             decided = _pipeline(machine).apply(_moving(properties)).requirements
         for facts, traits in hosts:
             seen_by_driver = nova_spec({**properties, "hw_machine_type": machine})
             try:
                 accepts = not os_prefilter.unsupported(seen_by_driver, facts)
-            except os_prefilter.errors.RequestRejected:
+            except os_prefilter.common.errors.RequestRejected:
                 accepts = False
             selected = decided is not None and all(traits.get(each.trait, False) is each.required for each in decided)
             assert selected is accepts, (machine, properties, facts)

@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from os_prefilter import Pipeline
-from os_prefilter.errors import FilterFailed, RequestRejected
+from os_prefilter.common.errors import FilterFailed, RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.metrics import Measuring

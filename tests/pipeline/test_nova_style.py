@@ -9,7 +9,7 @@ from nova.objects import base as nova_base
 from nova.scheduler import request_filter
 
 from os_prefilter import Destination, Pipeline, Request, RequestGroup, Requirements
-from os_prefilter.errors import FilterFailed, RejectedByFilter
+from os_prefilter.common.errors import FilterFailed, RejectedByFilter
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.request.requirements import require
 from tests.conftest import spec_of

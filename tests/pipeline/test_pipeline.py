@@ -9,9 +9,9 @@ import pytest
 from nova import objects
 
 from os_prefilter import Flavor, Pipeline, Request, RequestGroup, RequestSpec, Requirement, Requirements
+from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.filters.loading import LoadedFilter, as_filter
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
 from tests.conftest import pipeline_of, spec_of

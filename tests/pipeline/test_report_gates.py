@@ -10,9 +10,9 @@ import pytest
 from os_prefilter import Options, Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
+from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
-from os_prefilter.errors import InvalidOption
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, managed

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.testing.generated import any_request, known_traits
 from os_prefilter.vocabulary import ROWS

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 
 from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request

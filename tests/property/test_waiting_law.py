@@ -9,7 +9,7 @@ import pytest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported

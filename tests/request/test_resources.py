@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.errors import FlavorImageConflict, RequestRejected
+from os_prefilter.common.errors import FlavorImageConflict, RequestRejected
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
 

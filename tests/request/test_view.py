@@ -19,7 +19,7 @@ from os_prefilter import (
     allocation_candidates_query,
     process_reqspec,
 )
-from os_prefilter.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
+from os_prefilter.common.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.pipeline import default_pipeline
 from os_prefilter.request import view

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from os_prefilter import Pipeline
+from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.errors import ContradictingRequirements
 from os_prefilter.request.view import Request
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.model import EXTRA_SPEC, Condition, Rule, RuleSet

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import Pipeline, RequestGroup
-from os_prefilter.errors import ContradictingRequirements, MissingFact
+from os_prefilter.common.errors import ContradictingRequirements, MissingFact
 from os_prefilter.rules.model import RuleSet
 from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
 from tests.support.nova_objects import nova_spec

@@ -11,8 +11,8 @@ from oslo_config import cfg
 
 from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.common.errors import InvalidOption
 from os_prefilter.conf import register_opts
-from os_prefilter.errors import InvalidOption
 from os_prefilter.rules.reload import RuleFolders
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, lone_host

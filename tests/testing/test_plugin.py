@@ -11,7 +11,7 @@ import pytest
 
 import pytest_os_prefilter
 from os_prefilter import NOTHING, Request, RequestGroup, Requirements, capability_traits, require
-from os_prefilter.errors import DocumentError, MissingFact
+from os_prefilter.common.errors import DocumentError, MissingFact
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.operators.candidates import find_candidates
 

@@ -7,7 +7,7 @@ from nova.objects import fields
 from nova.objects.image_meta import ImageMetaProps
 
 from os_prefilter import allocation_candidates_query, unsupported
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import IMAGE_PROPERTY, as_nova_spells, readings, value_of
 from os_prefilter.testing.law import asking_filters

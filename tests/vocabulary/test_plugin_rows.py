@@ -11,7 +11,7 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
-from os_prefilter.errors import FlavorImageConflict, UnusableRow
+from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
 from os_prefilter.filters.vocabulary_filter import Questions, ask
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row, terms

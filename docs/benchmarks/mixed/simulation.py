@@ -10,7 +10,7 @@ from mixed.requests import Boot, spec_of
 from mixed.scheduler import Outcome, Scheduler, scheduler
 from mixed.ways import Way
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.fleet.model import Inventory, Provider
 from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.hosts.driver_check import unsupported

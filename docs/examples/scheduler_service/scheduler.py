@@ -18,14 +18,14 @@ from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
-from os_prefilter.documents.strict_json import parse_json
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     ConfigurationError,
     DocumentError,
     PlacementUnavailable,
     PrefilterError,
     RequestRejected,
 )
+from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.request.from_json import request_spec_from
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 from uuid import UUID, uuid5
 
-from os_prefilter.errors import ConfigurationError, PlacementRefused, UnknownTraits
+from os_prefilter.common.errors import ConfigurationError, PlacementRefused, UnknownTraits
 
 try:
     import requests

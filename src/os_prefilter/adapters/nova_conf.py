@@ -14,11 +14,11 @@ from typing import Any
 
 from oslo_config import cfg, types
 
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.conf import options_from, refused, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
-from os_prefilter.errors import ConfigurationError
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 _LIBVIRT = [

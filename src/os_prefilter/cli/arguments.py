@@ -19,10 +19,10 @@ from os_prefilter.cli.cloud import (
     option_name,
     placement_from,
 )
+from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents.files import is_file, not_utf8, opened
-from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet

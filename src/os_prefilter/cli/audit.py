@@ -19,9 +19,9 @@ from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note
 from os_prefilter.cli.listing import NO_HOST, Cell, Listing
 from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.conf import GROUP
-from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import (
     BECOMES_UNSCHEDULABLE,

@@ -11,9 +11,9 @@ from os_prefilter.cli.arguments import add_request_arguments, flavor_in, read_co
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, placement_from
 from os_prefilter.cli.host import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.cli.listing import NO_HOST, Listing
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.conf import GROUP
-from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.loading import load_filters
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts

@@ -25,8 +25,8 @@ from os_prefilter.cli.host import (
 )
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.main import PasswordMaskingFormatter
+from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, pluralize
-from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from os_prefilter.cli.listing import Listing
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ConfigurationError
 from os_prefilter.filters.loading import installed_filters, load_filters
 
 VOCABULARY_COLUMNS = (

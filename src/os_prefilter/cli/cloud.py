@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
+from os_prefilter.common.errors import ConfigurationError, PrefilterError
 from os_prefilter.common.quoting import describe_error
-from os_prefilter.errors import ConfigurationError, PrefilterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

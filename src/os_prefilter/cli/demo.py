@@ -7,8 +7,8 @@ from typing import Any
 
 from os_prefilter.cli.arguments import Backend, add_pipeline_arguments, backend_from
 from os_prefilter.cli.listing import Cell, Listing
+from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.operators.examples import Example, example_requests
 from os_prefilter.operators.explain import Line, lines_of
 from os_prefilter.pipeline.decision import Decision

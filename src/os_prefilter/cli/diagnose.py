@@ -19,8 +19,8 @@ from os_prefilter.cli.arguments import (
 from os_prefilter.cli.cloud import placement_from
 from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.cli.output import progress_on
+from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter.errors import PlacementUnavailable
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.diagnose.diagnose import diagnose
 from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding

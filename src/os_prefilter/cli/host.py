@@ -5,10 +5,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud, option_name
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
-from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
 from os_prefilter.hosts.drivers.vmware import VmwareFacts

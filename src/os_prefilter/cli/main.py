@@ -11,8 +11,8 @@ from cliff.app import App
 from cliff.commandmanager import CommandManager
 from stevedore.named import NamedExtensionManager
 
+from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import escape_line, mask_passwords
-from os_prefilter.errors import PrefilterError
 
 _ERROR = 1
 _INTERRUPTED = 130

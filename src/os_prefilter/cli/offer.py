@@ -7,8 +7,8 @@ from os_prefilter.cli.cloud import CloudCommand
 from os_prefilter.cli.listing import NO_HOST
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
 from os_prefilter.cli.snapshot import summary
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_names
-from os_prefilter.errors import DocumentError
 from os_prefilter.operators.offer.formats import as_html, as_json, as_markdown
 from os_prefilter.operators.offer.offer import DEFAULT_ZONE, offer
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import opened, replace_file, status_to_replace
-from os_prefilter.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""What every part uses: quoting of untrusted text, entry points, threads."""
+"""What every part uses: errors, quoting of untrusted text, entry points, threads."""

@@ -7,11 +7,11 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import join_names
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, find_mistakes, mapping
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.errors import DocumentError
 from os_prefilter.vocabulary.config_templates import (
     BIOS_STEP,
     INTERFACES,

@@ -7,11 +7,11 @@ from typing import Any
 
 from oslo_config import cfg
 
+from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, matches_any
-from os_prefilter.errors import ConfigurationError, DocumentError, InvalidOption
 from os_prefilter.vocabulary import opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import UnknownValues

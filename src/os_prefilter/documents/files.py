@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.errors import DocumentError
 
 MAX_BYTES = 64 * 1024 * 1024
 """The most that is read: a fleet of 10,000 hosts with 90 traits each is less than half of it."""

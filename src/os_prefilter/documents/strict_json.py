@@ -7,9 +7,9 @@ import json
 from math import isfinite
 from typing import Any
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import decode
-from os_prefilter.errors import DocumentError
 
 
 def parse_json(data: bytes, path: object) -> object:

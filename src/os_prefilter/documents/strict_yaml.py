@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import decode, read_bytes
-from os_prefilter.errors import DocumentError
 
 MAX_BYTES = 4 * 1024 * 1024
 """The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""

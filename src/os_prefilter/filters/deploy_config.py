@@ -4,9 +4,9 @@ Explicit config, implicit trait: ``deploy-config:hyperthreading=enabled`` requir
 switched; it says nothing about whether it is on now. Which traits a configuration needs is in its template.
 """
 
+from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options, effective_templates
-from os_prefilter.errors import UnknownValue
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import chosen, unknown_configurations

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
-from os_prefilter.conf.options import Options
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     DuplicateFilter,
     FilterLoadError,
     InvalidFilter,
@@ -16,6 +15,7 @@ from os_prefilter.errors import (
     MissingFact,
     UnknownFilter,
 )
+from os_prefilter.conf.options import Options
 
 NAMESPACE = "os_prefilter.request_filters"
 

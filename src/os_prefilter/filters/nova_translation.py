@@ -5,9 +5,9 @@ A value that Nova does not know is an error there, and here: the query must not 
 
 from dataclasses import replace
 
+from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.filters.vocabulary_filter import Questions, ask
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement
 from os_prefilter.request.row_values import chosen, written_requirements

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from functools import cache
 
+from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.request.row_values import Chosen, chosen, is_implied

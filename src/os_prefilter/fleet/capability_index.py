@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.fleet.matching import Host, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group

@@ -32,11 +32,11 @@ from typing import Any
 import os_resource_classes
 import os_traits
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import (
     MAX_INT,
     Aggregate,

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
-from os_prefilter.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid, uuid_in
 
 _AMOUNTS = [each.name for each in fields(Inventory)]

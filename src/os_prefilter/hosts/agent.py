@@ -14,9 +14,15 @@ from typing import Protocol
 
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    IronicError,
+    PlacementError,
+    PlacementUnavailable,
+    PrefilterError,
+)
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.common.threads import start_thread
-from os_prefilter.errors import ConfigurationError, IronicError, PlacementError, PlacementUnavailable, PrefilterError
 from os_prefilter.hosts.reporter import HostFacts
 
 LOG = logging.getLogger(__name__)

@@ -4,9 +4,9 @@ from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 from os_prefilter.common.entry_points import Errors, load_entry_point
+from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.errors import UnusableReporter
 from os_prefilter.hosts.reporter import HostFacts, Reporter
 from os_prefilter.vocabulary import QUALIFIED, table
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits

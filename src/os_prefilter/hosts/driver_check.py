@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from os_prefilter.common.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import effective_templates
-from os_prefilter.errors import RequestRejected, UnsupportedByHost
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit

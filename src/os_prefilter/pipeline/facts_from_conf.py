@@ -6,8 +6,8 @@ from math import inf
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.conf import GROUP
-from os_prefilter.errors import DocumentError, InvalidOption
 from os_prefilter.pipeline.deployment_facts import Ask, Fact
 from os_prefilter.rules.model import NO_RULES
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.filters.loading import ASKED_BEFORE, OPTIONS, LoadedFilter
 from os_prefilter.pipeline import nova_style
 from os_prefilter.request.requirements import Requirement, Requirements

@@ -11,7 +11,7 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-from os_prefilter.errors import ConfigurationError, RequestRejected
+from os_prefilter.common.errors import ConfigurationError, RequestRejected
 from os_prefilter.pipeline.decision import Run
 from os_prefilter.pipeline.deployment_facts import Ask
 from os_prefilter.pipeline.filter_calls import Call, Inputs

@@ -9,9 +9,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from os_prefilter.common.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import trait_named
-from os_prefilter.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request, clone_of

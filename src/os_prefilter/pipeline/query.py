@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlencode
 
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.errors import MalformedRequest
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED

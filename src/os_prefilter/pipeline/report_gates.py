@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import InvalidOption, MissingFact
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import InvalidOption, MissingFact
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.request.requirements import Note, Requirement, Requirements

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import regroup, trait_key
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.row_values import written_requirements

@@ -12,9 +12,9 @@ from types import MappingProxyType
 
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.errors import MalformedRequest
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.documents.strict_json import parse_json, strict
-from os_prefilter.errors import DocumentError
 from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 
 _NOVA_DATA = "nova_object.data"

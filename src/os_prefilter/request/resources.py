@@ -4,7 +4,7 @@ from collections import Counter
 
 import os_resource_classes as orc
 
-from os_prefilter.errors import MalformedRequest
+from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.request.row_values import chosen
 from os_prefilter.request.view import Request, uses_host
 from os_prefilter.vocabulary import BY_NAME

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait, trait_named
-from os_prefilter.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.requirements import UNSUFFIXED, Note, Requirement, Source

@@ -12,9 +12,9 @@ from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from os_prefilter.common.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.errors import MalformedRequest, UnsuitableRequestSpec
 from os_prefilter.request.extra_specs import flavor_groups
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, find_mistakes, mapping
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.errors import DocumentError
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules.checks import Problem, check_rules
 from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, NO_RULES, Condition, Rule, RuleSet

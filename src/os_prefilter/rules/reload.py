@@ -12,9 +12,9 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.errors import DocumentError
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.rules.reader import read_rules, rule_files
 

@@ -10,7 +10,7 @@
 It needs the extra ``testing``: pytest, hypothesis, and the embedded Placement.
 """
 
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 
 try:
     from os_prefilter.testing.builders import facts_of, pipeline_of, placement_with, request_of

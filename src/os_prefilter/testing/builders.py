@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from os_prefilter.common.errors import InvalidFilter
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import InvalidFilter
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, as_filter, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet, parse_fleet

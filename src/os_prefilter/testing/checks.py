@@ -16,8 +16,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import pytest
 
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.pipeline.filter_calls import Inputs, bind, call_filter
 from os_prefilter.pipeline.pipeline import Pipeline

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from os_prefilter.common.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec

@@ -9,8 +9,8 @@ from functools import cache
 from itertools import combinations
 from typing import NamedTuple
 
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, join_names
-from os_prefilter.errors import ConfigurationError
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits, known_traits, load_reporter, refusal_of
 from os_prefilter.hosts.reporter import HostFacts, Reporter

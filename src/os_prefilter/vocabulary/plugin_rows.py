@@ -11,9 +11,9 @@ from itertools import chain
 import os_traits
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
+from os_prefilter.common.errors import UnusableRow
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.errors import UnusableRow
 from os_prefilter.vocabulary.model import Row, Term, is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"

@@ -7,7 +7,7 @@ import pytest
 from os_prefilter.adapters.ironic.errors import IronicUnavailable
 from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.adapters.ironic.traits import TraitPlan
-from os_prefilter.errors import IronicError, PrefilterError
+from os_prefilter.common.errors import IronicError, PrefilterError
 from tests.services.ironic.ironics import connect
 
 NODE = "6d85703a-565d-469a-96ce-30b6de53079d"

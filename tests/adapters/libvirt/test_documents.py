@@ -20,7 +20,7 @@ from os_prefilter.adapters.libvirt.documents import (
     parse_version,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import ConfigurationError, DocumentError
+from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts

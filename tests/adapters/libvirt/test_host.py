@@ -12,7 +12,7 @@ import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost, default_uri
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import ConfigurationError, ProbeFailed
+from os_prefilter.common.errors import ConfigurationError, ProbeFailed
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
 KVM = LibvirtSettings(virt_type="kvm")

@@ -13,7 +13,7 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.placement.client import MAX_QUERY, PlacementClient
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
 
 Answer = tuple[int, object] | Exception
 

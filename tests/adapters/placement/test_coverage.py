@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
-from os_prefilter.errors import PlacementError
+from os_prefilter.common.errors import PlacementError
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import GATES

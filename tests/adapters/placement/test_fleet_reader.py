@@ -16,7 +16,7 @@ from keystoneauth1.token_endpoint import Token
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
-from os_prefilter.errors import PlacementRefused, PlacementUnavailable
+from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import parse_fleet
 from os_prefilter.fleet.snapshot import snapshot

@@ -11,8 +11,8 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import load_conf, prefilter_options
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
+from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ConfigurationError, PlacementRefused, PlacementUnavailable
 from tests.support.placements import lone_host, nova_conf, served
 
 STATIC = "auth_type = admin_token\nendpoint = http://placement.invalid\ntoken = admin\n"

@@ -7,7 +7,7 @@ import pytest
 from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.trait_sync import ATTEMPTS, RECHECK_INTERVAL, HostTraits
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     ConfigurationError,
     GenerationConflict,
     PlacementError,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from nova.virt.ironic.driver import IronicDriver
 
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.drivers.ironic import BiosSetting, IronicFacts, facts_from_node
 from os_prefilter.vocabulary import BY_NAME
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from os_prefilter import Flavor, RequestSpec, guest_settings
+from os_prefilter.common.errors import ImpossibleCombination, UnsupportedByHost
 from os_prefilter.conf.options import effective_templates
-from os_prefilter.errors import ImpossibleCombination, UnsupportedByHost
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes, deploy_steps, fit
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.driver_check import guest_settings
 from os_prefilter.hosts.drivers import libvirt
 from os_prefilter.hosts.drivers.fake import FakeFacts

@@ -98,7 +98,7 @@ class HostDriver(fake.FakeDriver):  # type: ignore[misc]
     def _check(self, instance: Any, image: Any) -> None:
         """Do the late check.
 
-        :raises os_prefilter.errors.UnsupportedByHost: if the host cannot do what is asked for.
+        :raises os_prefilter.common.errors.UnsupportedByHost: if the host cannot do what is asked for.
         :raises nova.exception.ComputeResourcesUnavailable: if it has none of the GPUs that were allocated.
         """
         ATTEMPTS[instance.uuid].append(self.facts.host)

@@ -9,7 +9,7 @@ import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import PlacementRefused
+from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.fleet.capability_index import CapabilityIndex
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, audit

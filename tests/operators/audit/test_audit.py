@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid

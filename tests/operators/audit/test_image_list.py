@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from os_prefilter import Image
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.operators.audit import image_list
 from os_prefilter.operators.audit.image_list import LeftOut, read_images
 

@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates
 from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.candidates import find_candidates

@@ -10,7 +10,7 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.adapters.cloud.resources import _IMAGE_FIELDS
 from os_prefilter.adapters.cloud.service import CloudError
-from os_prefilter.errors import DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
 from tests.services.cloud.services import send

@@ -4,7 +4,7 @@ import pytest
 
 from os_prefilter.adapters.ironic.errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
 from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
-from os_prefilter.errors import ProbeFailed
+from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
 from tests.services.ironic.ironics import FAKE_BIOS, LOGICAL_PROC, Ironic, connect
 from tests.services.ironic.proxy import Proxy

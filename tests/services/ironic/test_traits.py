@@ -6,7 +6,7 @@ import pytest
 
 from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNode
-from os_prefilter.errors import ConfigurationError, IronicError
+from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
 from tests.services.ironic.ironics import Ironic, connect

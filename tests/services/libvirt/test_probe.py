@@ -15,7 +15,7 @@ import pytest
 from os_prefilter import capability_traits
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.errors import ProbeFailed
+from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.libvirt_xml import FakeLibvirt

@@ -22,8 +22,8 @@ from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.fleet.reader import load_fleet
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes

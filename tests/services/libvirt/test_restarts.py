@@ -10,7 +10,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import libvirt_settings
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.errors import ProbeFailed
+from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Goal, Mode, managed, with_marker

@@ -19,7 +19,7 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
+from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
 from os_prefilter.fleet.model import Fleet, aggregate_uuid, provider_uuid
 from os_prefilter.hosts.desired_traits import Goal
 from tests.conftest import times

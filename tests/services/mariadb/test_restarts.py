@@ -14,7 +14,7 @@ from os_prefilter import Options
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.errors import PlacementError
+from os_prefilter.common.errors import PlacementError
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts

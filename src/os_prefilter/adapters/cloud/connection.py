@@ -19,9 +19,9 @@ from os_prefilter.adapters.cloud.servers import request_of_server
 from os_prefilter.adapters.cloud.service import Service, unexpected
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
+from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable
-from os_prefilter.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.fleet.model import Aggregate
 
 __all__ = [

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 from oslo_log import log as logging
 
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.desired_traits import is_uuid
 from os_prefilter.request.from_json import flavor_from
 from os_prefilter.request.spec import Flavor, Image

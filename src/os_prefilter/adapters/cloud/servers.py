@@ -8,8 +8,8 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.cloud.resources import flavor_of, image_of
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.desired_traits import is_uuid
 from os_prefilter.request.spec import Image, RequestSpec
 

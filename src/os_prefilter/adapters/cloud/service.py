@@ -11,8 +11,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 from keystoneauth1.exceptions import ClientException
 from openstack.exceptions import SDKException
 
+from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import describe_error, quote
-from os_prefilter.errors import PrefilterError
 
 _NAMES = {"image": "Glance", "compute": "Nova", "block_storage": "Cinder"}
 _TEXT_LENGTH = 300

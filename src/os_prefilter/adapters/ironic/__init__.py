@@ -1,6 +1,6 @@
 """Ironic's API: nodes, their traits and their deploy steps."""
 
-from os_prefilter.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError
 
 # Once for all modules here, which import the SDK without a guard.
 try:

@@ -21,8 +21,8 @@ from os_prefilter.adapters.ironic.errors import (
     NodeNotReady,
     UnknownNode,
 )
+from os_prefilter.common.errors import IronicError, ProbeFailed
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import IronicError, ProbeFailed
 
 # What a node may be called, so that a name never becomes another part of the URL: RFC 3986, unreserved.
 _NAME = re.compile(r"[A-Za-z0-9._~-]{1,255}", re.ASCII)
@@ -34,7 +34,7 @@ _REDACTED = "** "
 
 @contextmanager
 def asking(what: str, node: str) -> Iterator[None]:
-    """Ask Ironic something; each failure becomes an :class:`os_prefilter.errors.IronicError`.
+    """Ask Ironic something; each failure becomes an :class:`os_prefilter.common.errors.IronicError`.
 
     :param what: the request, for messages
     """

@@ -14,8 +14,8 @@
 Ironic's own words, which may have a tenant's in them, come through :func:`os_prefilter.common.quoting.quote`.
 """
 
+from os_prefilter.common.errors import IronicError
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import IronicError
 
 
 class IronicUnavailable(IronicError):

@@ -15,7 +15,7 @@ from openstack.baremetal.v1.node import Node
 from os_prefilter.adapters.ironic.api import asking, bios_settings, need, read, visible
 from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
-from os_prefilter.errors import DocumentError, ProbeFailed
+from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import Change, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 

@@ -20,8 +20,8 @@ from os_prefilter.adapters.ironic.errors import (
     OutcomeUnknown,
     StepsFailed,
 )
+from os_prefilter.common.errors import IronicError
 from os_prefilter.common.quoting import quote
-from os_prefilter.errors import IronicError
 from os_prefilter.hosts.drivers.ironic_steps import bios_changes
 from os_prefilter.vocabulary.config_templates import BIOS_STEP
 

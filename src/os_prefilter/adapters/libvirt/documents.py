@@ -15,8 +15,8 @@ from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, quote
-from os_prefilter.errors import ConfigurationError, DocumentError
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
 

@@ -29,8 +29,8 @@ from os_prefilter.adapters.libvirt.documents import (
     virt_type_of,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
+from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.common.threads import start_thread
-from os_prefilter.errors import ConfigurationError, DocumentError, ProbeFailed
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES
 

@@ -15,15 +15,15 @@ from uuid import UUID
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
-from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
-from os_prefilter.errors import (
+from os_prefilter.common.errors import (
     GenerationConflict,
     PlacementRefused,
     PlacementUnavailable,
     UnknownProvider,
     UnknownTraits,
 )
+from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 # The first that has "in:" in the traits that allocation candidates require.
@@ -64,9 +64,9 @@ class ResourceProvider(NamedTuple):
 class PlacementClient:
     """The requests that this library sends to Placement.
 
-    Each method raises :class:`os_prefilter.errors.PlacementUnavailable` where Placement does not answer, or not as
-    Placement does, :class:`os_prefilter.errors.PlacementRefused` where it refuses a request, and
-    :class:`os_prefilter.errors.UnknownTraits` where the request names traits that it does not have.
+    Each method raises :class:`~os_prefilter.common.errors.PlacementUnavailable` where Placement does not answer, or not
+    as Placement does, :class:`~os_prefilter.common.errors.PlacementRefused` where it refuses a request, and
+    :class:`~os_prefilter.common.errors.UnknownTraits` where the request names traits that it does not have.
 
     :param adapter: knows the endpoint and how to authenticate
     :param microversion: sent with each request

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import os_traits
 
 from os_prefilter.adapters.placement.client import PlacementClient, expected
-from os_prefilter.errors import UnknownTraits
+from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED
 
@@ -35,7 +35,7 @@ class ReportCoverage:
     def __call__(self, _context: Any = None) -> Coverage:
         """Ask Placement.
 
-        :raises os_prefilter.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
         in_use = self._client.traits_in_use()
         # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
@@ -71,7 +71,7 @@ class OwnerCoverage:
 
         It takes one request, and one more until compute nodes were seen once.
 
-        :raises os_prefilter.errors.PlacementError: if Placement fails or does not answer.
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
         """
         try:
             if _compute_nodes_without(self._client, (self._owner_trait,)):
@@ -89,7 +89,7 @@ class OwnerCoverage:
 class LiveReported:
     """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter.fleet.model.Fleet`.
 
-    Each raises :class:`os_prefilter.errors.PlacementError` if Placement fails or does not answer.
+    Each raises :class:`os_prefilter.common.errors.PlacementError` if Placement fails or does not answer.
 
     :param client: of a Placement with microversion 1.22
     """

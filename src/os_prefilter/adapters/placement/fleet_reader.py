@@ -17,8 +17,8 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider, expected
+from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.errors import PlacementRefused, UnknownTraits
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider
 
 THREADS = 8

@@ -17,8 +17,8 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import invalid_option, read_option, reason_of
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
+from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.errors import ConfigurationError
 
 SECTION = "placement"
 

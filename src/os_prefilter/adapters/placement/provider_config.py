@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.errors import DocumentError
 from os_prefilter.hosts.desired_traits import Change, changes_between, check_traits, is_uuid
 
 COMPUTE_NODE = "$COMPUTE_NODE"

@@ -11,10 +11,16 @@ from typing import NamedTuple
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    GenerationConflict,
+    PlacementError,
+    UnknownProvider,
+    UnknownTraits,
+)
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf.options import Options
-from os_prefilter.errors import ConfigurationError, GenerationConflict, PlacementError, UnknownProvider, UnknownTraits
 from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.conf.options import effective_templates
-from os_prefilter.errors import ImpossibleCombination
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
 from os_prefilter.hosts.reporter import GuestSettings
 from os_prefilter.vocabulary.config_templates import BIOS_STEP, PREFIX, BiosChange, Step, Template, Variant

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.errors import RequestRejected
 from os_prefilter.filters.nova_translation import stated_requirements
 from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of, union
 from os_prefilter.fleet.model import Fleet

@@ -11,10 +11,10 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import MAX_BYTES, decode, opened
 from os_prefilter.documents.strict_json import DECODER, strict
-from os_prefilter.errors import DocumentError
 from os_prefilter.request.from_json import image_from
 from os_prefilter.request.spec import Image
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Protocol
 
+from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.filters.nova_translation import BY_REQUEST, stated_requirements
 from os_prefilter.fleet.matching import Host, hosts_in
 from os_prefilter.fleet.model import Fleet

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import os_traits
 
-from os_prefilter.errors import RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.fleet.capability_index import CapabilityIndex, union
 from os_prefilter.fleet.matching import fits
 from os_prefilter.fleet.model import Fleet

@@ -50,6 +50,7 @@ _WRONG = [
     Wrong("facts_interval", "facts_interval =", "it is empty.*remove the line for 60.0"),
     Wrong("wait_for_answers", "wait_for_answers = hpett", "'hpett' is not an installed filter. .*Installed.*hpet, "),
     Wrong("wait_for_answers", "wait_for_answers = *,hpett", "'hpett' is not an installed filter"),
+    Wrong("wait_for_answers", "wait_for_answers = hp\n  et", r"'hp\\net' is not an installed filter"),
     Wrong("wait_for_answers", "wait_for_answers = ,hpet", "'' is not an installed filter"),
     Wrong(
         "wait_for_answers", "enabled_filters = owner\nwait_for_answers = owner\nowner_gate = always", "has its own gate"

@@ -88,6 +88,12 @@ def test_exception_in_a_filter_is_counted_as_a_failure(counted: Callable[[str, s
     assert tuple(counted(kind, "broken") for kind in _KINDS) == (1, 0, 1, 0, 0, 1)
 
 
+def test_filter_that_returns_none_fails_with_its_name_with_metrics_as_without() -> None:
+    pipeline = Pipeline([LoadedFilter("silent", lambda _request: None)], measuring=Measuring())
+    with pytest.raises(FilterFailed, match="'silent' failed with TypeError: 'it returned a NoneType"):
+        pipeline.apply(spec_of())
+
+
 def test_nova_style_filter_is_counted(counted: Callable[[str, str], float]) -> None:
     def theirs(_context: Any, request_spec: Any) -> bool:
         request_spec.root_required.add("HW_CPU_X86_AVX2")

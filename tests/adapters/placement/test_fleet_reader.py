@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import count
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -15,7 +16,7 @@ from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.fleet_reader import read_fleet
+from os_prefilter.adapters.placement.fleet_reader import THREADS, read_fleet
 from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import parse_fleet
@@ -198,6 +199,28 @@ def test_fleet_read_over_http_by_threads_is_the_fleet_that_placement_holds() -> 
         read = read_fleet(PlacementClient(adapter), [RACK])
     assert read == like(read, fleet)
     assert len(server.sent) == 3 + 4 + 3 * 60
+
+
+def test_as_many_requests_as_threads_are_under_way_at_most() -> None:
+    together = threading.Barrier(THREADS, timeout=60)
+    lock, under_way, most = threading.Lock(), 0, 0
+    numbers = count()
+
+    def hook(_method: str, url: str) -> None:
+        nonlocal under_way, most
+        if url.endswith("/inventories"):
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+                waits = next(numbers) < THREADS
+            if waits:
+                together.wait()
+            with lock:
+                under_way -= 1
+
+    with EmbeddedPlacement(fleet_of(3 * THREADS)) as placement:
+        read_fleet(Observed(placement, hook).client)
+    assert most == THREADS
 
 
 ODD: list[tuple[str, object]] = [

@@ -56,6 +56,12 @@ def test_a_provider_may_be_named_by_its_uuid(path: Path) -> None:
     assert read_by_nova(path.parent) == {uuid: [HPET]}
 
 
+def test_an_empty_file_is_filled(path: Path) -> None:
+    path.touch()
+    write_document(path, TRAITS)
+    assert read_by_nova(path.parent) == {COMPUTE_NODE: [HPET]}
+
+
 def test_the_same_content_is_not_written_again(path: Path) -> None:
     write_document(path, TRAITS)
     before = path.stat()

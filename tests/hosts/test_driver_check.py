@@ -244,7 +244,7 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
 def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
     properties: dict[str, object],
 ) -> None:
-    """Also where nobody knows its machine types; its settings carry its own name."""
+    """Also where its machine types are unknown; its settings carry its own name."""
     emulated = {"hw_emulation_architecture": "m68k"}
     own = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
     assert guest_settings(spec_of(emulated), own).architecture == "m68k"

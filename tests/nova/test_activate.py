@@ -147,7 +147,7 @@ def test_disabling_the_filter_rules_is_enough_to_start_without_a_broken_rule_fil
 
 
 def test_third_party_request_filters_keep_their_position(start: Start) -> None:
-    """Also where Nova's filter beside them is replaced, and where Nova's was taken out by somebody else."""
+    """Also where Nova's filter beside them is replaced, and where another package has removed Nova's."""
 
     def first(_context: Any, _spec: Any) -> None: ...
     def middle(_context: Any, _spec: Any) -> None: ...
@@ -166,7 +166,7 @@ def test_third_party_request_filters_keep_their_position(start: Start) -> None:
 
 
 def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> None:
-    """In Nova from the version on that brought it; a filter of Nova's that nobody has thought of fails this."""
+    """In Nova from the version on that brought it; a new filter of Nova's fails this."""
     assert set(SAME_PURPOSE) <= set(installed_filters())
     major = int(version("nova").partition(".")[0])
     missing = {name for name in SAME_PURPOSE.values() if not hasattr(request_filter, name)}
@@ -198,7 +198,7 @@ def needy(_request: Request, *, weather: str) -> Requirements:
 
 @pytest.fixture
 def _packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let stevedore find what packages of somebody else might offer."""
+    """Let stevedore find entry points as other packages offer them."""
     targets = [
         ("hpet", "os_prefilter.filters.hpet:hpet"),
         ("twice", "os_prefilter.filters.noop:noop"),

@@ -160,7 +160,7 @@ conf.set_override("enabled_filters", ["hpet"], "prefilter")
 
 
 def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled() -> None:
-    """It says what is missing; without the option nobody needs it."""
+    """It says what is missing; without the option it is not needed."""
     hidden = "import sys; sys.modules['prometheus_client'] = None\n"
     run = _python(
         f"{hidden}{_SERVICE}\ntry:\n    Pipeline.from_conf(conf)\nexcept Exception as error:\n    print(error)"
@@ -190,7 +190,7 @@ print(prometheus_client.generate_latest(registry).decode())
 
 
 def test_metrics_of_several_worker_processes_are_summed(tmp_path: Path) -> None:
-    """In prometheus_client's own way: a folder that they share, and whoever serves it reads all; while they run."""
+    """In prometheus_client's own way: a folder that they share, whose reader sums all of them while they run."""
     environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     workers = [
         subprocess.Popen(

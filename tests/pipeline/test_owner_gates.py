@@ -111,7 +111,7 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
 def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
     upgraded: int, sent: list[str], placement: EmbeddedPlacement
 ) -> None:
-    """Where the first answer is that nobody lacks it, one more says that there is anybody."""
+    """Where the first response is that no compute node lacks it, one more says that there is a compute node."""
     for host in _HOSTS[:upgraded]:
         upgrade(placement, host)
     observed = Observed(placement)

@@ -142,7 +142,7 @@ _IN_USE = "GET /traits?associated=true"
 
 @pytest.fixture
 def placement() -> Iterator[EmbeddedPlacement]:
-    """Return a real Placement before anybody has reported; the HPET is known, as after a first report."""
+    """Return a real Placement before any host has reported; the HPET is known, as after a first report."""
     with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
         placement.know([HPET])
         yield placement
@@ -247,7 +247,7 @@ _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
 def test_requirements_of_a_third_party_filter_are_gated_in_every_scope(
     nodes: Sequence[set[str]], asked: set[tuple[str, str]]
 ) -> None:
-    """What no host is asked about waits until somebody sets it somewhere."""
+    """A trait that no reporter owns waits until some provider has it."""
     coverage = coverage_of(fleet_of(nodes))
     fact = Fact("answers", lambda _context: coverage, 60)
     pipeline = Pipeline([LoadedFilter("mine", _rules)], Options(wait_for_answers=("mine",)), {"answers": fact})

@@ -22,7 +22,7 @@ _TEMPLATES = effective_templates(None).replaced_by(
     [
         Template("x", "bios", (_A,), (_BY_BIOS,)),
         Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),
-        # Nobody but the operator knows which node has it.
+        # Only the operator knows which node has it.
         Template("y", "always", (_B,), (Variant(steps=(_STEP,)),)),
         Template("y", "nothing", (_B,)),
         Template("z", "both", (_A, _B), (_BY_BIOS,)),

@@ -1,4 +1,4 @@
-"""The law of waiting: where filters wait, no host that a late check accepts is excluded, whoever has reported what."""
+"""The law of waiting: a waiting filter excludes no host that a late check accepts, whichever hosts have reported."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -119,12 +119,12 @@ def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report() -> N
 
 @pytest.mark.parametrize("seed", range(times(2)))
 def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int) -> None:
-    """With what it says itself of who has answered, and with the query that a scheduler sends."""
+    """With its own coverage of reports, and with the query that a scheduler sends."""
     random = Random(seed)  # noqa: S311
     hosts = random.sample(_HOSTS, 6)
     reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
     fleet = _fleet(hosts, reports)
-    # What Nova itself asks for waits for nobody.
+    # Requirements of Nova's own never wait.
     ours = [
         case for case in single_cases() if case.required and case.choices and "query" not in case.choices[0][0].asked_by
     ]

@@ -1,4 +1,4 @@
-"""The adapter without an Ironic: nobody answers, or something else does. With a real one: tests/services/ironic."""
+"""The adapter without an Ironic: no response, or one of another service. With a real one: tests/services/ironic."""
 
 import socket
 

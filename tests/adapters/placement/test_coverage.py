@@ -1,4 +1,4 @@
-"""Who has answered, asked of a real Placement: the same as by looking at each host, in few requests."""
+"""Which compute nodes have reported, by a real Placement: the same as by looking at each host, in few requests."""
 
 from collections.abc import Sequence
 from random import Random
@@ -71,7 +71,7 @@ _SENT = [
 
 @pytest.mark.parametrize(("nodes", "sent"), _SENT)
 def test_coverage_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence[set[str]], sent: list[str]) -> None:
-    """Traits that nobody has are left out: Placement refuses a query with one that it does not know."""
+    """Traits that no provider has are left out: Placement refuses a query with one that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
         ReportCoverage(observed.client)()

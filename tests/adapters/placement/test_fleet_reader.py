@@ -117,7 +117,7 @@ class Change(NamedTuple):
     make: Callable[[EmbeddedPlacement, str], None]
     name: str
     left: set[str]
-    """Who is in the fleet that was read."""
+    """The hosts of the fleet that was read."""
     counted: int = 1
 
 

@@ -191,7 +191,7 @@ class Ironic:
 
 
 def connect(url: str, timeout: float = 60.0, **options: Any) -> Connection:
-    """Return an SDK connection to an Ironic that asks nobody for a password.
+    """Return an SDK connection to an Ironic without authentication.
 
     :param timeout: seconds to wait for an answer
     """

@@ -234,7 +234,7 @@ def test_report_waits_for_a_released_lock_and_raises_for_a_lasting_one(ironic: I
 
 
 def test_report_raises_while_the_node_changes_its_provision_state(ironic: Ironic) -> None:
-    """Ironic does not let anybody write into a node then."""
+    """Ironic then refuses each write to the node."""
     node = ironic.node("manageable")
     ironic.set_column(node, "provision_state", "deploying")
     ironic.set_column(node, "target_provision_state", "active")

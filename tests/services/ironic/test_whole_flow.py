@@ -315,7 +315,7 @@ class Refused(NamedTuple):
         Refused("no configuration template", extra_specs={"deploy-config:raid": "10"}),
         Refused("the flavors differ in memory_mb", ram=1024),
         Refused("the flavors differ in 'trait:CUSTOM_X'", extra_specs={_KEY: "enabled", "trait:CUSTOM_X": "required"}),
-        # Nova has not copied the trait yet, or somebody has taken it away.
+        # Nova has not copied the trait yet, or another client has removed it.
         Refused("Placement has it without HW_CPU_HYPERTHREADING"),
     ],
     ids=lambda case: case.reason,

@@ -97,5 +97,5 @@ def _hold(file: Path) -> None:
     end = time.monotonic() + _LONGEST_HOLD
     while not file.exists():
         if time.monotonic() > end:
-            raise exception.IronicException(f"nobody made {file}")
+            raise exception.IronicException(f"there is no {file}")
         time.sleep(0.05)

@@ -54,7 +54,7 @@ def one_in(number: int) -> int:
     return max(1, round(number / _EXAMPLES))
 
 
-Asked = list[tuple[str, bool, str]]
+Required = list[tuple[str, bool, str]]
 """(trait, required, scope) of each requirement."""
 
 
@@ -78,16 +78,16 @@ def pipeline_of(*names: str, **options: Any) -> Pipeline:
     return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options))
 
 
-def asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
+def required_by(name: str, request_spec: Any, **options: Any) -> Required:
     """Return what the filter ``name`` requires of a request."""
     decision = pipeline_of(name, **options).apply(request_spec)
     return [(item.trait, item.required, item.scope) for item in decision.requirements]
 
 
-def device_asked_by(name: str, request_spec: Any, **options: Any) -> Asked:
+def device_required_by(name: str, request_spec: Any, **options: Any) -> Required:
     """Return the same without the default machine types that the device keeps its hosts off."""
-    asked = asked_by(name, request_spec, **options)
-    return [item for item in asked if item[1] or "DEFAULT_MACHINE" not in item[0]]
+    required = required_by(name, request_spec, **options)
+    return [item for item in required if item[1] or "DEFAULT_MACHINE" not in item[0]]
 
 
 @pytest.fixture(autouse=True)

@@ -34,11 +34,11 @@ def vocabulary_page() -> Iterator[str]:
     for (place, extra_spec), group in groupby(lines, lambda line: tuple(line[name] for name in _FIRST)):
         values = list(group)
         yield from _title(place.split(", ")[0] or extra_spec or _NOT_ASKED_FOR)
-        yield from _names(place, extra_spec, values[0]["Asked by"])
+        yield from _names(place, extra_spec, values[0]["Required by"])
         yield from table(_SHOWN, ([_cell(name, line) for name in _SHOWN] for line in values))
 
 
-def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
+def _names(place: str, extra_spec: str, required_by: str) -> Iterator[str]:
     name, *legacy = place.split(", ")
     kind = "Field of the image" if name == "disk_format" else "Image property"
     if name:
@@ -47,8 +47,8 @@ def _names(place: str, extra_spec: str, asked_by: str) -> Iterator[str]:
         yield f":Older names: {', '.join(f'``{each}``' for each in legacy)}"
     if extra_spec:
         yield f":Flavor extra spec: ``{extra_spec}``"
-    who = (f"filter :ref:`{each} <filter-{each}>`" for each in asked_by.split(", ") if each not in ("", "query"))
-    no_filter = "the query itself, as in Nova" if asked_by else "no filter; others forbid machine types"
+    who = (f"filter :ref:`{each} <filter-{each}>`" for each in required_by.split(", ") if each not in ("", "query"))
+    no_filter = "the query itself, as in Nova" if required_by else "no filter; others forbid machine types"
     yield f":Required by: {', '.join(who) or no_filter}"
     yield ""
 

@@ -21,7 +21,7 @@ def libvirt_versions() -> Iterator[str]:
         ("Value", "libvirt", "QEMU"),
         (
             (
-                _asked([row], [value]) + (f", for guests of {needs.guest}" if needs.guest else ""),
+                _requested([row], [value]) + (f", for guests of {needs.guest}" if needs.guest else ""),
                 _version(needs.libvirt),
                 _version(needs.qemu) if needs.qemu >= needs.since_qemu else f"{_version(needs.since_qemu)} and newer",
             )
@@ -49,7 +49,7 @@ def never() -> Iterator[str]:
     yield from table(
         ("Value", "Possible on", "Never on"),
         (
-            (_asked(of_rows, found), _families(set(_FAMILIES) - without), _families(without))
+            (_requested(of_rows, found), _families(set(_FAMILIES) - without), _families(without))
             for (of_rows, without), found in values.items()
         ),
     )
@@ -59,7 +59,7 @@ def guest_starts() -> Iterator[str]:
     """Yield the outcomes of started guests; values with equal outcomes share a line."""
     columns = {(record.libvirt, record.nova): "" for record in records()}
     found: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for platform, row, value in _asked_of_guests():
+    for platform, row, value in _requested_of_guests():
         answers = tuple(_answer(column, platform, row, value) for column in columns)
         found.setdefault((platform, row, answers), []).append(value)
     yield from table(
@@ -69,13 +69,13 @@ def guest_starts() -> Iterator[str]:
             *(f"libvirt {libvirt}, {f'Nova {nova}' if nova else 'ours'}" for libvirt, nova in columns),
         ),
         (
-            (platform, _asked([row], values) if row else "nothing else", *answers)
+            (platform, _requested([row], values) if row else "nothing else", *answers)
             for (platform, row, answers), values in found.items()
         ),
     )
 
 
-def _asked_of_guests() -> Iterator[tuple[str, str, str]]:
+def _requested_of_guests() -> Iterator[tuple[str, str, str]]:
     every = (
         (platform, row, value)
         for record in records()
@@ -139,7 +139,7 @@ def vmware_can() -> Iterator[str]:
     )
 
 
-def _asked(rows: Iterable[str], values: Iterable[str]) -> str:
+def _requested(rows: Iterable[str], values: Iterable[str]) -> str:
     """Return how a request asks for these values of these rows."""
     return f"{_values(str(BY_NAME[row].image_property) for row in rows)}: {_values(values)}"
 

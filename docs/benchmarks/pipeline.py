@@ -18,7 +18,7 @@ from nova.scheduler import request_filter
 
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
 from os_prefilter.nova import SAME_PURPOSE
-from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, rows_required_by
 
 objects.register_all()
 
@@ -96,7 +96,7 @@ def by_hand(request_spec: RequestSpec) -> None:
 
 _TRAITS_BY_HAND: dict[str, dict[object, str]] = {
     str(row.image_property): {value: term.trait for value, term in row.values.items() if term.trait and not term.opt_in}
-    for row in rows_asked_by("image_metadata") + rows_asked_by("packed_virtqueue")
+    for row in rows_required_by("image_metadata") + rows_required_by("packed_virtqueue")
 }
 _IMAGE_TYPES = {value: term.trait for value, term in BY_NAME["image_type"].values.items()}
 

@@ -16,7 +16,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed, traits_to_know, with_marker
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed, traits_to_know, with_marker
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 
 _GUESTS = GuestFacts(
@@ -49,7 +49,7 @@ class _Counted:
 
 def goal_of(facts: LibvirtFacts) -> Goal:
     """Return what Placement should say of a host beside a nova-compute."""
-    traits = with_marker(managed(capability_traits(facts), Mode.BESIDE, facts), facts)
+    traits = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
     return Goal(traits, Options(), traits_to_know())
 
 

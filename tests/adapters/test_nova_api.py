@@ -19,7 +19,7 @@ from nova.conf import CONF
 from os_prefilter.adapters import nova_api
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.vocabulary import ROWS
-from tests.conftest import asked_by, spec_of
+from tests.conftest import required_by, spec_of
 
 objects.register_all()
 
@@ -72,7 +72,7 @@ def test_nova_loads_a_validator_for_every_deploy_config_extra_spec(row: Any) -> 
     assert found.value["enum"] == list(row.values)
     for value in row.values:
         validators.validate(row.extra_spec, value)
-        asked_by("deploy_config", spec_of(extra_specs={row.extra_spec: value}), unknown_values="reject")
+        required_by("deploy_config", spec_of(extra_specs={row.extra_spec: value}), unknown_values="reject")
 
 
 @pytest.mark.parametrize("microversion", ["2.86", "2.95", "latest"])

@@ -6,13 +6,13 @@ from urllib.parse import parse_qsl, urlencode
 
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, rows_required_by
 from os_prefilter.vocabulary.machine_types import MACHINES
 from os_prefilter.vocabulary.model import Row
 
-Asked = tuple[str, str, bool]
+Required = tuple[str, str, bool]
 """(scope, trait, required); or, for a resource of the flavor, ``CLASS:amount`` for the trait."""
-Answer = frozenset[Asked] | str
+Answer = frozenset[Required] | str
 """What was added to the request; the query as a string; or how that failed: REFUSED, FAILED."""
 REFUSED = "refused"
 """The request is refused with a reason."""
@@ -64,11 +64,11 @@ def _with_property(spec: Any, name: str) -> Any:
     return clone
 
 
-def _also(answer: Answer, *asked: Asked) -> Answer:
+def _also(answer: Answer, *asked: Required) -> Answer:
     return answer if isinstance(answer, str) else answer | set(asked)
 
 
-def _on_root(prefix: str, value: str) -> Asked:
+def _on_root(prefix: str, value: str) -> Required:
     return ("root", f"{prefix}_{value.upper().replace('-', '_')}", True)
 
 
@@ -79,20 +79,20 @@ def completed(answer: Answer, spec: Any, nova: Nova) -> Answer:
     return nova(nova.completed(spec)) if answer == FAILED else answer
 
 
-def _asked(nova: Nova, spec: Any) -> Answer:
+def _required(nova: Nova, spec: Any) -> Answer:
     return completed(nova(spec), spec, nova)
 
 
 def empty_says_nothing(answer: Answer, spec: Any, nova: Nova) -> Answer:
     said = {name: value for name, value in _extra_specs(spec).items() if value}
-    return answer if said == _extra_specs(spec) else _asked(nova, _with_extra_specs(spec, said))
+    return answer if said == _extra_specs(spec) else _required(nova, _with_extra_specs(spec, said))
 
 
 def no_boolean_says_nothing(answer: Answer, spec: Any, nova: Nova) -> Answer:
     if "maybe" not in _extra_specs(spec).values():
         return answer
     said = {name: value for name, value in _extra_specs(spec).items() if value not in ("", "maybe")}
-    return _asked(nova, _with_extra_specs(spec, said))
+    return _required(nova, _with_extra_specs(spec, said))
 
 
 def stateless_is_ignored(answer: Answer, spec: Any, nova: Nova) -> Answer:
@@ -151,8 +151,8 @@ def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     """Refuse what names two things that no host has together."""
     guest = guest_of(Request(spec))
-    rows = rows_asked_by(nova.name)
-    for row in (*rows, *rows_asked_by("query")) if nova.name == "image_metadata" else rows:
+    rows = rows_required_by(nova.name)
+    for row in (*rows, *rows_required_by("query")) if nova.name == "image_metadata" else rows:
         value = _of_row(spec, row)
         beside = row.never_with.get(value)
         if guest.what_rules_out(row.name, value):

@@ -16,7 +16,7 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request
-from tests.against_nova.becomes import FAILED, REFUSED, Answer, Asked
+from tests.against_nova.becomes import FAILED, REFUSED, Answer, Required
 from tests.against_nova.differences import DIFFERENCES, QUERY
 
 NOVA = int(version("nova").partition(".")[0])
@@ -88,7 +88,7 @@ def expected(name: str, spec: Any) -> Answer:
     return answer if isinstance(answer, str) else answer - _traits(spec)
 
 
-def _traits(spec: Any) -> frozenset[Asked]:
+def _traits(spec: Any) -> frozenset[Required]:
     """Return what is asked for: the traits, and the resources of the flavor's groups."""
     written = {(item.scope, str(item.trait), item.required) for item in written_requirements(Request(spec))}
     required = {("root", trait, True) for trait in spec.root_required}

@@ -80,7 +80,7 @@ def test_keys_and_amounts_of_a_flavor_are_read_as_nova_reads_them(extra_specs: d
     found = {suffix: (each.resources, each.required_traits, each.forbidden_traits) for suffix, each in groups.items()}
     # A trait without a name is left out.
     named = {suffix: (resources, yes - {""}, no - {""}) for suffix, (resources, yes, no) in theirs.items()}
-    # So is a resource class that Placement cannot have, if none of it is asked for.
+    # So is a resource class that Placement cannot have, if none of it is requested.
     assert found == {
         suffix: ({name: amount for name, amount in resources.items() if amount or is_resource_class(name)}, yes, no)
         for suffix, (resources, yes, no) in named.items()

@@ -144,7 +144,7 @@ def test_audit_warns_of_what_waiting_filters_take_away_once_all_hosts_have_repor
     out, err = capsys.readouterr()
     assert "| Before | Waiting | After |" in out
     said = "CUSTOM_COMPUTE_TIME_HPET is not required yet: 1 compute node (kvm-0) has not reported"
-    assert f"Not asked for yet: 1: image property hw_time_hpet=true: {said}" in err
+    assert f"Not required yet: 1: image property hw_time_hpet=true: {said}" in err
     assert "one that has not reported counts as one that cannot" in err
     text = html.read_text(encoding="utf-8")
     assert said in text
@@ -186,7 +186,7 @@ def test_summary_reports_totals_unmet_requirements_ignored_values_and_skipped_en
     assert "2 images, in 2 groups, on 11 hosts.\n" in err
     assert "Become unschedulable: 0. Lose hosts: 1. Were unschedulable before: 1.\n" in err
     assert "No host meets: 1: required CUSTOM_NOBODY (image property trait:CUSTOM_NOBODY=required; 1 image).\n" in err
-    assert "Not asked for: 1: image property hw_vif_model: unknown value 'nosuch': not asked for (1 image).\n" in err
+    assert "Not required: 1: image property hw_vif_model: unknown value 'nosuch': not required (1 image).\n" in err
     assert "Left out: 1: images[2]: found an object that is no image" in err
 
 

@@ -55,8 +55,8 @@ def test_explain_lists_traits_that_the_request_itself_requires(capsys: Capture) 
 def test_explain_lists_values_that_were_ignored(capsys: Capture) -> None:
     lines = _json(capsys, "explain", "--property", "hw_vif_model=a\nb", "--filter", "image_metadata")
     (line,) = lines
-    assert (line["Trait"], line["Rule"]) == ("", "not asked")
-    assert line["Because of"] == r"image property hw_vif_model: unknown value 'a\nb': not asked for"
+    assert (line["Trait"], line["Rule"]) == ("", "not required")
+    assert line["Because of"] == r"image property hw_vif_model: unknown value 'a\nb': not required"
 
 
 def test_candidates_reads_image_and_flavor_from_files(capsys: Capture, tmp_path: Path) -> None:

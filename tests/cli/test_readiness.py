@@ -56,7 +56,7 @@ def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, 
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,compute_status"]) == 0
     out, err = capsys.readouterr()
     assert "old0, old1, old2 and 2 more" in out
-    assert err == "1 open, 1 closed.\nHosts are not asked for what these filters need: compute_status.\n"
+    assert err == "1 open, 1 closed.\nThese filters need no capability reports: compute_status.\n"
 
 
 @pytest.mark.parametrize(

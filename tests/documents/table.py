@@ -34,7 +34,7 @@ from os_prefilter.vocabulary.config_templates import Template, Templates
 from tests.conftest import pipeline_of
 from tests.documents.laws import Document, check_message
 from tests.support.libvirt_xml import capabilities
-from tests.support.queries import traits_asked, traits_in
+from tests.support.queries import traits_in, traits_required
 
 _HOSTS = tuple(capabilities_from(name, capabilities(name)) for name in ("x86_64", "aarch64"))
 _PIPELINE = pipeline_of(
@@ -161,7 +161,7 @@ def _check_query(spec: RequestSpec) -> None:
         for item in (*decision.requirements, *decision.notes):
             assert str(item).isprintable()
         found = traits_in(allocation_candidates_query(spec))
-        assert found == traits_asked(spec)
+        assert found == traits_required(spec)
         assert {item[:3] for item in decision.requirements} <= {(str(trait), *rest) for trait, *rest in found}
     except RequestRejected as error:
         check_message(str(error))

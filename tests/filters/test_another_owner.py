@@ -10,7 +10,7 @@ from os_prefilter import Flavor, RequestGroup, RequestSpec, allocation_candidate
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.fleet.model import provider_uuid
-from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.conftest import pipeline_of, required_by, spec_of
 from tests.support.gpu_trees import DEVICE_TRAIT, HOST_TRAIT, fleet_of, trees
 
 _CYBORG: dict[str, Any] = {
@@ -84,4 +84,4 @@ def test_pci_groups_of_nova_and_profiles_that_name_an_owner_are_left_alone() -> 
         ],
         pci_request_ids=frozenset(("pci",)),
     )
-    assert asked_by("owner", spec, **_CYBORG) == []
+    assert required_by("owner", spec, **_CYBORG) == []

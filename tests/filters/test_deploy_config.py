@@ -9,7 +9,7 @@ from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.vocabulary.config_templates import Template
-from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.conftest import pipeline_of, required_by, spec_of
 
 _KEY = "deploy-config:hyperthreading"
 _METAL = {
@@ -35,7 +35,7 @@ _RAID = Template("raid", "10", (Trait("CUSTOM_RAID"), Trait("CUSTOM_FOUR_DISKS")
 def test_hyperthreading_value_requires_the_trait_and_unknown_config_requires_nothing(
     properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
 ) -> None:
-    assert asked_by("deploy_config", spec_of(properties, extra_specs)) == expected
+    assert required_by("deploy_config", spec_of(properties, extra_specs)) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_unknown_configuration_is_skipped_with_a_warning_by_default() -> None:
 
 
 def test_operator_template_requires_all_its_traits() -> None:
-    options = Options(templates=effective_templates(None).replaced_by([_RAID]))
+    options = Options(templates=effective_templates(None).replace_with([_RAID]))
     pipeline = Pipeline.from_names("deploy_config", options=options)
     decision = pipeline.apply(spec_of(extra_specs={"deploy-config:raid": "10", _KEY: "enabled"}))
     source = "flavor extra spec deploy-config:raid=10"

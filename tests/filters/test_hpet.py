@@ -12,7 +12,7 @@ from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombinatio
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.vocabulary import HPET
-from tests.conftest import asked_by, pipeline_of, spec_of
+from tests.conftest import pipeline_of, required_by, spec_of
 from tests.support.hosts import ARM, KVM, X86
 from tests.support.placements import provider
 
@@ -55,7 +55,7 @@ def test_hpet_is_required_by_the_image_property_or_the_explicit_trait(
 
     The trait in the group of a device is one of the device.
     """
-    assert asked_by("hpet", spec_of(properties, extra_specs), reported_traits=[]) == expected
+    assert required_by("hpet", spec_of(properties, extra_specs), reported_traits=[]) == expected
 
 
 @pytest.mark.parametrize(

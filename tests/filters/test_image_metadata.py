@@ -6,13 +6,13 @@ import pytest
 
 from os_prefilter import RequestSpec, unsupported
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_required_by
 from os_prefilter.vocabulary.machine_types import families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row
-from tests.conftest import asked_by, device_asked_by, pipeline_of, spec_of
+from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
 from tests.support.hosts import few_libvirt_hosts
 
-_ROWS = rows_asked_by("image_metadata")
+_ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
 
 
@@ -34,9 +34,9 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
         defaults = [QUALIFIED[found] for trait in defaults if trait and (found := (trait, platform)) in QUALIFIED]
     expected += [(str(trait), False, "root") for trait in defaults]
     if row.image_property:
-        assert asked_by("image_metadata", spec_of({row.image_property: value})) == expected
+        assert required_by("image_metadata", spec_of({row.image_property: value})) == expected
     if row.extra_spec:
-        assert asked_by("image_metadata", spec_of(extra_specs={row.extra_spec: value})) == expected
+        assert required_by("image_metadata", spec_of(extra_specs={row.extra_spec: value})) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,13 +68,13 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
 def test_legacy_names_and_combined_properties_require_the_expected_traits(
     properties: dict[str, object], expected: list[str]
 ) -> None:
-    assert [trait for trait, _, _ in device_asked_by("image_metadata", spec_of(properties))] == expected
+    assert [trait for trait, _, _ in device_required_by("image_metadata", spec_of(properties))] == expected
 
 
 def test_request_without_an_image_requires_nothing() -> None:
     spec = spec_of()
     spec.image = None
-    assert asked_by("image_metadata", spec) == []
+    assert required_by("image_metadata", spec) == []
 
 
 def test_unknown_value_does_not_drop_the_other_requirements() -> None:
@@ -122,7 +122,7 @@ def test_unknown_values_reject_names_the_valid_values_and_changes_nothing(value:
 
 def test_null_property_counts_as_unset() -> None:
     """Clients print null for a property that was removed."""
-    assert asked_by("image_metadata", spec_of({"hw_vif_model": None}), unknown_values="reject") == []
+    assert required_by("image_metadata", spec_of({"hw_vif_model": None}), unknown_values="reject") == []
 
 
 @pytest.mark.parametrize("name", ["viommu_model", "sound_model", "usb_model"])
@@ -137,7 +137,7 @@ def test_flavor_and_image_that_disagree_are_an_error(name: str) -> None:
 
 def test_flavor_and_image_that_agree_require_the_trait_once() -> None:
     spec = spec_of({"hw_sound_model": "ac97"}, {"hw:sound_model": "ac97"})
-    assert device_asked_by("image_metadata", spec) == [("COMPUTE_SOUND_MODEL_AC97", True, "root")]
+    assert device_required_by("image_metadata", spec) == [("COMPUTE_SOUND_MODEL_AC97", True, "root")]
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_traits_that_no_nova_driver_reports_are_required_only_if_listed_as_repor
     properties: dict[str, object],
 ) -> None:
     """No driver of Nova reports these standard traits: they are asked for only where the operator says so."""
-    assert asked_by("image_metadata", spec_of(properties), reported_traits=[]) == []
-    assert len(asked_by("image_metadata", spec_of(properties), reported_traits=["COMPUTE_*", "HW_ARCH_*"])) == 1
+    assert required_by("image_metadata", spec_of(properties), reported_traits=[]) == []
+    assert len(required_by("image_metadata", spec_of(properties), reported_traits=["COMPUTE_*", "HW_ARCH_*"])) == 1
 
 
 @pytest.mark.parametrize(
@@ -183,10 +183,10 @@ def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_archite
     """Of a trait that no driver of Nova reports; its drivers add up what guests of any architecture have."""
     spec = {"hw_emulation_architecture": "aarch64", **properties}
     emulation = ("COMPUTE_ARCH_AARCH64", True, "root")
-    assert asked_by("image_metadata", spec_of(spec), reported_traits=[plain]) == [emulation]
-    asked = asked_by("image_metadata", spec_of(spec), reported_traits=[plain, qualified])
+    assert required_by("image_metadata", spec_of(spec), reported_traits=[plain]) == [emulation]
+    asked = required_by("image_metadata", spec_of(spec), reported_traits=[plain, qualified])
     assert sorted(asked) == [emulation, (qualified, True, "root")]
-    asked = asked_by("image_metadata", spec_of({**spec, "hw_video_model": "virtio"}), reported_traits=[])
+    asked = required_by("image_metadata", spec_of({**spec, "hw_video_model": "virtio"}), reported_traits=[])
     assert sorted(asked) == [emulation, ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root")]
 
 

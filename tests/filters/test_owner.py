@@ -13,7 +13,7 @@ from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import as_filter, load_filters
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
-from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
+from tests.conftest import conf_with, pipeline_of, required_by, spec_of
 
 _PORT = "0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11"
 _ROOT = ("OWNER_NOVA", True, "root")
@@ -48,7 +48,7 @@ _APART = ("OWNER_NOVA", True, "_owned_VGPU")
 def test_owner_requirements_of_flavor_groups_follow_their_resource_classes(
     extra_specs: dict[str, str], expected: list[object]
 ) -> None:
-    assert asked_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected]
+    assert required_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected]
 
 
 def test_pci_groups_require_owner_nova_and_port_and_profile_groups_do_not() -> None:
@@ -61,7 +61,7 @@ def test_pci_groups_require_owner_nova_and_port_and_profile_groups_do_not() -> N
         ],
         pci_request_ids=frozenset(("pci-request",)),
     )
-    assert asked_by("owner", spec) == [
+    assert required_by("owner", spec) == [
         _ROOT,
         ("OWNER_NOVA", True, "pci-request-0"),
         ("OWNER_NOVA", True, "pci-request-1"),
@@ -87,7 +87,7 @@ def test_the_flavor_is_cloned_not_changed() -> None:
 def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> None:
     """Nova reads the class without it."""
     spec = spec_of(extra_specs={"resources:VGPU": "1", "resources:VGPU\n": "2"})
-    assert ("OWNER_NOVA", True, "_owned_VGPU") in asked_by("owner", spec)
+    assert ("OWNER_NOVA", True, "_owned_VGPU") in required_by("owner", spec)
     query = allocation_candidates_query(spec)
     assert "resources_owned_VGPU=VGPU%3A2" in query
     assert "VGPU" not in query.partition("resources=")[2].partition("&")[0]
@@ -106,7 +106,9 @@ def test_device_profile_still_gets_a_gpu_of_cyborg(hosts: Callable[..., tuple[st
 
 def test_owner_trait_option_replaces_owner_nova() -> None:
     spec = spec_of(extra_specs={"resources:VGPU": "1"})
-    found = asked_by("owner", spec, owner_trait="CUSTOM_OWNER_US", foreign_owner_traits=["OWNER_NOVA", "OWNER_CYBORG"])
+    found = required_by(
+        "owner", spec, owner_trait="CUSTOM_OWNER_US", foreign_owner_traits=["OWNER_NOVA", "OWNER_CYBORG"]
+    )
     assert found == [
         ("CUSTOM_OWNER_US", True, "root"),
         ("CUSTOM_OWNER_US", True, "_owned_VGPU"),
@@ -115,7 +117,7 @@ def test_owner_trait_option_replaces_owner_nova() -> None:
 
 def test_group_that_forbids_the_owner_trait_is_left_alone() -> None:
     spec = spec_of(extra_specs={"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"})
-    assert asked_by("owner", spec) == [_ROOT]
+    assert required_by("owner", spec) == [_ROOT]
 
 
 _VGPU = {"resources:VGPU": "1"}
@@ -149,19 +151,19 @@ def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
 
 def test_image_trait_that_the_device_may_have_keeps_the_resource_unsuffixed() -> None:
     spec = spec_of({"trait:CUSTOM_NVIDIA_11": "required"}, _VGPU)
-    assert asked_by("owner", spec) == [_ROOT, _KEPT_OUT]
+    assert required_by("owner", spec) == [_ROOT, _KEPT_OUT]
 
 
 @pytest.mark.parametrize("trait", ["COMPUTE_NODE", "HW_CPU_X86_AVX2", "HW_ARCH_X86_64", "OWNER_NOVA"])
 def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed(trait: str) -> None:
     spec = spec_of({f"trait:{trait}": "required"}, {**_VGPU, f"trait:{trait}": "required"})
-    assert asked_by("owner", spec) == [_ROOT, _APART]
+    assert required_by("owner", spec) == [_ROOT, _APART]
 
 
 def test_trait_required_on_the_root_does_not_keep_the_resource_unsuffixed() -> None:
     spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_RACK": "required"})
     spec.root_required.add("CUSTOM_RACK")
-    assert asked_by("owner", spec) == [_ROOT, _APART]
+    assert required_by("owner", spec) == [_ROOT, _APART]
 
 
 def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group() -> None:
@@ -192,7 +194,7 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
 
     options = Options(mirror_to_unsuffixed=True)
     facts = {"owner_is_reported": Fact("owner_is_reported", lambda _context: True, inf)}
-    filters = [as_filter("first", first), *load_filters(["owner"], {"options", "asked_before", *facts})]
+    filters = [as_filter("first", first), *load_filters(["owner"], {"options", "required_before", *facts})]
     spec = spec_of(extra_specs=_VGPU)
     Pipeline(filters, options, facts).apply(spec)
     assert spec.flavor.extra_specs.items() >= expected.items()
@@ -224,13 +226,13 @@ def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it(
     group: RequestGroup, asked: bool | None
 ) -> None:
     expected = [] if asked is None else [("OWNER_NOVA", asked, group.requester_id)]
-    assert asked_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]
+    assert required_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]
 
 
 def test_debug_log_line_shows_the_group_of_the_resource(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", "os_prefilter.pipeline.pipeline")
     pipeline_of("owner").apply(spec_of(extra_specs=_VGPU))
-    source = "flavor extra spec resources:VGPU, asked for in a group of its own"
+    source = "flavor extra spec resources:VGPU, requested in a group of its own"
     assert caplog.records[-1].getMessage().endswith(f"; OWNER_NOVA on _owned_VGPU by owner ({source})")
 
 

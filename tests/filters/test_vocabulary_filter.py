@@ -10,12 +10,12 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import FlavorImageConflict, RequestRejected, UnknownValue
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.filters.vocabulary_filter import Questions, ask, questions_of
+from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows, rows_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import Row, UnknownValues
-from tests.conftest import device_asked_by, pipeline_of, spec_of
+from tests.conftest import device_required_by, pipeline_of, spec_of
 
 _ODD = ("zz", "", None, True)
 _PROPERTIES = [(str(row.image_property), value) for row in ROWS if row.image_property for value in (*row.values, *_ODD)]
@@ -25,7 +25,7 @@ _TRAITS = sorted(trait for row in ROWS for trait in row.traits)
 _NAMES = sorted({*installed_filters(), "query"})
 
 
-class _All(Questions):
+class _All(RowIndex):
     """All rows, whatever the request says."""
 
     def about(self, _request: Request) -> list[Row]:
@@ -52,15 +52,15 @@ def _specs(number: int) -> Iterator[RequestSpec]:
 @pytest.mark.parametrize("unknown", [UnknownValues.SKIP, UnknownValues.REJECT])
 @pytest.mark.parametrize("name", _NAMES)
 def test_rows_skipped_for_a_request_would_not_change_the_filters_result(name: str, unknown: UnknownValues) -> None:
-    questions = questions_of(name)
-    every, options = _All(questions.rows), Options(unknown_values=unknown, reported_traits=("*",))
+    index = rows_of(name)
+    every, options = _All(index.rows), Options(unknown_values=unknown, reported_traits=("*",))
     for spec in _specs(_NAMES.index(name)):
-        assert _answer(spec, questions, options) == _answer(spec, every, options), spec
+        assert _answer(spec, index, options) == _answer(spec, every, options), spec
 
 
-def _answer(spec: RequestSpec, questions: Questions, options: Options) -> Requirements | str:
+def _answer(spec: RequestSpec, index: RowIndex, options: Options) -> Requirements | str:
     try:
-        return ask(Request(spec), questions, options)
+        return require_rows(Request(spec), index, options)
     except RequestRejected as error:
         return str(error)
 
@@ -126,19 +126,19 @@ _REQUIRED: list[_Case] = [
 def test_filter_requires_the_traits_of_its_rows_on_the_root(
     name: str, properties: dict[str, object], extra_specs: dict[str, str], expected: list[str]
 ) -> None:
-    assert device_asked_by(name, spec_of(properties, extra_specs)) == [(trait, True, "root") for trait in expected]
+    assert device_required_by(name, spec_of(properties, extra_specs)) == [(trait, True, "root") for trait in expected]
 
 
 @pytest.mark.parametrize("disk_format", BY_NAME["image_type"].values)
 def test_disk_format_requires_its_trait_unless_the_instance_boots_from_a_volume(disk_format: str) -> None:
     expected = [(f"COMPUTE_IMAGE_TYPE_{disk_format.upper()}", True, "root")]
-    assert device_asked_by("image_type", spec_of(disk_format=disk_format)) == expected
-    assert device_asked_by("image_type", spec_of(disk_format=disk_format, is_bfv=True)) == []
+    assert device_required_by("image_type", spec_of(disk_format=disk_format)) == expected
+    assert device_required_by("image_type", spec_of(disk_format=disk_format, is_bfv=True)) == []
 
 
 @pytest.mark.parametrize("disk_format", [None, "", "rbd", "qcow2,!X", 7])
 def test_missing_or_unknown_disk_format_requires_nothing(disk_format: object) -> None:
-    assert device_asked_by("image_type", spec_of(disk_format=disk_format)) == []
+    assert device_required_by("image_type", spec_of(disk_format=disk_format)) == []
 
 
 def test_name_of_a_device_profile_stays_out_of_the_source() -> None:

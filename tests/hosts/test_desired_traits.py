@@ -20,7 +20,7 @@ from os_prefilter.hosts.desired_traits import (
     is_foreign,
     is_recognized,
     is_uuid,
-    managed,
+    select_managed,
     traits_to_know,
     with_custom_marker,
     with_marker,
@@ -50,7 +50,7 @@ def test_report_sets_managed_traits_and_keeps_all_others(present: frozenset[str]
 def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_report() -> None:
     for facts in few_libvirt_hosts():
         traits = capability_traits(facts)
-        beside = managed(traits, Mode.BESIDE, facts)
+        beside = select_managed(traits, Mode.BESIDE, facts)
         emulated = (
             {trait for trait in traits if trait.startswith("COMPUTE_ARCH_")} if facts.virt_type == "kvm" else set()
         )
@@ -58,12 +58,12 @@ def test_beside_nova_a_libvirt_host_manages_only_traits_its_driver_does_not_repo
         assert set(beside) == (traits.keys() & opt_in_traits()) | emulated
         assert all(traits[trait] is has for trait, has in beside.items())
         assert not beside.keys() & set(nova_driver.CAPABILITY_TRAITS_MAP.values())
-        assert managed(traits, Mode.ALONE, facts) == traits
+        assert select_managed(traits, Mode.ALONE, facts) == traits
 
 
 def test_beside_nova_a_vmware_host_manages_device_traits_its_driver_never_reports() -> None:
     traits = capability_traits(VmwareFacts())
-    beside = managed(traits, Mode.BESIDE, VmwareFacts())
+    beside = select_managed(traits, Mode.BESIDE, VmwareFacts())
     assert beside["COMPUTE_NET_VIF_MODEL_VMXNET3"]
     assert not beside["COMPUTE_NET_VIF_MODEL_VIRTIO"]
     assert not beside.keys() & {"HW_ARCH_X86_64", "COMPUTE_IMAGE_TYPE_VMDK", "COMPUTE_SECURITY_UEFI_SECURE_BOOT"}
@@ -75,7 +75,7 @@ def test_nova_vmware_and_fake_drivers_name_no_trait_managed_beside_them(module: 
     """Their source names no trait that is managed beside them; OWNER_NOVA and the architecture are not."""
     source = inspect.getsource(module)  # type: ignore[arg-type]
     every = {trait for row in BY_NAME.values() for trait in row.traits}
-    for trait in managed(dict.fromkeys(every, True), Mode.BESIDE, VmwareFacts()):
+    for trait in select_managed(dict.fromkeys(every, True), Mode.BESIDE, VmwareFacts()):
         assert trait not in source
 
 
@@ -97,7 +97,7 @@ def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
     reporter = Reporter(_OtherFacts, lambda *_: "", reported_by_nova=reported_by_nova)
     monkeypatch.setattr(capabilities, "_reporter", lambda _: reporter)
     traits = {"COMPUTE_NET_VIF_MODEL_E1000": True, "CUSTOM_VM_MODE_HVM": True}
-    assert managed(traits, Mode.BESIDE, _OtherFacts()) == {managed_trait: True}
+    assert select_managed(traits, Mode.BESIDE, _OtherFacts()) == {managed_trait: True}
 
 
 def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None:
@@ -184,13 +184,13 @@ def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid(name: str, expe
 def test_hyperthreading_trait_is_not_managed_until_ironic_has_read_the_bios_settings(
     facts: IronicFacts, *, expected: bool | None
 ) -> None:
-    assert managed(capability_traits(facts), Mode.BESIDE, facts).get("HW_CPU_HYPERTHREADING") is expected
+    assert select_managed(capability_traits(facts), Mode.BESIDE, facts).get("HW_CPU_HYPERTHREADING") is expected
 
 
 def test_on_an_ironic_node_all_traits_but_the_image_types_are_managed() -> None:
     facts = IronicFacts(architecture="x86_64", bios={"LogicalProc": BiosSetting()})
     traits = capability_traits(facts)
-    assert traits.keys() - managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits
+    assert traits.keys() - select_managed(traits, Mode.BESIDE, facts).keys() == BY_NAME["image_type"].traits
 
 
 @pytest.mark.parametrize(

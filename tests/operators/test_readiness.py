@@ -9,7 +9,7 @@ from os_prefilter import Options
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_asked_by
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -43,7 +43,7 @@ def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts(
 
 def test_readiness_lists_every_row_whose_traits_a_filter_requires() -> None:
     for name in installed_filters():
-        rows = {row.name for row in rows_asked_by(name) if row.traits}
+        rows = {row.name for row in rows_required_by(name) if row.traits}
         listed = {line.row for line in readiness(fleet_of([set()]), load_filters([name], None), _EVERY)}
         assert listed == rows or name in ("deploy_config", "owner")
 

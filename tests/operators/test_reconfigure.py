@@ -23,7 +23,7 @@ _STEP = Step("raid", "apply_configuration", {"raid_config": {}}, 90)
 _NODE = IronicFacts(
     host="6d85703a-565d-469a-96ce-30b6de53079d",
     bios={"LogicalProc": BiosSetting("Enabled")},
-    templates=effective_templates(None).replaced_by(
+    templates=effective_templates(None).replace_with(
         [Template("raid", "10", (), (Variant(steps=(_STEP,), in_use=True),))]
     ),
 )
@@ -78,7 +78,7 @@ def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
 ) -> None:
     template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
     with pytest.raises(NotReconfigurable, match=r"raid=10: its template has steps of its own.*in-use: true"):
-        _plan(_flavor(), _flavor(raid="10"), templates=effective_templates(None).replaced_by([template]))
+        _plan(_flavor(), _flavor(raid="10"), templates=effective_templates(None).replace_with([template]))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
         _flavor(),
         _flavor(x="on"),
         bios={"A": BiosSetting("0"), "B": BiosSetting("1")},
-        templates=effective_templates(None).replaced_by([Template("x", "on", (), (both,))]),
+        templates=effective_templates(None).replace_with([Template("x", "on", (), (both,))]),
     )
     assert bios_changes(plan.steps) == {"A": "1"}
     assert plan.settings == {"A": "1", "B": "1"}

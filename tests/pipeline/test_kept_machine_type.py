@@ -12,7 +12,7 @@ import os_prefilter
 from os_prefilter import Pipeline
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.vocabulary import rows_asked_by
+from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.machine_types import MACHINES, families_without
 from os_prefilter.vocabulary.model import UnknownValues
 from tests.support.hosts import few_libvirt_hosts
@@ -128,7 +128,7 @@ def test_no_host_is_excluded_by_its_default_where_the_image_names_an_unknown_mac
 
 
 def _moves() -> Iterator[tuple[str, dict[str, str]]]:
-    for row in (*rows_asked_by("image_metadata"), *rows_asked_by("hpet")):
+    for row in (*rows_required_by("image_metadata"), *rows_required_by("hpet")):
         for value in row.values:
             without = families_without(row.name, value)
             if without:

@@ -15,7 +15,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, managed
+from os_prefilter.hosts.desired_traits import Mode, select_managed
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.report_gates import (
@@ -50,7 +50,7 @@ def test_agent_beside_nova_manages_all_traits_of_a_gate_or_none() -> None:
     """Where it reports one trait of a gate, our agent beside it manages none: so the driver's trait is an answer."""
     compared = 0
     for facts in (*libvirt_hosts(), *other_hosts()):
-        ours = managed(capability_traits(facts), Mode.BESIDE, facts)
+        ours = select_managed(capability_traits(facts), Mode.BESIDE, facts)
         if facts.driver == "ironic":
             # What is on a node of these rows is its operator's.
             continue
@@ -333,11 +333,11 @@ def test_later_filters_do_not_see_deferred_requirements() -> None:
     """The filter owner reads what was asked before."""
     told: list[tuple[Requirement, ...]] = []
 
-    def after(_request: Any, *, asked_before: tuple[Requirement, ...]) -> Requirements:
-        told.append(asked_before)
+    def after(_request: Any, *, required_before: tuple[Requirement, ...]) -> Requirements:
+        told.append(required_before)
         return Requirements()
 
-    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("asked_before",))]
+    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("required_before",))]
     fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
     Pipeline(filters, Options(wait_for_answers=("mine",)), {"answers": fact}).apply(spec_of())
     assert [item.trait for item in told[0]] == [Trait(HPET), Trait(HPET)]

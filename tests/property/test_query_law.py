@@ -12,7 +12,7 @@ from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.view import Request
 from os_prefilter.testing.generated import any_request
 from tests.conftest import pipeline_of, times
-from tests.support.queries import parts, traits_asked, traits_in
+from tests.support.queries import parts, traits_in, traits_required
 
 _ALL = pipeline_of(*installed_filters())
 _ANY = any_request()
@@ -35,7 +35,7 @@ def test_query_has_exactly_the_required_traits_and_requested_resources(spec: Req
     query = _query(spec)
     if query is None:
         return
-    assert traits_in(query) == traits_asked(spec)
+    assert traits_in(query) == traits_required(spec)
     asked: dict[str, dict[str, int]] = {
         suffix: dict(group.resources) for suffix, group in Request(spec).flavor_groups.items()
     }

@@ -18,7 +18,7 @@ from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template,
 _STEP = Step("raid", "apply_configuration", {}, 90)
 _A, _B = Trait("CUSTOM_A"), Trait("CUSTOM_B")
 _BY_BIOS = Variant((BiosChange("Setting*", ("On",)),))
-_TEMPLATES = effective_templates(None).replaced_by(
+_TEMPLATES = effective_templates(None).replace_with(
     [
         Template("x", "bios", (_A,), (_BY_BIOS,)),
         Template("x", "maker", (_A,), (Variant(steps=(_STEP,), node={"vendor": "dell*"}), _BY_BIOS)),

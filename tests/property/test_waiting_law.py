@@ -15,8 +15,8 @@ from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.readiness import coverage_of
-from os_prefilter.pipeline.deployment_facts import Ask
-from os_prefilter.testing.law import Case, asking_filters, single_cases
+from os_prefilter.pipeline.deployment_facts import ReadFact
+from os_prefilter.testing.law import Case, list_requiring_filters, single_cases
 from tests.conftest import conf_with, one_in, times
 from tests.support.hosts import few_libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
@@ -24,12 +24,16 @@ from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_pr
 _HOSTS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
 
 
-def _pipeline(answers: Ask, waiting: Sequence[str] = ("*",)) -> Pipeline:
-    options = {"enabled_filters": list(asking_filters()), "reported_traits": ["*"], "wait_for_answers": list(waiting)}
+def _pipeline(answers: ReadFact, waiting: Sequence[str] = ("*",)) -> Pipeline:
+    options = {
+        "enabled_filters": list(list_requiring_filters()),
+        "reported_traits": ["*"],
+        "wait_for_answers": list(waiting),
+    }
     return Pipeline.from_conf(conf_with(**options), {"answers": answers})
 
 
-def _told(fleet: Fleet) -> Ask:
+def _told(fleet: Fleet) -> ReadFact:
     """Return what a scheduler is told of a fleet, found out once."""
     coverage = coverage_of(fleet)
     return lambda _context: coverage
@@ -126,7 +130,9 @@ def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int) 
     fleet = _fleet(hosts, reports)
     # Requirements of Nova's own never wait.
     ours = [
-        case for case in single_cases() if case.required and case.choices and "query" not in case.choices[0][0].asked_by
+        case
+        for case in single_cases()
+        if case.required and case.choices and "query" not in case.choices[0][0].required_by
     ]
     cases = random.sample(ours, 40)
     with EmbeddedPlacement(fleet) as placement:

@@ -12,7 +12,7 @@ from os_prefilter import RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
-from tests.conftest import device_asked_by, pipeline_of
+from tests.conftest import device_required_by, pipeline_of
 from tests.support.nova_objects import nova_spec
 
 # What openstackclient 8 prints, shortened.
@@ -50,7 +50,7 @@ _FLAVOR: dict[str, Any] = {
 
 def test_openstackclient_image_and_flavor_json_is_read_as_a_request() -> None:
     spec = RequestSpec(flavor_from(_FLAVOR, "f"), image_from(_IMAGE, "i"))
-    assert device_asked_by("image_metadata", spec) == [
+    assert device_required_by("image_metadata", spec) == [
         ("COMPUTE_NET_VIF_MODEL_E1000E", True, "root"),
         ("COMPUTE_SOUND_MODEL_AC97", True, "root"),
     ]

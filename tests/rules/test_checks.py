@@ -65,7 +65,7 @@ def test_contradiction_error_names_rules_that_one_request_can_match_together(rul
             common = [value for value in (*_VALUES, "x") if _meet(one, other, condition.name, value)]
             assert common
             specs[condition.name] = common[0]
-        met = RuleSet(rules).matching(Request(spec_of(extra_specs=specs)))
+        met = RuleSet(rules).match(Request(spec_of(extra_specs=specs)))
         assert one in met
         assert other in met
 

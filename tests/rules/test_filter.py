@@ -9,7 +9,7 @@ import pytest
 from os_prefilter import Pipeline, RequestGroup
 from os_prefilter.common.errors import ContradictingRequirements, MissingFact
 from os_prefilter.rules.model import RuleSet
-from tests.conftest import asked_by, conf_with, pipeline_of, spec_of
+from tests.conftest import conf_with, pipeline_of, required_by, spec_of
 from tests.support.nova_objects import nova_spec
 from tests.support.rule_texts import rule, rules_of, write_rules
 
@@ -20,20 +20,20 @@ def _pipeline(rules: RuleSet) -> Pipeline:
     return Pipeline.from_names("rules", facts={"rules": lambda _context: rules})
 
 
-def _asked(rules: RuleSet, spec: Any) -> list[tuple[str, bool, str]]:
+def _required(rules: RuleSet, spec: Any) -> list[tuple[str, bool, str]]:
     return [(item.trait, item.required, item.scope) for item in _pipeline(rules).apply(spec).requirements]
 
 
 def test_traits_are_required_and_forbidden_on_the_root() -> None:
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A", "COMPUTE_NODE"], ["CUSTOM_B"]))
     spec = spec_of({"os_distro": "windows"})
-    assert _asked(rules, spec) == [
+    assert _required(rules, spec) == [
         ("CUSTOM_A", True, "root"),
         ("COMPUTE_NODE", True, "root"),
         ("CUSTOM_B", False, "root"),
     ]
     assert (spec.root_required, spec.root_forbidden) == ({"CUSTOM_A", "COMPUTE_NODE"}, {"CUSTOM_B"})
-    assert _asked(rules, spec_of({"os_distro": "sles"})) == []
+    assert _required(rules, spec_of({"os_distro": "sles"})) == []
 
 
 def test_rules_apply_to_the_request_spec_of_nova() -> None:
@@ -90,7 +90,7 @@ def test_rule_does_not_apply_to_a_device_profile_group() -> None:
     """Cyborg chooses their suffixes."""
     rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="scope: device_profile_0"))
     spec = spec_of({"os_distro": "windows"}, requested_resources=[RequestGroup("device_profile_0", {"FPGA": 1})])
-    assert _asked(rules, spec) == []
+    assert _required(rules, spec) == []
 
 
 def test_source_names_the_rule_and_its_reason_without_tenant_text() -> None:
@@ -123,12 +123,12 @@ def test_rules_of_all_directories_apply_in_file_order(tmp_path: Path) -> None:
     write_rules(folders[0] / "a.yaml", rule("a", _WINDOWS, ["CUSTOM_A"]))
     for name in (".hidden.yaml", "notes.txt", "a.yaml~", "yaml"):
         (folders[0] / name).write_text("{")
-    asked = asked_by("rules", spec_of({"os_distro": "windows"}), rules_dirs=[str(folder) for folder in folders])
+    asked = required_by("rules", spec_of({"os_distro": "windows"}), rules_dirs=[str(folder) for folder in folders])
     assert [trait for trait, _, _ in asked] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
 
 
 def test_filter_without_rules_dirs_requires_nothing_and_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    assert asked_by("rules", spec_of({"os_distro": "windows"})) == []
+    assert required_by("rules", spec_of({"os_distro": "windows"})) == []
     assert caplog.text.count("Rules are inactive") == 1
 
 

@@ -18,7 +18,7 @@ _WINDOWS = "{image_property: os_distro, is: windows}"
 
 
 def _matching(rules: RuleSet, properties: Mapping[str, Any], extra_specs: Mapping[str, Any] | None = None) -> list[str]:
-    return [each.name for each in rules.matching(Request(spec_of(properties, extra_specs)))]
+    return [each.name for each in rules.match(Request(spec_of(properties, extra_specs)))]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_nova_and_our_request_specs_match_the_same_rules(name: str, value: str) 
             for number, comparison in enumerate(("is: windows", "is: 4", "is: true", "present: true"))
         )
     )
-    inside = [each.name for each in rules.matching(Request(nova_spec({name: value})))]
+    inside = [each.name for each in rules.match(Request(nova_spec({name: value})))]
     assert inside == _matching(rules, {name: value})
 
 
@@ -128,7 +128,7 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
     others += [one(f"v{number}", (IMAGE_PROPERTY, "p", f"x{number}")) for number in range(5000)]
     rules = RuleSet((*others, one("r", (IMAGE_PROPERTY, "p", "x"), (EXTRA_SPEC, "q", "x"))))
     request = _Observed(spec_of({"p": "x", "o": "x"}, {"q": "x", "z": "x"}))
-    assert [each.name for each in rules.matching(request)] == ["r"]
+    assert [each.name for each in rules.match(request)] == ["r"]
     assert len(request.read) <= 4
 
 
@@ -164,13 +164,13 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
 @given(_rules(), _requests)
 def test_indexed_matching_equals_a_loop_over_all_rules(rules: tuple[Rule, ...], spec: Any) -> None:
     request = Request(spec)
-    assert RuleSet(rules).matching(request) == list(_naive(rules, request))
+    assert RuleSet(rules).match(request) == list(_naive(rules, request))
 
 
 @settings(deadline=None)
 @given(_rules(), _requests)
 def test_only_properties_and_extra_specs_that_rules_name_are_read(rules: tuple[Rule, ...], spec: Any) -> None:
     request = _Observed(spec)
-    for each in RuleSet(rules).matching(request):
+    for each in RuleSet(rules).match(request):
         each.source(request)
     assert set(request.read) <= {(each.place, each.name) for one in rules for each in one.when}

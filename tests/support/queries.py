@@ -4,7 +4,7 @@ import re
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.request.view import Request
 
@@ -23,7 +23,7 @@ _FORMS = {
 }
 
 
-class Asked(NamedTuple):
+class Required(NamedTuple):
     """A trait in a query."""
 
     trait: str
@@ -44,19 +44,21 @@ def parts(query: str) -> list[tuple[str, str]]:
     return found
 
 
-def traits_in(query: str) -> set[Asked]:
+def traits_in(query: str) -> set[Required]:
     """Return all traits that a query names."""
     found = set()
     for name, value in parts(query):
         if name == "root_required" or name.startswith("required"):
             scope = ROOT if name == "root_required" else name.removeprefix("required") or UNSUFFIXED
-            found |= {Asked(each.lstrip("!"), not each.startswith("!"), scope) for each in value.split(",")}
+            found |= {Required(each.lstrip("!"), not each.startswith("!"), scope) for each in value.split(",")}
     return found
 
 
-def traits_asked(request_spec: Any) -> set[Asked]:
+def traits_required(request_spec: Any) -> set[Required]:
     """Return the traits that a request spec asks for, by what its own fields, its flavor and its image say."""
-    stated = {Asked(item.trait, item.required, item.scope) for item in stated_requirements(Request(request_spec))}
+    from_request = {
+        Required(item.trait, item.required, item.scope) for item in requirements_without_filters(Request(request_spec))
+    }
     level = request_spec.request_level_params
     signed = ((True, level.root_required), (False, level.root_forbidden))
-    return stated | {Asked(trait, required, ROOT) for required, traits in signed for trait in traits}
+    return from_request | {Required(trait, required, ROOT) for required, traits in signed for trait in traits}

@@ -5,20 +5,20 @@ from collections.abc import Set as AbstractSet
 
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, managed, with_custom_marker, with_marker
+from os_prefilter.hosts.desired_traits import Mode, select_managed, with_custom_marker, with_marker
 from os_prefilter.hosts.reporter import HostFacts
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:
     """Return the traits of a host without a report of ours: what Nova's own driver answers for, and operators'."""
     traits = capability_traits(facts)
-    ours = managed(traits, Mode.BESIDE, facts)
+    ours = select_managed(traits, Mode.BESIDE, facts)
     return {trait for trait, has in traits.items() if has and trait not in ours} | facts.other_traits
 
 
 def by_the_agent(facts: HostFacts) -> set[str]:
     """Return the traits of a host that runs the agent beside Nova."""
-    ours = with_marker(managed(capability_traits(facts), Mode.BESIDE, facts), facts)
+    ours = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
     return by_nova_alone(facts) | {trait for trait, has in ours.items() if has}
 
 

@@ -10,7 +10,7 @@ from os_prefilter import allocation_candidates_query, unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import IMAGE_PROPERTY, as_nova_spells, readings, value_of
-from os_prefilter.testing.law import asking_filters
+from os_prefilter.testing.law import list_requiring_filters
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED
 from os_prefilter.vocabulary.model import Row
@@ -86,7 +86,7 @@ def test_values_a_rule_sees_inside_nova_are_also_seen_in_the_glance_image(
 
 
 _NO_BOOLEANS: tuple[object, ...] = ("junk", "", "2.0", 7, 1.0, ["true"], b"true", {})
-_FILTERS = tuple(sorted(name for name in asking_filters() if name != "deploy_config"))
+_FILTERS = tuple(sorted(name for name in list_requiring_filters() if name != "deploy_config"))
 
 
 def _outcomes(spec: Any) -> list[object]:

@@ -12,7 +12,7 @@ from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
-from os_prefilter.filters.vocabulary_filter import Questions, ask
+from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
@@ -76,9 +76,9 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ({"mine": _GOOD, "other": _GOOD.replace("'mine'", "'other'")}, "belongs to the row mine already"),
         ({"mine": _GOOD[:-1] + ", only_with='nobody')"}, "a row 'nobody', which does not exist"),
         ({"mine": _GOOD[:-1] + ", needs={'true': (('vif_model', 'x'),)})"}, "the value 'x' of a row 'vif_model'"),
-        ({"mine": _GOOD[:-1] + ", asked_by=('query',))"}, "for the bundled rows alone"),
-        ({"mine": _GOOD[:-1] + ", asked_by='hpet')"}, "asked_by is a tuple"),
-        ({"mine": _GOOD[:-1] + ", asked_by=('hpte',))"}, "the filter 'hpte', which no installed package offers"),
+        ({"mine": _GOOD[:-1] + ", required_by=('query',))"}, "for the bundled rows alone"),
+        ({"mine": _GOOD[:-1] + ", required_by='hpet')"}, "required_by is a tuple"),
+        ({"mine": _GOOD[:-1] + ", required_by=('hpte',))"}, "the filter 'hpte', which no installed package offers"),
         ({"mine": "Row('mine', ['a'], extra_spec='x')"}, "its values are a mapping"),
         ({"mine": "Row('mine', {'a': 'CUSTOM_A'}, extra_spec='x')"}, "its values are a mapping"),
         ({"mine": "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x', any_case=True)"}, "written in lower case"),
@@ -99,9 +99,9 @@ def test_image_overrides_the_flavor_only_if_the_row_allows_it(image_overrides: b
     """As Nova has it for some properties; else the two contradict each other."""
     row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", image_overrides=image_overrides)
     spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
-    asking = partial(ask, Request(spec), Questions([row]), Options(reported_traits=("*",)))
+    asking = partial(require_rows, Request(spec), RowIndex([row]), Options(reported_traits=("*",)))
     if image_overrides:
-        assert [item.trait for item in asking().asked] == ["CUSTOM_MINE_B"]
+        assert [item.trait for item in asking().requirements] == ["CUSTOM_MINE_B"]
     else:
         with pytest.raises(FlavorImageConflict):
             asking()

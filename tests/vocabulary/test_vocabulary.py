@@ -71,7 +71,7 @@ def test_every_row_names_its_property_or_extra_spec_and_the_filters_that_read_it
     # Hosts alone say what their default is.
     for row in [row for row in ROWS if row.name != "default_machine"]:
         assert row.image_property or row.extra_spec or row.image_attribute
-        assert row.asked_by
+        assert row.required_by
     for row in ROWS:
         assert set(row.legacy_values.values()) <= set(row.values)
 

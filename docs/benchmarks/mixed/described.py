@@ -24,7 +24,7 @@ def described(boots: Sequence[Boot], hosts: Sequence[str]) -> str:
     lines += ["", "Images, and the requests for each"]
     for image in IMAGES:
         number = sum(boot.image.name == image.name for boot in boots)
-        lines.append(_line(f"{image.name:16}{number:4}  ", ", ".join(_asked(image))))
+        lines.append(_line(f"{image.name:16}{number:4}  ", ", ".join(_requested(image))))
     lines += ["", "Flavors of virtual machines, and the requests for each"]
     for size in SIZES:
         number = sum(boot.size.name == size.name and boot.image.metal is None for boot in boots)
@@ -33,7 +33,7 @@ def described(boots: Sequence[Boot], hosts: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _asked(image: Image) -> Iterator[str]:
+def _requested(image: Image) -> Iterator[str]:
     yield image.disk_format
     yield from (f"{name}={value}" for name, value in image.properties.items())
     if image.metal is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, managed, with_marker
+from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
@@ -105,13 +105,13 @@ class Kind:
             # The driver adds the types of images to the traits of the node.
             mine = set(BY_NAME["image_type"].traits)
         else:
-            mine = found.keys() - managed(found, Mode.BESIDE, self.facts).keys()
+            mine = found.keys() - select_managed(found, Mode.BESIDE, self.facts).keys()
         return self.others | self.facts.other_traits | {trait for trait, has in found.items() if has and trait in mine}
 
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        written = managed(capability_traits(self.facts), Mode.BESIDE, self.facts)
+        written = select_managed(capability_traits(self.facts), Mode.BESIDE, self.facts)
         added = with_marker(written, self.facts)
         return self.nova_traits | {trait for trait, has in added.items() if has}
 

@@ -104,7 +104,7 @@ def tables(results: Results) -> str:
             _heading("ran, of those a host could do", results),
             *_by_image(results),
             "",
-            _heading("late failures, by what was asked", results),
+            _heading("late failures, by what was requested", results),
             *_by_cause(results),
             "",
         )

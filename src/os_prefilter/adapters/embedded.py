@@ -284,7 +284,7 @@ class _Transport(requests.adapters.BaseAdapter):
     def limit_candidates(self, most: int) -> None:
         """Return no more allocation candidates than that, those of each host in turn."""
         # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used, where
-        # several groups ask one provider for the same resource.
+        # several groups request the same resource of one provider.
         self._configuration.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
         self._configuration.set_override("max_allocation_candidates", most, "placement")
 

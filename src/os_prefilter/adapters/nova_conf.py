@@ -16,7 +16,7 @@ from oslo_config import cfg, types
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, quote
-from os_prefilter.conf import options_from, refused, register_opts
+from os_prefilter.conf import as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 
@@ -90,7 +90,7 @@ def prefilter_options(conf: cfg.ConfigOpts) -> Options:
     try:
         return options_from(conf)
     except cfg.Error as error:
-        raise refused(error) from error
+        raise as_configuration_error(error) from error
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:

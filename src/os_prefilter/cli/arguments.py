@@ -22,7 +22,7 @@ from os_prefilter.cli.cloud import (
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.documents.files import is_file, not_utf8, opened
+from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
@@ -262,7 +262,7 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
     register_opts(conf)
     if with_logging:
         logging.register_options(conf)
-    with opened(path) if path else nullcontext():
+    with open_file(path) if path else nullcontext():
         try:
             conf([], project="os-prefilter", default_config_files=[path] if path else [], default_config_dirs=[])
         except SystemExit as error:

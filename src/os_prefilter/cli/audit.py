@@ -230,7 +230,7 @@ def _summary(result: Audit) -> Iterator[str]:
         )
         yield from _first("Hosts that serve no image", result.unused)
         yield from _first("Hosts of these that served one before", result.newly_unused)
-    yield from _first("Not asked for yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
+    yield from _first("Not required yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
     if result.is_waiting:
         yield (
             "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
@@ -238,7 +238,7 @@ def _summary(result: Audit) -> Iterator[str]:
         )
     counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
     unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]
-    yield from _first(f"Not asked for{counted}", unknown)
+    yield from _first(f"Not required{counted}", unknown)
 
 
 def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:

@@ -33,11 +33,11 @@ from os_prefilter.hosts.desired_traits import (
     Change,
     Goal,
     Mode,
-    managed,
+    select_managed,
     traits_to_know,
     with_custom_marker,
     with_marker,
-    withdrawn,
+    withdraw_all,
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
@@ -205,9 +205,9 @@ class _Placement:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        traits = managed(capability_traits(facts), mode, facts)
+        traits = select_managed(capability_traits(facts), mode, facts)
         if self._arguments.remove:
-            return Goal(withdrawn(traits))
+            return Goal(withdraw_all(traits))
         return Goal(with_marker(traits, facts), self._options, traits_to_know())
 
 
@@ -221,7 +221,7 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
         return node_of(arguments).withdraw(dry_run=arguments.dry_run)
     facts = facts_from(arguments)
     every = capability_traits(facts)
-    traits = with_marker(managed(every, Mode.BESIDE, facts), facts)
+    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts)
     leave = {*every, REPORTED} - traits.keys()
     # By its UUID: its name may be that of another node by now.
     return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)

@@ -18,7 +18,7 @@ VOCABULARY_COLUMNS = (
     "Trait",
     "Kind",
     "When",
-    "Asked by",
+    "Required by",
     "Why none",
 )
 
@@ -43,7 +43,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
     """Yield one line for each trait of each value, those of the bundled configuration templates included."""
     for row in Options().rows:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
-        asked_by = ", ".join(row.asked_by)
+        required_by = ", ".join(row.required_by)
         for value, term in row.values.items():
             also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
             rule = when = ""
@@ -51,7 +51,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
                 rule = "required" if term.required else "forbidden"
                 when = "if reported" if term.opt_in else "always"
             for trait in term.traits or ("",):
-                yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, asked_by, term.reason
+                yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, required_by, term.reason
 
 
 def _summary(name: str) -> str:

@@ -42,11 +42,14 @@ def _row(example: Example, backend: Backend) -> tuple[Cell, ...]:
     hosts = _hosts(spec, decision, backend)
     without = _hosts(example.request_spec(), Decision(()), backend)
     spared = [host for host in without if host not in hosts]
-    asked, required = example.asked(), lines_of(decision)
+    requested, required = example.list_requested(), lines_of(decision)
     return (
         _cell(
-            {"name": example.name, "title": example.title, "asked": asked},
-            lambda width: [*textwrap.wrap(f"{example.name}: {example.title}", width), *(f"  {each}" for each in asked)],
+            {"name": example.name, "title": example.title, "requested": requested},
+            lambda width: [
+                *textwrap.wrap(f"{example.name}: {example.title}", width),
+                *(f"  {each}" for each in requested),
+            ],
         ),
         _cell(
             [line._asdict() for line in required],

@@ -27,7 +27,7 @@ from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, UNKNOW
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
-_COLUMNS = ("No.", "Requirement", "Asked by", "Lack it", "Lack only it", "Hosts without it", "State")
+_COLUMNS = ("No.", "Requirement", "Required by", "Lack it", "Lack only it", "Hosts without it", "State")
 _ERROR = 1
 # The usual scopes of resources and traits are not printed.
 _PLAIN = (ROOT, UNSUFFIXED)
@@ -78,9 +78,9 @@ class Diagnose(RequestListing):
         return 0
 
     def _row(self, finding: Finding) -> tuple[Any, ...]:
-        asked_by = f"{finding.by}: {finding.because}"
+        required_by = f"{finding.by}: {finding.because}"
         counts = (finding.hosts_lacking, finding.hosts_lacking_only_this, finding.candidates_without_it)
-        return (finding.number, self._describe(finding.condition), asked_by, *counts, finding.state)
+        return (finding.number, self._describe(finding.condition), required_by, *counts, finding.state)
 
     def _describe(self, condition: Condition) -> str:
         text = str(condition)
@@ -152,7 +152,7 @@ def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:
     without = " or ".join(" + ".join(map(str, way)) for way in ways[:_MOST_WAYS])
     if len(ways) > _MOST_WAYS:
         without += f" or {len(ways) - _MOST_WAYS} more"
-    return f"{len(hosts)} {f'without {without}' if without else 'as it is asked'}: {_names(hosts)}"
+    return f"{len(hosts)} {f'without {without}' if without else 'as it is'}: {_names(hosts)}"
 
 
 def _others(finding: Finding) -> str:

@@ -71,8 +71,8 @@ class Table(TableFormatter):
             if sum(least) > most:
                 _emit_vertically(column_names, rows, stdout, width)
                 return
-            widths = _shared_out(least, full, most)
-            rows = [[_folded(*each) for each in zip(row, widths, strict=True)] for row in rows]
+            widths = _share_out(least, full, most)
+            rows = [[_fold(*each) for each in zip(row, widths, strict=True)] for row in rows]
         unfitted = argparse.Namespace(**{**vars(parsed_args), "max_width": 0, "fit_width": False})
         super().emit_list(column_names, rows, stdout, unfitted)
 
@@ -88,7 +88,7 @@ def _width(text: str) -> int:
     return sum(1 + (east_asian_width(each) in "WF") for each in text if not combining(each))
 
 
-def _shared_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
+def _share_out(least: Sequence[int], full: Sequence[int], most: int) -> list[int]:
     """Return the widths of columns, each from ``least`` to ``full``, with the sum ``most``."""
     widths = list(least)
     for _ in range(most - sum(least)):
@@ -97,7 +97,7 @@ def _shared_out(least: Sequence[int], full: Sequence[int], most: int) -> list[in
     return widths
 
 
-def _folded(cell: Any, width: int) -> Any:
+def _fold(cell: Any, width: int) -> Any:
     """Return a text wrapped between words; other values, which are aligned differently, stay."""
     if not isinstance(cell, str):
         return cell
@@ -113,7 +113,7 @@ def _emit_vertically(names: Sequence[str], rows: Sequence[Sequence[Any]], stdout
     for number, row in enumerate(rows):
         stdout.write("\n" * bool(number))
         for name, cell in zip(names, row, strict=True):
-            value = _folded(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
+            value = _fold(str(cell).rstrip(), max(width - indent, 1)).replace("\n", "\n" + " " * indent)
             stdout.write(f"{f'{name}:':{indent}}{value}".rstrip() + "\n")
 
 

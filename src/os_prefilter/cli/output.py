@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.documents.files import opened, replace_file, status_to_replace
+from os_prefilter.documents.files import open_file, replace_file, status_to_replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def check_output(path: str | None, *, force: bool, mark: str = "") -> None:
         return
     if not mark:
         raise DocumentError(path, "the file exists already. Give another path, or --force to replace it.")
-    with opened(path) as file:
+    with open_file(path) as file:
         beginning = file.read(len(mark))
     if beginning not in (b"", mark.encode()):
         advice = "this is no page of this version of os-prefilter, and would be lost. Give another path, or --force."

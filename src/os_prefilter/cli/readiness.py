@@ -28,7 +28,7 @@ class Readiness(Listing):
         """Return the columns and rows of the table; with ``--check`` exit with 2 if anything is closed."""
         fleet = fleet_from(parsed_args, traits_only=True)
         pipeline = pipeline_from(parsed_args, fleet)
-        # Without a configuration it is the question what could be asked for.
+        # Without a configuration the table shows what could be required.
         options = pipeline.options if parsed_args.config_file else replace(pipeline.options, reported_traits=("*",))
         lines = readiness(fleet, pipeline.filters, options)
         closed = sum(line.state == CLOSED for line in lines)
@@ -38,7 +38,7 @@ class Readiness(Listing):
         if closed and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
         if others:
-            self.tell(f"Hosts are not asked for what these filters need: {escape_line(', '.join(others))}.")
+            self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
         return COLUMNS, [(*line[:4], len(line.unreported), _names(line.unreported)) for line in lines]
 
 

@@ -89,7 +89,7 @@ def load_templates(path: str | Path) -> Templates:
 
     :raises DocumentError: the file cannot be read, or is not such a document; says where in it
     """
-    templates = bundled_templates().replaced_by(_parse(read_bytes(path), path))
+    templates = bundled_templates().replace_with(_parse(read_bytes(path), path))
     for each in templates:
         if each.is_found and templates.found_traits.isdisjoint(each.traits):
             # Else it would be found out on the node, after the scheduler has chosen it.

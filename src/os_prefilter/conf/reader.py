@@ -82,7 +82,7 @@ def _templates(path: str) -> Templates | None:
         raise InvalidOption("config_templates", str(error)) from error
 
 
-def refused(error: cfg.Error) -> ConfigurationError:
+def as_configuration_error(error: cfg.Error) -> ConfigurationError:
     """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
     where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
     return ConfigurationError(f"[{GROUP}] {where}. Correct it, or remove it for the default.")

@@ -20,7 +20,7 @@ def read_bytes(path: str | Path) -> bytes:
 
     :raises DocumentError: if there is no such file, it is a directory or a device, is larger, or cannot be read.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise DocumentError(path, "the file is larger than 64 MiB, the most that is read.")
@@ -44,7 +44,7 @@ def not_utf8(path: object, error: UnicodeDecodeError) -> DocumentError:
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO]:
+def open_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file, or a pipe of a shell, for reading.
 
     :raises DocumentError: if there is no such file, it is neither of the two, or reading it fails.

@@ -7,7 +7,7 @@ A filter is a function that gets a read-only view of the request and returns wha
 
 It does no I/O, reads no global, changes nothing and keeps nothing, so the same request always gets the same result.
 What else it needs it declares as keyword-only parameters: ``options`` (:class:`os_prefilter.conf.options.Options`),
-``asked_before`` (the requirements of the filters before it), or the name of a fact about the deployment that the
+``required_before`` (the requirements of the filters before it), or the name of a fact about the deployment that the
 embedding service provides (:mod:`os_prefilter.pipeline.deployment_facts`).
 
 To add one: write the file, its test, its section in ``docs/filters.rst`` and its entry point under

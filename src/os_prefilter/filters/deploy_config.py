@@ -9,7 +9,7 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirement, Requirements
-from os_prefilter.request.row_values import chosen, unknown_configurations
+from os_prefilter.request.row_values import row_value, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
 
@@ -22,7 +22,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     """Require the traits of the configuration templates that the request names.
 
     :raises UnknownValue: for an unknown value or configuration, if ``unknown_values`` is ``reject``.
-    :raises FlavorImageConflict: if flavor and image ask for different configurations.
+    :raises FlavorImageConflict: if flavor and image request different configurations.
     """
     templates = effective_templates(options.templates)
     unknown = unknown_configurations(request, templates.rows)
@@ -31,10 +31,10 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     notes = [
         Note("flavor extra specs", f"unknown configuration {quote(key)}: not required", warn=True) for key in unknown
     ]
-    asked = []
+    requirements = []
     for row in templates.rows:
-        found = chosen(request, row, options.unknown_values, notes)
+        found = row_value(request, row, options.unknown_values, notes)
         if found:
             traits = row.values[found.value].traits
-            asked += [Requirement(trait, True, ROOT, str(found.source)) for trait in traits]
-    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+            requirements += [Requirement(trait, True, ROOT, str(found.source)) for trait in traits]
+    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING

@@ -1,8 +1,8 @@
 """The High Precision Event Timer (specs support-hpet-on-guest and the decision on traits as configuration).
 
-Two ways to ask: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in the
-image, in the flavor or in one of its groups that describes the host, which the virt driver then takes for its cue. In
-the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, and its
+Two ways to request it: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in
+the image, in the flavor or in one of its groups that describes the host, which the virt driver then takes for its cue.
+In the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, and its
 qualified ones for guests of an emulated architecture, whatever ``reported_traits`` says.
 """
 
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
-from os_prefilter.filters.vocabulary_filter import ask, questions_of
+from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
@@ -23,9 +23,9 @@ _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if t
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 
-    :raises FlavorImageConflict: if it is asked for and against at once.
+    :raises FlavorImageConflict: if it is both required and forbidden.
     """
-    return ask(request, questions_of("hpet"), _with_hpet(options))
+    return require_rows(request, rows_of("hpet"), _with_hpet(options))
 
 
 # One pipeline has one.

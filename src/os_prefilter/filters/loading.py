@@ -19,8 +19,8 @@ from os_prefilter.conf.options import Options
 
 NAMESPACE = "os_prefilter.request_filters"
 
-OPTIONS, ASKED_BEFORE = "options", "asked_before"
-NEEDS = frozenset((OPTIONS, ASKED_BEFORE))
+OPTIONS, REQUIRED_BEFORE = "options", "required_before"
+NEEDS = frozenset((OPTIONS, REQUIRED_BEFORE))
 """What every pipeline has for a filter that declares it as a need; any other need is a fact."""
 
 _EXPECTED = "a function (request, *, needs...) -> Requirements, or the Nova way (context, request_spec) -> bool"

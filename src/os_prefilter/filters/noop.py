@@ -1,4 +1,4 @@
-"""Ask for nothing: the worked example of a filter."""
+"""Require nothing: the worked example of a filter."""
 
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, Requirements
@@ -7,5 +7,5 @@ from os_prefilter.request.view import Request
 
 @Declaration(by_default=False)
 def noop(request: Request) -> Requirements:  # noqa: ARG001
-    """Ask for nothing, whatever the request says."""
+    """Require nothing, whatever the request says."""
     return NOTHING

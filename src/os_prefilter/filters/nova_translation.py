@@ -1,6 +1,6 @@
 """Requirements that Nova itself derives from a request (``nova/scheduler/utils.py``, ``ResourceRequest``).
 
-A value that Nova does not know is an error there, and here: the query must not ask for less than the user did.
+A value that Nova does not know is an error there, and here: the query must not require less than the user did.
 """
 
 from dataclasses import replace
@@ -8,9 +8,9 @@ from dataclasses import replace
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import Questions, ask
+from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement
-from os_prefilter.request.row_values import chosen, written_requirements
+from os_prefilter.request.row_values import row_value, written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import UnknownValues
@@ -21,9 +21,9 @@ BY_REQUEST = "request"
 _AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 
 
-# Nova's query asks for secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
-_QUESTIONS = Questions(
-    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.asked_by
+# Nova's query requires secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
+_NOVA_ROWS = RowIndex(
+    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.required_by
 )
 
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
@@ -31,14 +31,17 @@ _MACHINE = "hw_machine_type"
 _ENCRYPTED_MACHINE = "q35"
 
 
-def stated_requirements(request: Request) -> tuple[Requirement, ...]:
+def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
     """Return all traits that a request requires or forbids without any filter, with their sources.
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
-    asked = (*written_requirements(request), *ask(request, _QUESTIONS, _AS_NOVA, UNSUFFIXED).asked)
+    requirements = (
+        *written_requirements(request),
+        *require_rows(request, _NOVA_ROWS, _AS_NOVA, UNSUFFIXED).requirements,
+    )
     _check_encrypted_machine(request)
-    return tuple(item._replace(filter=BY_REQUEST) for item in asked)
+    return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
 
 
 def _check_encrypted_machine(request: Request) -> None:
@@ -46,6 +49,6 @@ def _check_encrypted_machine(request: Request) -> None:
     machine = request.image_property(_MACHINE)
     if machine is None or _ENCRYPTED_MACHINE in str(machine):
         return
-    model = chosen(request, _ENCRYPTION_MODEL, UnknownValues.REJECT, [])
+    model = row_value(request, _ENCRYPTION_MODEL, UnknownValues.REJECT, [])
     if model:
         raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")

@@ -28,9 +28,9 @@ from os_prefilter.request.view import Request
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
-# What the root has, and the flavor's field that asks for it.
+# What the root has, and the flavor's field that requests it.
 _OF_FLAVOR = ((frozenset(("MEMORY_MB",)), "memory_mb"), (frozenset(("VCPU", "PCPU")), "vcpus"))
-# Nova asks for these in the unsuffixed group by itself (ResourceRequest), so that they cannot be taken out of it.
+# Nova requests these in the unsuffixed group by itself (ResourceRequest), so that they cannot be taken out of it.
 _ADDED_BY_NOVA = ("MEM_ENCRYPTION_CONTEXT", "CUSTOM_PMEM_NAMESPACE_")
 # nova/accelerator/cyborg.py: device_profile_<number>, with the UUID of the port that brought it.
 _DEVICE_PROFILE = "device_profile_"
@@ -48,22 +48,22 @@ _LONGEST_SUFFIX = 64
     excludes="owner",
     only_new=True,
 )
-def owner(request: Request, *, options: Options, asked_before: tuple[Requirement, ...] = ()) -> Requirements:
+def owner(request: Request, *, options: Options, required_before: tuple[Requirement, ...] = ()) -> Requirements:
     """Require the owner trait on the providers that the owner creates, once every compute reports it."""
     trait = trait_named(options.owner_trait)
-    asked = _on_device_profiles(request, trait, options)
+    requirements = _on_device_profiles(request, trait, options)
     if options.owns_hosts:
         root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
-        asked = [root, *_on_pci_groups(request, trait), *asked]
-    answer = Requirements(tuple(asked))
+        requirements = [root, *_on_pci_groups(request, trait), *requirements]
+    answer = Requirements(tuple(requirements))
     if not request.extra_specs:
         return answer
     in_flavor = Requirements(tuple(_on_flavor_groups(request, trait, options)))
     if "" in request.flavor_groups:
-        in_flavor += _on_unsuffixed(request, trait, options, asked_before)
+        in_flavor += _on_unsuffixed(request, trait, options, required_before)
     # In an order that does not depend on which groups the flavor had before.
-    in_order = tuple(sorted(in_flavor.asked, key=lambda item: (item.scope != UNSUFFIXED, item.scope)))
-    return answer + replace(in_flavor, asked=in_order)
+    in_order = tuple(sorted(in_flavor.requirements, key=lambda item: (item.scope != UNSUFFIXED, item.scope)))
+    return answer + replace(in_flavor, requirements=in_order)
 
 
 def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
@@ -78,38 +78,40 @@ def _on_pci_groups(request: Request, trait: Trait) -> list[Requirement]:
 
 
 def _on_device_profiles(request: Request, trait: Trait, options: Options) -> list[Requirement]:
-    asked = []
+    requirements = []
     for suffix, group in request.requested_groups.items():
         # Without resources it says something of others beside it (same_subtree), and may be met by the root.
         if not str(suffix).startswith(_DEVICE_PROFILE) or not group.resource_classes:
             continue
         if trait != os_traits.OWNER_CYBORG:
             if trait not in group.required_traits:
-                asked.append(Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's"))
+                requirements.append(
+                    Requirement(trait, False, suffix, f"request group {suffix}: Cyborg's, not the owner's")
+                )
         elif any(map(options.owns, group.resource_classes)) and not _names_owner(group, options):
-            asked.append(Requirement(trait, True, suffix, f"request group {suffix}"))
-    return asked
+            requirements.append(Requirement(trait, True, suffix, f"request group {suffix}"))
+    return requirements
 
 
 def _on_flavor_groups(request: Request, trait: Trait, options: Options) -> list[Requirement]:
-    asked = []
+    requirements = []
     for suffix, group in request.flavor_groups.items():
         # A group that names an owner itself means it.
         if suffix and not _names_owner(group, options):
             owned = sorted(name for name in group.resource_classes if options.owns(name))
-            asked += [_on_own_group(trait, suffix, name) for name in owned[:1]]
-    return asked
+            requirements += [_on_own_group(trait, suffix, name) for name in owned[:1]]
+    return requirements
 
 
 def _on_own_group(trait: Trait, suffix: str, name: str) -> Requirement:
     # The same words when the request comes again, with that group in it.
     apart = suffix == _OWN_SUFFIX + name
-    written = f"resources:{name}, asked for in a group of its own" if apart else f"resources{suffix}:{name}"
+    written = f"resources:{name}, requested in a group of its own" if apart else f"resources{suffix}:{name}"
     return Requirement(trait, True, suffix, f"flavor extra spec {written}")
 
 
 def _on_unsuffixed(
-    request: Request, trait: Trait, options: Options, asked_before: tuple[Requirement, ...]
+    request: Request, trait: Trait, options: Options, required_before: tuple[Requirement, ...]
 ) -> Requirements:
     group = request.flavor_groups[""]
     nested = sorted(group.resource_classes - _ON_ROOT)
@@ -117,11 +119,11 @@ def _on_unsuffixed(
     if _names_owner(group, options):
         owned = []
     answer, obstacle = NOTHING, ""
-    if owned and _asks_for_host(request):
+    if owned and _requires_host(request):
         on_root = request.root_required | ({trait} if options.owns_hosts else set())
-        obstacle = _obstacle(request, owned, asked_before, on_root)
+        obstacle = _obstacle(request, owned, required_before, on_root)
         if not obstacle:
-            answer = _in_own_groups(group, owned, trait, asked_before)
+            answer = _in_own_groups(group, owned, trait, required_before)
             nested, owned = [name for name in nested if name not in owned], []
     if not nested:
         return answer
@@ -132,22 +134,22 @@ def _on_unsuffixed(
 
 
 def _in_own_groups(
-    group: RequestGroup, owned: list[str], trait: Trait, asked_before: tuple[Requirement, ...]
+    group: RequestGroup, owned: list[str], trait: Trait, required_before: tuple[Requirement, ...]
 ) -> Requirements:
-    """Ask for each class in a group of its own: the same but for the owner, because each had one provider before."""
-    unwanted = {item.trait for item in asked_before if _on_unsuffixed_group(item, required=False)}
+    """Request each class in a group of its own: the same but for the owner, because each had one provider before."""
+    unwanted = {item.trait for item in required_before if _on_unsuffixed_group(item, required=False)}
     forbidden = frozenset(map(trait_named, group.forbidden_traits | unwanted))
     groups = tuple(
         RequestGroup(_OWN_SUFFIX + name, {name: group.resources[name]}, forbidden_traits=forbidden) for name in owned
     )
-    asked = tuple(_on_own_group(trait, _OWN_SUFFIX + name, name) for name in owned)
-    return Requirements(asked, own_groups=groups)
+    requirements = tuple(_on_own_group(trait, _OWN_SUFFIX + name, name) for name in owned)
+    return Requirements(requirements, own_groups=groups)
 
 
 def _obstacle(
-    request: Request, owned: list[str], asked_before: tuple[Requirement, ...], on_root: frozenset[str]
+    request: Request, owned: list[str], required_before: tuple[Requirement, ...], on_root: frozenset[str]
 ) -> str:
-    """Return why groups of their own could ask for something else than the unsuffixed group does; empty if not."""
+    """Return why groups of their own could request something else than the unsuffixed group does; empty if not."""
     policy = request.extra_spec("group_policy")
     if policy == "isolate":
         return "group_policy=isolate"
@@ -158,40 +160,40 @@ def _obstacle(
     for suffix in (_OWN_SUFFIX + name for name in owned):
         if suffix in request.flavor_groups or suffix in request.requested_groups or len(suffix) > _LONGEST_SUFFIX:
             return f"{quote(suffix)} is taken, or too long"
-    stated = {*request.flavor_groups[""].required_traits, *request.image_traits} - on_root
-    # What the pipeline asks for twice is on the root as well.
-    twice = {item.trait for item in asked_before if item.scope == ROOT and item.required}
-    others = {item.trait for item in asked_before if _on_unsuffixed_group(item, required=True)} - twice
-    for trait in sorted(stated | others):
+    named = {*request.flavor_groups[""].required_traits, *request.image_traits} - on_root
+    # What the pipeline requires twice is on the root as well.
+    twice = {item.trait for item in required_before if item.scope == ROOT and item.required}
+    others = {item.trait for item in required_before if _on_unsuffixed_group(item, required=True)} - twice
+    for trait in sorted(named | others):
         if trait == _OF_PCI_DEVICES or not trait.startswith(_OF_HOSTS):
             return f"{trait_key(trait, '')}=required may be met by its provider"
     return ""
 
 
 def _in_place(request: Request, trait: Trait, options: Options, owned: list[str], source: str) -> Requirements:
-    asks_for_host = _asks_for_host(request)
-    if asks_for_host and not options.owns_hosts:
+    requires_host = _requires_host(request)
+    if requires_host and not options.owns_hosts:
         # The host belongs to one of those.
         return Requirements(notes=(Note(source, f"cannot be kept on providers of the owner {trait}", warn=True),))
     required = request.flavor_groups[""].required_traits
     foreign = [other for other in options.foreign_owner_traits if other not in required]
-    asked = tuple(Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign)
-    if owned and not asks_for_host:
+    requirements = tuple(Requirement(trait_named(other), False, UNSUFFIXED, source) for other in foreign)
+    if owned and not requires_host:
         # Often its only provider.
-        asked = (Requirement(trait, True, UNSUFFIXED, source), *asked)
-    return Requirements(asked)
+        requirements = (Requirement(trait, True, UNSUFFIXED, source), *requirements)
+    return Requirements(requirements)
 
 
-def _asks_for_host(request: Request) -> bool:
-    """Whether the unsuffixed group is sure to ask for something of the root, whatever is taken out of it."""
-    return any(_asks_for(request, *each) for each in _OF_FLAVOR)
+def _requires_host(request: Request) -> bool:
+    """Whether the unsuffixed group is sure to request something of the root, whatever is taken out of it."""
+    return any(_requires(request, *each) for each in _OF_FLAVOR)
 
 
-def _asks_for(request: Request, classes: frozenset[str], attribute: str) -> bool:
+def _requires(request: Request, classes: frozenset[str], attribute: str) -> bool:
     groups = (*request.flavor_groups.values(), *request.requested_groups.values())
     if all(classes.isdisjoint(group.resources) for group in groups):
         return bool(request.flavor_attribute(attribute))
-    # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if none is asked for.
+    # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if its amount is 0.
     return not classes.isdisjoint(request.flavor_groups[""].resource_classes)
 
 

@@ -8,15 +8,15 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options
 from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.request.row_values import Chosen, chosen, is_implied
+from os_prefilter.request.row_values import RowValue, is_implied, row_value
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_required_by
 from os_prefilter.vocabulary.model import Row
 
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
-class Questions:
+class RowIndex:
     """Rows of the vocabulary that a filter looks at, indexed by the names of image properties and extra specs.
 
     A request has values for few rows; the others cost nothing.
@@ -30,7 +30,7 @@ class Questions:
         self._always: set[int] = set()
         self._by_traits: set[int] = set()
         for number, row in enumerate(self.rows):
-            # Its default counts where what it depends on is asked for; and what a trait may switch reads that first.
+            # Its default counts where what it depends on is requested; and what a trait may switch reads that first.
             depends = row.only_with and (row.default or row.device)
             for each in (row, row_named(row.only_with)) if depends else (row,):
                 if each.image_property:
@@ -56,26 +56,26 @@ class Questions:
 
 
 @cache
-def questions_of(name: str) -> Questions:
+def rows_of(name: str) -> RowIndex:
     """Return the rows of the request filter ``name``."""
-    return Questions(rows_asked_by(name))
+    return RowIndex(rows_required_by(name))
 
 
-def ask(request: Request, questions: Questions, options: Options, scope: str = ROOT) -> Requirements:
+def require_rows(request: Request, index: RowIndex, options: Options, scope: str = ROOT) -> Requirements:
     """Return the requirements that follow from the values that a request gives to rows.
 
     A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
     becomes a note.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
-    :raises FlavorImageConflict: if flavor and image ask for different values of one row.
+    :raises FlavorImageConflict: if flavor and image request different values of one row.
     :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
     """
-    asked: list[Requirement] = []
+    requirements: list[Requirement] = []
     notes: list[Note] = []
     guest: Guest | None = None
-    for row in questions.about(request):
-        found = chosen(request, row, options.unknown_values, notes)
+    for row in index.about(request):
+        found = row_value(request, row, options.unknown_values, notes)
         if not found or is_implied(request, row, found.value):
             continue
         trait = row.values[found.value].trait
@@ -86,12 +86,12 @@ def ask(request: Request, questions: Questions, options: Options, scope: str = R
         if row.per_architecture:
             trait = _of_guest(row, trait, found, guest, options)
         if _is_opt_in(row, trait, found.value) and not options.reports(trait):
-            notes.append(Note(str(found.source), f"{trait} is not in [prefilter] reported_traits: not asked for"))
+            notes.append(Note(str(found.source), f"{trait} is not in [prefilter] reported_traits: not required"))
         else:
-            asked.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
+            requirements.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
         if scope == ROOT:
-            asked += _kept_off(guest, row, found, options, asked)
-    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+            requirements += _forbid_incapable_defaults(guest, row, found, options, requirements)
+    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
 
 
 def _has_property(request: Request, row: Row) -> bool:
@@ -100,17 +100,17 @@ def _has_property(request: Request, row: Row) -> bool:
     return in_image is not None or bool(row.extra_spec and request.extra_spec(row.extra_spec))
 
 
-def keep_off(request: Request, questions: Questions, options: Options) -> Requirements:
-    """Return which machine types must not be the default of a host, for what others than filters ask for.
+def forbid_default_machines(request: Request, index: RowIndex, options: Options) -> Requirements:
+    """Return which machine types must not be the default of a host, for what others than filters require.
 
     :raises ImpossibleCombination: for a device that the machine type, or the architecture to emulate, never has.
     """
-    asked: list[Requirement] = []
-    for row in questions.about(request):
-        found = chosen(request, row, options.unknown_values, [])
+    requirements: list[Requirement] = []
+    for row in index.about(request):
+        found = row_value(request, row, options.unknown_values, [])
         if found:
-            asked += _kept_off(guest_of(request), row, found, options, asked)
-    return Requirements(tuple(asked)) if asked else NOTHING
+            requirements += _forbid_incapable_defaults(guest_of(request), row, found, options, requirements)
+    return Requirements(tuple(requirements)) if requirements else NOTHING
 
 
 def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
@@ -118,7 +118,7 @@ def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
     return term.opt_in or trait != term.trait
 
 
-def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Options) -> Trait:
+def _of_guest(row: Row, trait: Trait, found: RowValue, guest: Guest, options: Options) -> Trait:
     """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
 
     The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
@@ -131,12 +131,12 @@ def _of_guest(row: Row, trait: Trait, found: Chosen, guest: Guest, options: Opti
     return qualified if qualified and (own or options.reports(qualified)) else trait
 
 
-def _kept_off(
-    guest: Guest, row: Row, found: Chosen, options: Options, asked: Iterable[Requirement]
+def _forbid_incapable_defaults(
+    guest: Guest, row: Row, found: RowValue, options: Options, requirements: Iterable[Requirement]
 ) -> list[Requirement]:
     """Return the default machine types that hosts must not have, because those can never have the value.
 
-    One that is among ``asked`` already is not repeated: many devices need a PCI bus.
+    One that is among ``requirements`` already is not repeated: many devices need a PCI bus.
 
     :raises ImpossibleCombination: if the request names such a machine type, or an architecture that has no other.
     """
@@ -148,7 +148,7 @@ def _kept_off(
         raise ImpossibleCombination(str(found.source), ruled_out)
     if guest.family or not guest.takes_default:
         return []
-    known = {item.trait for item in asked}
+    known = {item.trait for item in requirements}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
     if guest.default_architecture:
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]

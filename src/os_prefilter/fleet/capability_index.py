@@ -54,7 +54,7 @@ def capability_of(demand: Demand) -> tuple[Condition, ...]:
 class CapabilityIndex:
     """The hosts of a fleet, by what they could serve.
 
-    :param conditions: all conditions that :meth:`serving` will get; hosts are not told apart by anything else
+    :param conditions: all conditions that :meth:`find_serving` will get; hosts are not told apart by anything else
     :param any_size: count each host as having VCPU and MEMORY_MB, as if flavors of all sizes were requested
     :param is_usable: whether an inventory counts as having its resource class; without it, each does
     """
@@ -84,17 +84,17 @@ class CapabilityIndex:
         self._views: dict[tuple[bool, frozenset[str]], _GroupView] = {}
         self._serving_isolated = lru_cache(_MOST_KEPT)(self._find_serving_isolated)
 
-    def serving(self, conditions: Iterable[Condition]) -> int:
+    def find_serving(self, conditions: Iterable[Condition]) -> int:
         """Return the set of hosts that could meet all the conditions."""
         groups: dict[str, list[Condition]] = {ROOT: []}
         for item in conditions:
             groups.setdefault(item.scope, []).append(item)
         root = groups.pop(ROOT)
-        hosts = self._root.having(root)
+        hosts = self._root.find_having(root)
         for scope, group in groups.items():
             if not hosts:
                 return 0
-            hosts &= self._serving_group(group, is_suffixed=scope != UNSUFFIXED)
+            hosts &= self._find_serving_group(group, is_suffixed=scope != UNSUFFIXED)
         suffixed = tuple(tuple(group) for scope, group in groups.items() if scope != UNSUFFIXED)
         if len(suffixed) > 1 and any(item.kind == POLICY for item in root):
             hosts &= self._serving_isolated(suffixed)
@@ -126,17 +126,17 @@ class CapabilityIndex:
             classes = classes | named & _CLASSES_OF_ANY_FLAVOR
         return _Part(frozenset(classes), provider.traits & self._names[TRAIT])
 
-    def _serving_group(self, group: Collection[Condition], *, is_suffixed: bool) -> int:
+    def _find_serving_group(self, group: Collection[Condition], *, is_suffixed: bool) -> int:
         key = is_suffixed, frozenset(item.names[0] for item in group if item.kind == RESOURCE)
         if key not in self._views:
             self._views[key] = _GroupView(self.kinds, *key)
-        return self._views[key].serving(group)
+        return self._views[key].find_serving(group)
 
     def _find_serving_isolated(self, groups: tuple[tuple[Condition, ...], ...]) -> int:
         demand = Demand({str(number): _as_group(group) for number, group in enumerate(groups)}, isolate=True)
         hosts = self.all
         for group in groups:
-            hosts &= self._serving_group(group, is_suffixed=True)
+            hosts &= self._find_serving_group(group, is_suffixed=True)
         kinds = ((kind, members) for kind, members in self.kinds.items() if members & hosts)
         return union(members for kind, members in kinds if meets(_as_host(kind), demand))
 
@@ -152,7 +152,7 @@ class _TraitIndex:
             for trait in traits:
                 self._by_trait[trait] = self._by_trait.get(trait, 0) | hosts
 
-    def having(self, conditions: Iterable[Condition]) -> int:
+    def find_having(self, conditions: Iterable[Condition]) -> int:
         """Return the hosts that have the required traits, and no forbidden one."""
         hosts = self._all
         for item in conditions:
@@ -183,8 +183,8 @@ class _GroupView:
         self._without_choice = _TraitIndex(without_choice)
         self._serving_by_choice = lru_cache(_MOST_KEPT)(self._find_serving_by_choice)
 
-    def serving(self, group: Collection[Condition]) -> int:
-        hosts = self._without_choice.having(group)
+    def find_serving(self, group: Collection[Condition]) -> int:
+        hosts = self._without_choice.find_having(group)
         return hosts | self._serving_by_choice(frozenset(group)) if self._with_choice else hosts
 
     def _find_serving_by_choice(self, group: frozenset[Condition]) -> int:

@@ -92,7 +92,7 @@ def anonymous(fleet: Fleet) -> Fleet:
         count[kind] += 1
         name = f"{kind}-{count[kind]}"
         below = (f"{name}-provider-{number}" for number, _ in enumerate(host.walk(), 1))
-        hosts.append(_renamed(host, name, below, new_uuids))
+        hosts.append(_rename(host, name, below, new_uuids))
     return replace(fleet, hosts=tuple(hosts), aggregates=aggregates)
 
 
@@ -103,12 +103,12 @@ def _anonymous_aggregates(fleet: Fleet) -> dict[str, str]:
     return {uuid: aggregate_uuid(f"aggregate-{number}") for number, uuid in enumerate((*named, *sorted(unnamed)), 1)}
 
 
-def _renamed(provider: Provider, name: str, names: Iterator[str], aggregates: dict[str, str]) -> Provider:
+def _rename(provider: Provider, name: str, names: Iterator[str], aggregates: dict[str, str]) -> Provider:
     return replace(
         provider,
         name=name,
         uuid=provider_uuid(name),
         description="",
         aggregates=tuple(aggregates[uuid] for uuid in provider.aggregates),
-        providers=tuple(_renamed(child, next(names), names, aggregates) for child in provider.providers),
+        providers=tuple(_rename(child, next(names), names, aggregates) for child in provider.providers),
     )

@@ -80,7 +80,7 @@ def check_traits(names: Iterable[str]) -> None:
             ) from error
 
 
-def managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
+def select_managed(traits: Mapping[str, bool], mode: Mode, facts: HostFacts) -> dict[str, bool]:
     """Return the traits of a reporter that are written in this mode."""
     if mode is Mode.ALONE:
         return dict(traits)
@@ -104,7 +104,7 @@ def with_custom_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str
     return {**traits, REPORTED_CUSTOM: True} if knows_all(facts) else dict(traits)
 
 
-def withdrawn(traits: Iterable[str]) -> dict[str, bool]:
+def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
     """Return the managed traits and the markers, all to be removed."""
     return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
 

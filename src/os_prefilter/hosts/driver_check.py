@@ -16,7 +16,7 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.row_values import Chosen, chosen, is_implied, named_traits, unknown_configurations
+from os_prefilter.request.row_values import RowValue, is_implied, named_traits, row_value, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
@@ -97,7 +97,7 @@ class _Check:
         self._facts = facts
         self._reporter = reporter_of(facts)
         self._guest = guest_of(self._request)
-        self._rows = tuple(row for row in facts.rows if row.asked_by)
+        self._rows = tuple(row for row in facts.rows if row.required_by)
 
     def unsupported(self) -> list[Unsupported]:
         request = self._request
@@ -108,7 +108,7 @@ class _Check:
         for row, choice in self._choices(found):
             reason = self._refusal(row, choice.value)
             if reason and not is_implied(request, row, choice.value):
-                found.append(self._refused(row, choice, reason))
+                found.append(self._refuse(row, choice, reason))
             if row is _ADDRESS_SPACE and choice.value == "emulate":
                 found += self._invalid_address_bits()
         places = {(item.property, item.value) for item in found}
@@ -132,21 +132,21 @@ class _Check:
             self._address_bits() if address_space and address_space.value == "emulate" else None,
         )
 
-    def _choices(self, unknown: list[Unsupported]) -> Iterator[tuple[Row, Chosen]]:
+    def _choices(self, unknown: list[Unsupported]) -> Iterator[tuple[Row, RowValue]]:
         """Yield what the request requires by rows; unknown values are added to ``unknown``."""
         for row in self._rows:
             try:
-                choice = chosen(self._request, row, UnknownValues.REJECT, [])
+                choice = row_value(self._request, row, UnknownValues.REJECT, [])
             except UnknownValue as error:
                 item = Unsupported(error.source, quote(error.value), "unknown value")
                 # Rows that depend on this one find it as well.
                 unknown += [item] * (item not in unknown)
                 # Image or flavor, whichever has a known value.
-                choice = chosen(self._request, row, UnknownValues.SKIP_ALL, [])
+                choice = row_value(self._request, row, UnknownValues.SKIP_ALL, [])
             if choice:
                 yield row, choice
 
-    def _refused(self, row: Row, choice: Chosen, reason: str) -> Unsupported:
+    def _refuse(self, row: Row, choice: RowValue, reason: str) -> Unsupported:
         place, written, default, _ = choice.source
         if default:
             return Unsupported(place, written, f"with the default {default}: {reason}")

@@ -1,4 +1,4 @@
-"""Ask Placement which hosts remain for a request that the pipeline was applied to."""
+"""Query Placement for the hosts that remain for a request that the pipeline was applied to."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -97,7 +97,7 @@ def ask_live_placement(
 
 
 def _notes(decision: Decision) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(f"Not asked for yet: {note}" if note.waits else str(note) for note in decision.notes))
+    return tuple(dict.fromkeys(f"Not required yet: {note}" if note.waits else str(note) for note in decision.notes))
 
 
 def _custom_traits(decision: Decision) -> set[str]:

@@ -24,14 +24,14 @@ class Example:
         """Return a new copy of the request, because filters change it."""
         return request_spec_from(dict(self.document), f"{_FILE}: {self.name}")
 
-    def asked(self) -> list[str]:
+    def list_requested(self) -> list[str]:
         """Return its properties, extra specs and disk format, each as ``key=value``."""
         spec = self.request_spec()
-        asked = [f"{key}={value}" for key, value in (spec.image.properties if spec.image else {}).items()]
-        asked += [f"{key}={value}" for key, value in spec.flavor.extra_specs.items()]
+        requested = [f"{key}={value}" for key, value in (spec.image.properties if spec.image else {}).items()]
+        requested += [f"{key}={value}" for key, value in spec.flavor.extra_specs.items()]
         if spec.image and spec.image.disk_format:
-            asked.append(f"disk_format={spec.image.disk_format}")
-        return asked
+            requested.append(f"disk_format={spec.image.disk_format}")
+        return requested
 
 
 def example_requests() -> dict[str, Example]:

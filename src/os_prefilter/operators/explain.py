@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement
@@ -16,7 +16,7 @@ class Line(NamedTuple):
     trait: str
     """Empty where nothing is required."""
     rule: str
-    """``required``, ``forbidden`` or ``not asked``."""
+    """``required``, ``forbidden`` or ``not required``."""
     scope: str
     by: str
     """The filter, or ``request`` for flavor, image and request groups themselves."""
@@ -30,20 +30,20 @@ def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple
 
     :raises PrefilterError: as :meth:`os_prefilter.Pipeline.apply` does.
     """
-    stated = stated_requirements(Request(request_spec))
+    from_request = requirements_without_filters(Request(request_spec))
     decision = pipeline.apply(request_spec, context)
-    return (*map(_required, stated), *lines_of(decision))
+    return (*map(_line_of, from_request), *lines_of(decision))
 
 
 def lines_of(decision: Decision) -> tuple[Line, ...]:
     """Return the lines of the filters only."""
     lines: list[Line] = []
     for run in decision.runs:
-        lines += map(_required, run.asked)
-        lines += (Line("", "not asked", "", run.filter, str(note)) for note in run.notes)
+        lines += map(_line_of, run.requirements)
+        lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
     return tuple(lines)
 
 
-def _required(item: Requirement) -> Line:
+def _line_of(item: Requirement) -> Line:
     rule = "required" if item.required else "forbidden"
     return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))

@@ -12,10 +12,10 @@ from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
-from os_prefilter.vocabulary import BY_NAME, rows_asked_by
+from os_prefilter.vocabulary import BY_NAME, rows_required_by
 
 OPEN = "open"
-"""The state of what can be asked for without excluding a host that can."""
+"""The state of what can be required without excluding a host that can."""
 CLOSED = "closed"
 """The state of what some compute node says nothing about, or where there is no compute node."""
 
@@ -48,8 +48,8 @@ def unreported_in(fleet: Fleet, reported_by: frozenset[Trait]) -> tuple[str, ...
 def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[Line]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
-    What is not asked for, because it is not in ``reported_traits``, is not listed. Nor is what a filter asks for beyond
-    the vocabulary: hosts are not asked for it.
+    What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
+    the vocabulary: it needs no capability reports.
     """
     some = any(_compute_nodes(fleet))
     lines = []
@@ -61,22 +61,22 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
     return lines
 
 
-def once_owned(fleet: Fleet, options: Options) -> Fleet:
+def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:
     """Return a fleet as it is when the gate of the filter ``owner`` opens.
 
     Each compute node has the owner's trait then, and so has each provider below it that the owner creates, as
     ``os-prefilter capabilities report`` recognizes them; of a fleet without inventories, each that is not another's.
     """
 
-    def owned(provider: Provider, *, is_root: bool = False) -> Provider:
+    def own(provider: Provider, *, is_root: bool = False) -> Provider:
         recognized = is_root or not fleet.has_inventories or is_recognized(provider.resources, options)
         if is_foreign(provider.traits, options) or not (recognized or options.owner_trait in provider.traits):
             return provider
-        below = tuple(map(owned, provider.providers))
+        below = tuple(map(own, provider.providers))
         return replace(provider, traits=provider.traits | {options.owner_trait}, providers=below)
 
     compute = os_traits.COMPUTE_NODE
-    hosts = (owned(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)
+    hosts = (own(host, is_root=True) if compute in host.traits else host for host in fleet.hosts)
     return replace(fleet, hosts=tuple(hosts))
 
 
@@ -88,7 +88,7 @@ def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
     of_rows = [
         gate
         # No marker says that hosts have reported the rows of other packages.
-        for row in rows_asked_by(each.name)
+        for row in rows_required_by(each.name)
         if row.name in BY_NAME
         for gate in gates_of(row)
         if gate.kind == ALWAYS or any(map(options.reports, gate.traits))

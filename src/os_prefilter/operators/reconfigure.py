@@ -1,8 +1,8 @@
 """Plan an in-place reconfiguration of a bare-metal instance: a resize that stays on its node.
 
 The changes follow from the old and the new flavor. Whether the node can do them is decided by the same filters and the
-same late check as for a new instance. As the node is in use, it is no allocation candidate: Placement is asked for its
-resource provider with the required traits, in its own tree.
+same late check as for a new instance. As the node is in use, it is no allocation candidate: Placement is queried for
+its resource provider with the required traits, in its own tree.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -94,7 +94,7 @@ def reconfiguration(
     :raises NotReconfigurable: if the flavors differ in anything else, or the node cannot do it
     :raises RequestRejected: if a filter rejects the new flavor
     """
-    needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.asked_by}
+    needed = {name for row in facts.rows if row.namespace == PREFIX for name in row.required_by}
     for name in needed - {each.name for each in pipeline.filters}:
         missing = f"the filter {name} is not enabled; add it to [prefilter] enabled_filters"
         raise NotReconfigurable(facts.host, missing)
@@ -111,7 +111,7 @@ def reconfiguration(
         raise NotReconfigurable(facts.host, "; ".join(map(str, error.refusals))) from error
     settings = _to_do(settings, facts, {each.name for each in configurations})
     steps = deploy_steps(settings, facts)
-    left = steps if facts.bios_may_differ else filter(None, (_remaining(step, facts) for step in steps))
+    left = steps if facts.bios_may_differ else filter(None, (_drop_met_settings(step, facts) for step in steps))
     return Plan(configurations, decision.requirements, tuple(left), bios_changes(steps))
 
 
@@ -157,7 +157,7 @@ def _to_do(settings: GuestSettings, facts: IronicFacts, changed: set[str]) -> Gu
     return replace(settings, settings=tuple(chosen))
 
 
-def _remaining(step: Mapping[str, Any], facts: IronicFacts) -> Mapping[str, Any] | None:
+def _drop_met_settings(step: Mapping[str, Any], facts: IronicFacts) -> Mapping[str, Any] | None:
     """Return the step without BIOS settings that already have their value; None if none is left."""
     changes = bios_changes([step])
     if not changes:

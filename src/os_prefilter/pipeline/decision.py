@@ -10,7 +10,7 @@ class Run(NamedTuple):
     """The result of one filter for one request."""
 
     filter: str
-    asked: tuple[Requirement, ...]
+    requirements: tuple[Requirement, ...]
     notes: tuple[Note, ...]
     seconds: float
     """How long it took when it ran; a cached result keeps the time of its run."""
@@ -25,7 +25,7 @@ class Decision:
     @property
     def requirements(self) -> tuple[Requirement, ...]:
         """All requirements, in the order of the filters."""
-        return tuple(item for run in self.runs for item in run.asked)
+        return tuple(item for run in self.runs for item in run.requirements)
 
     @property
     def notes(self) -> tuple[Note, ...]:

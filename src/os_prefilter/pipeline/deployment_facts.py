@@ -25,7 +25,7 @@ PATIENCE = 5.0
 GIVEN_UP = 600.0
 """The seconds after which another query is started beside one that has no answer."""
 
-Ask = Callable[[Any], Any]
+ReadFact = Callable[[Any], Any]
 """``(context) -> value``; the context is that of the request, None if there is none.
 
 A new value is a new object: pipelines keep the results of their filters for as long as they are given the same one.
@@ -66,12 +66,12 @@ class Fact:
     """
 
     def __init__(
-        self, name: str, ask: Ask, interval: float, unknown: Any = None, *, patience: float = PATIENCE
+        self, name: str, read: ReadFact, interval: float, unknown: Any = None, *, patience: float = PATIENCE
     ) -> None:
         self.name = name
         self.latest = unknown
         """The value as it was last known, however old."""
-        self._ask = ask
+        self._read = read
         self._interval = interval
         self._patience = patience
         self._lock = threading.Lock()
@@ -140,7 +140,7 @@ class Fact:
     def _run(self, query: Query, context: Any, now: Callable[[], float]) -> None:
         problem = "the query was broken off"
         try:
-            value = self._ask(context)
+            value = self._read(context)
             with self._lock:
                 # A query that was given up may be answered after a later one.
                 if query.begun >= self._answered:

@@ -8,7 +8,7 @@ from oslo_log import log as logging
 
 from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.conf import GROUP
-from os_prefilter.pipeline.deployment_facts import Ask, Fact
+from os_prefilter.pipeline.deployment_facts import Fact, ReadFact
 from os_prefilter.rules.model import NO_RULES
 
 LOG = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ def derived_facts(conf: cfg.ConfigOpts, provided: Collection[str]) -> frozenset[
 
 def facts_from(
     conf: cfg.ConfigOpts,
-    provided: Mapping[str, Ask],
+    provided: Mapping[str, ReadFact],
     needed: Collection[str],
     ensure_traits: Callable[[Iterable[str]], object] | None = None,
 ) -> dict[str, Fact]:
@@ -38,7 +38,7 @@ def facts_from(
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
-    facts = {name: Fact(name, ask, group.facts_interval) for name, ask in provided.items()}
+    facts = {name: Fact(name, read, group.facts_interval) for name, read in provided.items()}
     if OWNER in derived_facts(conf, provided):
         facts[OWNER] = _owner_fact(group, provided)
     if RULES not in provided:
@@ -56,7 +56,7 @@ def facts_from(
     return facts
 
 
-def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, Ask]) -> Fact:
+def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact]) -> Fact:
     if group.owner_gate == "always":
         return Fact(OWNER, lambda _context: True, inf, unknown=True)
     if group.owner_gate == "coverage":

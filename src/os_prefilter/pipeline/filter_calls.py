@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import ASKED_BEFORE, OPTIONS, LoadedFilter
+from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, LoadedFilter
 from os_prefilter.pipeline import nova_style
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.view import Request
@@ -25,7 +25,7 @@ class Inputs(NamedTuple):
 
     def value_of(self, need: str) -> object:
         """Return the value of a keyword-only parameter of a filter."""
-        return tuple(self.earlier) if need == ASKED_BEFORE else self.facts[need]
+        return tuple(self.earlier) if need == REQUIRED_BEFORE else self.facts[need]
 
 
 Call = Callable[[Request, Inputs], object]
@@ -58,7 +58,7 @@ def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requ
         raise
     except Exception as error:
         raise FilterFailed(name, error) from error
-    if not isinstance(result, Requirements) or not all(map(_is_requirement, result.asked)):
+    if not isinstance(result, Requirements) or not all(map(_is_requirement, result.requirements)):
         raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
     return result
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError, RequestRejected
 from os_prefilter.pipeline.decision import Run
-from os_prefilter.pipeline.deployment_facts import Ask
+from os_prefilter.pipeline.deployment_facts import ReadFact
 from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.pipeline.report_gates import FACT, GATES, Coverage
 from os_prefilter.request.view import Request
@@ -40,7 +40,7 @@ class Measuring:
                 "or set metrics = false."
             ) from error
 
-    def measured(self, name: str, call: Call) -> Call:
+    def measure(self, name: str, call: Call) -> Call:
         """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
         # All are exposed from the start, with 0; the gauge alone has other labels.
         labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key != "unreported"}
@@ -63,30 +63,32 @@ class Measuring:
 
         return run
 
-    def asked(self, run: Run) -> None:
+    def count_requirements(self, run: Run) -> None:
         """Count what a filter required; a trait in two scopes is one."""
-        self._families.requirements.labels(run.filter).inc(len({(item.trait, item.required) for item in run.asked}))
+        self._families.requirements.labels(run.filter).inc(
+            len({(item.trait, item.required) for item in run.requirements})
+        )
         self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
 
-    def again(self, runs: Iterable[Run]) -> None:
+    def count_cached(self, runs: Iterable[Run]) -> None:
         """Count the runs of a decision that is applied again from the cache."""
         for run in runs:
             self._families.runs.labels(run.filter).inc()
-            self.asked(run)
+            self.count_requirements(run)
 
-    def with_gauge(self, facts: Mapping[str, Ask]) -> Mapping[str, Ask]:
+    def with_gauge(self, facts: Mapping[str, ReadFact]) -> Mapping[str, ReadFact]:
         """Return facts of which ``answers`` sets the gauge of the compute nodes that have not reported."""
         if FACT not in facts:
             return facts
 
-        def ask(context: Any) -> Coverage:
+        def read(context: Any) -> Coverage:
             coverage: Coverage = facts[FACT](context)
             for gate in GATES:
                 unreported = coverage.unreported[gate.reported_by]
                 self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
             return coverage
 
-        return {**facts, FACT: ask}
+        return {**facts, FACT: read}
 
 
 @lru_cache(maxsize=1)
@@ -99,16 +101,16 @@ def _families() -> SimpleNamespace:
 
     return SimpleNamespace(
         runs=counter("runs", "Requests that a filter answered, run or remembered"),
-        rejections=counter("rejections", "Requests that a filter rejected, because of what they ask for"),
+        rejections=counter("rejections", "Requests that a filter rejected, because of what they require"),
         failures=counter("failures", "Requests at which a filter failed with an error of its own"),
         seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         requirements=counter("requirements", "Traits that a filter required or forbade"),
-        held_back=counter("held_back", "Traits that a filter did not ask for yet, because it waits for answers"),
+        held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
         unreported=prometheus.Gauge(
             "os_prefilter_compute_nodes_without_answer",
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
             ["row", "kind"],
-            # Of several processes, the one that asked last.
+            # Of several processes, the one that queried last.
             multiprocess_mode="mostrecent",
         ),
     )

@@ -2,7 +2,7 @@
 
 They run on the real object, because what else they change (aggregates, destinations) must reach the scheduler too. What
 they did to traits and aggregates is found by comparing before and after. Whether they return True or False says
-nothing: in Nova, False means disabled, not asked, or failed.
+nothing: in Nova, False means disabled, not required, or failed.
 """
 
 import inspect
@@ -42,13 +42,13 @@ def run(name: str, function: NovaStyleFilter, context: Any, request_spec: Any) -
         )
     after = Request(request_spec)
     traits_now, aggregates_now = _traits(after), _aggregates(after)
-    asked = [
+    requirements = [
         Requirement(trait_named(trait), required, scope, _SOURCE)
         for scope, trait, required in sorted(traits_now - traits)
     ]
     notes = [Note(_SOURCE, f"removed {trait} from {scope}") for scope, trait, _ in sorted(traits - traits_now)]
     notes += [Note(_SOURCE, f"now {each}") for each in sorted(aggregates_now - aggregates)]
-    return Requirements(tuple(asked), tuple(notes))
+    return Requirements(tuple(requirements), tuple(notes))
 
 
 class Snapshot:

@@ -10,18 +10,18 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.common.quoting import shorten
-from os_prefilter.conf import GROUP, options_from, refused, register_opts
+from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
-from os_prefilter.pipeline.deployment_facts import Ask, Fact, values_of
+from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
 from os_prefilter.pipeline.facts_from_conf import derived_facts, facts_from
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
-from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gated
+from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
@@ -52,8 +52,8 @@ class Pipeline:
         self._measuring = measuring
 
         def call_of(each: LoadedFilter) -> Call:
-            call = gated(each, bind(each, self.options), self.options, deferred)
-            return measuring.measured(each.name, call) if measuring else call
+            call = gate_filter(each, bind(each, self.options), self.options, deferred)
+            return measuring.measure(each.name, call) if measuring else call
 
         self._calls = [call_of(each) for each in self.filters]
         # Only those that a filter needs: a fact may be a query to every cell.
@@ -68,7 +68,7 @@ class Pipeline:
     def from_conf(
         cls,
         conf: cfg.ConfigOpts,
-        facts: Mapping[str, Ask] | None = None,
+        facts: Mapping[str, ReadFact] | None = None,
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
@@ -96,20 +96,22 @@ class Pipeline:
             needed = {fact for each in filters for fact in each.facts}
             known = facts_from(conf, provided, needed, ensure_traits)
         except cfg.Error as error:
-            raise refused(error) from error
+            raise as_configuration_error(error) from error
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
     @classmethod
-    def from_names(cls, *names: str, options: Options | None = None, facts: Mapping[str, Ask] | None = None) -> Self:
+    def from_names(
+        cls, *names: str, options: Options | None = None, facts: Mapping[str, ReadFact] | None = None
+    ) -> Self:
         """Load the filters of these names, without oslo.config.
 
         :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is
-            asked for again after 60 seconds.
+            read again after 60 seconds.
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
-        known = {name: Fact(name, ask, _FACTS_INTERVAL) for name, ask in (facts or {}).items()}
+        known = {name: Fact(name, read, _FACTS_INTERVAL) for name, read in (facts or {}).items()}
         return cls(load_filters(names, NEEDS | known.keys()), options, known)
 
     def __repr__(self) -> str:
@@ -128,7 +130,7 @@ class Pipeline:
         same. Where one is written the Nova way, all run each time.
 
         :param context: handed to filters written the Nova way and to facts.
-        :raises RequestRejected: if the request cannot be scheduled as it was asked.
+        :raises RequestRejected: if the request cannot be scheduled as it is.
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
@@ -158,7 +160,7 @@ class Pipeline:
             if key is not None and not request.read_beyond_content:
                 self._cache.keep(page, key, outcome)
         elif self._measuring:
-            self._measuring.again(outcome.decision.runs)
+            self._measuring.count_cached(outcome.decision.runs)
         return outcome
 
     def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
@@ -175,25 +177,25 @@ class Pipeline:
             start = perf_counter()
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = perf_counter() - start
-            asked = tuple([Requirement(*item[:4], each.name) for item in result.asked])
+            requirements = tuple([Requirement(*item[:4], each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)
             else:
-                asked += self._mirrored(asked, request)
-                pending += asked
+                requirements += self._mirror(requirements, request)
+                pending += requirements
                 own_groups += result.own_groups
-            run = Run(each.name, asked, result.notes, seconds)
+            run = Run(each.name, requirements, result.notes, seconds)
             if self._measuring:
-                self._measuring.asked(run)
+                self._measuring.count_requirements(run)
             runs.append(run)
         decision = Decision(tuple(runs))
         return Outcome(decision, request_writer.prepare(request, pending, own_groups), _warning(decision))
 
-    def _mirrored(self, asked: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
+    def _mirror(self, requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
         """Return the required traits of the root again, for the unsuffixed group, if the candidates stay the same."""
         if not self.options.mirror_to_unsuffixed:
             return ()
-        on_root = [item for item in asked if item.scope == ROOT and item.required]
+        on_root = [item for item in requirements if item.scope == ROOT and item.required]
         if not on_root or not unsuffixed_group_uses_host(request):
             return ()
         return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)

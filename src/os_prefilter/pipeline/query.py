@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import is_trait_name
-from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
 from os_prefilter.request.resources import unsuffixed_resources
@@ -35,7 +35,7 @@ def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> 
     :raises ValueError: if the limit is not a whole number of at least 1.
     """
     request = Request(request_spec)
-    groups = _checked_groups(request)
+    groups = _check_groups(request)
     parameters: list[tuple[str, str]] = []
     if limit is not None:
         parameters.append(("limit", str(_check_limit(limit))))
@@ -57,7 +57,7 @@ def demand_of(request_spec: Any) -> Demand:
     :raises RequestRejected: if part of the request cannot be put into a query.
     """
     request = Request(request_spec)
-    groups = _checked_groups(request)
+    groups = _check_groups(request)
     return Demand(
         {suffix: _demand_of_group(groups[suffix]) for suffix in sorted(groups)},
         request.root_required,
@@ -78,7 +78,7 @@ def _demand_of_group(group: RequestGroup) -> Group:
     )
 
 
-def _checked_groups(request: Request) -> dict[str, RequestGroup]:
+def _check_groups(request: Request) -> dict[str, RequestGroup]:
     """Return the request groups of the query; check all that the query takes from the request."""
     groups = query_groups(request)
     _check((*request.root_required, *request.root_forbidden), is_trait_name, "a trait name of A-Z, 0-9 and _")
@@ -118,7 +118,7 @@ def query_groups(request: Request) -> dict[str, RequestGroup]:
         in_tree=destination.in_tree,
     )
     traits: dict[tuple[str, bool], set[str]] = {}
-    for item in stated_requirements(request):
+    for item in requirements_without_filters(request):
         traits.setdefault(("" if item.scope == UNSUFFIXED else item.scope, item.required), set()).add(item.trait)
     found = {
         suffix: replace(

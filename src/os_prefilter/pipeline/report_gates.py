@@ -209,7 +209,7 @@ def _check_deferrable(name: str, by_name: Mapping[str, LoadedFilter]) -> None:
     raise InvalidOption("wait_for_answers", problem)
 
 
-def gated(each: LoadedFilter, call: Call, options: Options, deferred: Collection[str]) -> Call:
+def gate_filter(each: LoadedFilter, call: Call, options: Options, deferred: Collection[str]) -> Call:
     """Return a filter, as the pipeline calls it, that requires only what excludes no capable host.
 
     :param deferred: the names that :func:`deferring_filters` returned
@@ -233,11 +233,11 @@ def _without_deferred(result: Requirements, request: Request, inputs: Inputs, ga
     coverage: Coverage | None = inputs.facts[FACT]
     kept: list[Requirement] = []
     notes = list(result.notes)
-    for item in result.asked:
+    for item in result.requirements:
         # A gate says which compute nodes have reported; it says nothing of the devices below them.
         reason = deferral(item, coverage, gates if request.is_of_host(item.scope) else {})
         if reason:
             notes.append(Note(item.source, reason, waits=item.required or coverage is None))
         else:
             kept.append(item)
-    return replace(result, asked=tuple(kept), notes=tuple(notes))
+    return replace(result, requirements=tuple(kept), notes=tuple(notes))

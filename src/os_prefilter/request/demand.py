@@ -37,7 +37,7 @@ class Condition(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Of the group, empty for the host itself: filters may ask its root and the unsuffixed group for one trait."""
+        """Of the group, empty for the host itself: filters may require a trait of its root and of that group."""
         return "" if self.scope in (ROOT, UNSUFFIXED) else self.scope
 
 
@@ -79,7 +79,7 @@ class Demand:
         order = (RESOURCE, TRAIT, AGGREGATE, TREE, POLICY)
         return tuple(dict.fromkeys(sorted(found, key=lambda item: order.index(item.kind))))
 
-    def merged(self) -> "Demand":
+    def merge_alike(self) -> "Demand":
         """Return the same demand with groups that are alike as one, named by their suffixes joined by commas."""
         alike: dict[object, list[str]] = {}
         for suffix in self.groups:
@@ -91,7 +91,7 @@ class Demand:
     def only(self, kept: Collection[Condition]) -> "Demand":
         """Return what a host meets that Placement returns for any part of this demand that has all of ``kept``.
 
-        A group of which nothing is kept is gone. A group always asks for one of its resources: Placement looks for
+        A group of which nothing is kept is gone. A group always requests one of its resources: Placement looks for
         traits and aggregates on the providers that give something.
         """
         groups = {suffix: group for suffix in self.groups if (group := self._kept(suffix, kept))}
@@ -105,7 +105,7 @@ class Demand:
         )
 
     def without(self, condition: Condition) -> "Demand":
-        """Return what Placement would be asked without one condition.
+        """Return the demand, as Placement would be queried, without one condition.
 
         Placement takes a group without resources only where ``same_subtree`` names it; any other is gone.
         """
@@ -118,7 +118,7 @@ class Demand:
         }
         return replace(part, groups=groups, same_subtree=_among(part.same_subtree, groups))
 
-    def implied(self, dropped: Collection[Condition]) -> frozenset[Condition]:
+    def find_implied(self, dropped: Collection[Condition]) -> frozenset[Condition]:
         """Return the conditions that go with those that are dropped: the rest of a group that has no resource left."""
         found: set[Condition] = set()
         for suffix, group in self.groups.items():

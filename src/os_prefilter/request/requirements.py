@@ -59,7 +59,7 @@ class Note(NamedTuple):
     warn: bool = False
     """Whether the operator should see it in the log: an unknown value."""
     waits: bool = False
-    """Whether it will be asked for once every compute node has reported."""
+    """Whether it will be required once every compute node has reported."""
 
     def __str__(self) -> str:
         return escape_line(f"{self.source}: {self.reason}")
@@ -69,14 +69,16 @@ class Note(NamedTuple):
 class Requirements:
     """The result of one filter for one request."""
 
-    asked: tuple[Requirement, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     notes: tuple[Note, ...] = ()
     own_groups: tuple[RequestGroup, ...] = ()
     """Groups into which resource classes of the unsuffixed group move. The flavor and the request must not have their
     suffixes yet; the requirements may name them as scopes."""
 
     def __add__(self, other: "Requirements") -> "Requirements":
-        return Requirements(self.asked + other.asked, self.notes + other.notes, self.own_groups + other.own_groups)
+        return Requirements(
+            self.requirements + other.requirements, self.notes + other.notes, self.own_groups + other.own_groups
+        )
 
 
 NOTHING: Final = Requirements()

@@ -5,7 +5,7 @@ from collections import Counter
 import os_resource_classes as orc
 
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.request.row_values import chosen
+from os_prefilter.request.row_values import row_value
 from os_prefilter.request.view import Request, uses_host
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import UnknownValues, is_true
@@ -43,7 +43,7 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
         resources[orc.MEMORY_MB] = _amount(request, "memory_mb")
     if orc.DISK_GB not in named:
         resources[orc.DISK_GB] = _disk_gb(request)
-    encryption = chosen(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT, [])
+    encryption = row_value(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT, [])
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)
@@ -75,16 +75,16 @@ def _disk_gb(request: Request) -> int:
     root = 0 if request.boots_from_volume else _amount(request, "root_gb")
     # Swap is in MiB and takes whole GiB.
     total = root + _amount(request, "ephemeral_gb") + -(-_amount(request, "swap") // 1024)
-    return _checked("the flavor's disks together", total)
+    return _check_amount("the flavor's disks together", total)
 
 
 def _amount(request: Request, name: str) -> int:
     value = request.flavor_attribute(name)
     value = 0 if value is None else value
-    return _checked(f"flavor field {name}", resource_amount(value), value)
+    return _check_amount(f"flavor field {name}", resource_amount(value), value)
 
 
-def _checked(source: str, amount: int | None, value: object = None) -> int:
+def _check_amount(source: str, amount: int | None, value: object = None) -> int:
     if amount is None or not 0 <= amount <= LARGEST_AMOUNT:
         raise MalformedRequest(source, amount if value is None else value, f"a whole number from 0 to {LARGEST_AMOUNT}")
     return amount
@@ -94,14 +94,14 @@ def _checked(source: str, amount: int | None, value: object = None) -> int:
 
 
 def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
-    """Return what CPU pinning asks for by resource class; empty where nothing is pinned.
+    """Return what CPU pinning requires by resource class; empty where nothing is pinned.
 
     :param vcpus: how many CPUs the flavor has.
     :raises RequestRejected: for an unknown policy, one that image and flavor contradict each other in, or a mask that
         names no CPU, all CPUs of a mixed instance, or one that the flavor does not have.
     """
-    policy = chosen(request, _CPU_POLICY, UnknownValues.REJECT, [])
-    emulator = chosen(request, _EMULATOR_THREADS, UnknownValues.REJECT, [])
+    policy = row_value(request, _CPU_POLICY, UnknownValues.REJECT, [])
+    emulator = row_value(request, _EMULATOR_THREADS, UnknownValues.REJECT, [])
     if not policy or policy.value == "shared":
         return {}
     isolated = emulator is not None and emulator.value == "isolate"
@@ -119,7 +119,7 @@ def _dedicated(request: Request, vcpus: int) -> frozenset[int]:
     if not mask:
         return frozenset()
     source = f"flavor extra spec {_DEDICATED_MASK}"
-    return _checked_cpus(_cpus(mask, vcpus, source), vcpus, mask, source, all_is_too_much=True)
+    return _check_cpus(_cpus(mask, vcpus, source), vcpus, mask, source, all_is_too_much=True)
 
 
 def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[int]:
@@ -131,10 +131,10 @@ def _realtime(request: Request, vcpus: int, *, leaves_all: bool) -> frozenset[in
     source = f"image property {_REALTIME_MASK_OF_IMAGE}" if in_image else f"flavor extra spec {_REALTIME_MASK}"
     cpus = _cpus(mask, vcpus, source) if mask else frozenset(range(vcpus))
     # Somewhere the emulator's own threads must run.
-    return _checked_cpus(cpus, vcpus, mask, source, all_is_too_much=not leaves_all)
+    return _check_cpus(cpus, vcpus, mask, source, all_is_too_much=not leaves_all)
 
 
-def _checked_cpus(
+def _check_cpus(
     cpus: frozenset[int], vcpus: int, mask: object, source: str, *, all_is_too_much: bool
 ) -> frozenset[int]:
     all_cpus = frozenset(range(vcpus))

@@ -19,7 +19,7 @@ _IN_IMAGE = "image property"
 _PLACES = ("image field {}".format, "flavor extra spec {}".format)
 
 
-class Chosen(NamedTuple):
+class RowValue(NamedTuple):
     """The value that a request gives to a row."""
 
     value: str
@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
     source: Source
 
 
-def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]) -> Chosen | None:
+def row_value(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]) -> RowValue | None:
     """Return the value that image and flavor give to ``row``; None if they give none.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
@@ -54,7 +54,7 @@ def chosen(request: Request, row: Row, unknown: UnknownValues, notes: list[Note]
     if device:
         return _device_switch(request, device, found)
     if with_what and row.default and in_image is None and in_flavor is None:
-        return Chosen(row.default, with_what.source._replace(default=f"{row.name} {row.default}"))
+        return RowValue(row.default, with_what.source._replace(default=f"{row.name} {row.default}"))
     return found
 
 
@@ -64,7 +64,7 @@ def is_implied(request: Request, row: Row, value: str) -> bool:
     if value not in row.implied_by or guest_of(request).architecture:
         return False
     name, more = row.implied_by[value]
-    other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
+    other = row_value(request, row_named(name), UnknownValues.SKIP_ALL, [])
     return other is not None and other.value == more
 
 
@@ -75,10 +75,10 @@ def unknown_configurations(request: Request, rows: Sequence[Row]) -> list[str]:
     return [name for name in found if all(name != row.extra_spec for row in rows)] if found else found
 
 
-def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:
+def _gate(request: Request, row: Row, unknown: UnknownValues) -> RowValue | None:
     """Return the value of the row without which ``row`` means nothing; None if the request gives none."""
     gate = row_named(row.only_with)
-    found = chosen(request, gate, unknown, [])
+    found = row_value(request, gate, unknown, [])
     if found and row.only_with_values:
         return found if found.value in row.only_with_values else None
     return found if found and gate.values[found.value].trait else None
@@ -86,9 +86,9 @@ def _gate(request: Request, row: Row, unknown: UnknownValues) -> Chosen | None:
 
 def _agreed_value(
     row: Row, raws: tuple[object, object, object], unknown: UnknownValues, notes: list[Note], request: Request
-) -> Chosen | None:
+) -> RowValue | None:
     """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
-    found: Chosen | None = None
+    found: RowValue | None = None
     names = (row.image_property, row.image_attribute, row.extra_spec)
     for raw, place_of, name in zip(raws, (request.place_of, *_PLACES), names, strict=True):
         if raw is None:
@@ -101,36 +101,36 @@ def _agreed_value(
             continue
         if found and found.value not in row.flavor_overrides.get(value, ()):
             raise FlavorImageConflict(str(found.source), f"{place}={value}")
-        found = Chosen(value, Source(place, value))
+        found = RowValue(value, Source(place, value))
     return found
 
 
-def _check_beside(request: Request, row: Row, found: Chosen) -> None:
+def _check_beside(request: Request, row: Row, found: RowValue) -> None:
     """Raise ImpossibleCombination if the values of other rows make no sense beside ``found``."""
     if found.value in row.never_with:
         name, value = row.never_with[found.value]
-        other = chosen(request, row_named(name), UnknownValues.SKIP_ALL, [])
+        other = row_value(request, row_named(name), UnknownValues.SKIP_ALL, [])
         if other and other.value == value:
             raise ImpossibleCombination(str(found.source), str(other.source))
     for name, value in row.needs.get(found.value, ()):
         needed = row_named(name)
-        other = chosen(request, needed, UnknownValues.SKIP_ALL, [])
+        other = row_value(request, needed, UnknownValues.SKIP_ALL, [])
         if other is None or other.value != value:
             without = str(other.source) if other else f"an image without {needed.image_property}={value}"
             raise ImpossibleCombination(str(found.source), without)
 
 
-def _device_switch(request: Request, device: Trait, found: Chosen | None) -> Chosen | None:
+def _device_switch(request: Request, device: Trait, found: RowValue | None) -> RowValue | None:
     """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
-    wanted, unwanted = explicit(request, device)
+    wanted, unwanted = sources_naming(request, device)
     if found:
         (wanted if found.value == "true" else unwanted).append(found.source)
     if wanted and unwanted:
         raise FlavorImageConflict(str(wanted[-1]), str(unwanted[-1]))
-    return Chosen("true", wanted[0]._replace(beside=tuple(wanted[1:]))) if wanted else found
+    return RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:]))) if wanted else found
 
 
-def explicit(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
+def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
     """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
     wanted = [Source(f"image property trait:{trait}", "required")] if trait in request.image_traits else []
     unwanted = []
@@ -153,7 +153,7 @@ def _canonical(raw: object, place: str, row: Row, unknown: UnknownValues, notes:
     if value is None:
         if unknown is UnknownValues.REJECT or (row.refuses_unknown and unknown is UnknownValues.SKIP):
             raise UnknownValue(place, raw, row.values)
-        notes.append(Note(place, f"unknown value {quote(raw)}: not asked for", warn=True))
+        notes.append(Note(place, f"unknown value {quote(raw)}: not required", warn=True))
     return value
 
 

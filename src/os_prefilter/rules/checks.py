@@ -111,14 +111,14 @@ def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[s
 
 def _against_value(rule: Rule, row: Row, value: Value, canonical: str) -> Iterator[tuple[str, bool]]:
     term = row.values[canonical]
-    asked = rule.require if term.required else rule.forbid
+    traits = rule.require if term.required else rule.forbid
     against = rule.forbid if term.required else rule.require
     said = f"{row.image_property or row.extra_spec}={format_value(value)}"
     verb = "requires" if term.required else "forbids"
     if term.trait in against and rule.scope in (ROOT, UNSUFFIXED):
         yield f"contradicts the vocabulary, which {verb} {term.trait} for {said}. Remove the trait.", False
-    elif term.trait in asked and rule.scope == ROOT and not term.opt_in and "query" not in row.asked_by:
-        by = " or ".join(row.asked_by) or "no filter"
+    elif term.trait in traits and rule.scope == ROOT and not term.opt_in and "query" not in row.required_by:
+        by = " or ".join(row.required_by) or "no filter"
         yield f"repeats the vocabulary, which {verb} {term.trait} for {said} (by {by}).", True
 
 
@@ -138,7 +138,7 @@ def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
             # By common names and values: comparing all pairs would take minutes for thousands of rules.
             keys = _keys(one, _where_to_look)
             near = chain.from_iterable(forbidding.get((one.scope, trait, *key), ()) for key in keys)
-            met = ((other, _meeting(one, other)) for other in near if other is not one)
+            met = ((other, _find_overlap(one, other)) for other in near if other is not one)
             # One is enough.
             for other, meeting in islice((each for each in met if each[1]), 1):
                 text = (
@@ -170,7 +170,7 @@ def _marks(condition: Condition) -> set[object]:
     return {("value", each) for value in condition.values for each in readings(condition.place, condition.name, value)}
 
 
-def _meeting(one: Rule, other: Rule) -> str:
+def _find_overlap(one: Rule, other: Rule) -> str:
     """Return conditions of a request that matches both rules; empty if none can, or they are about different names."""
     ours = {(each.place, each.name): each for each in one.when}
     theirs = {(each.place, each.name): each for each in other.when}

@@ -7,16 +7,16 @@ from os_prefilter.rules.model import RuleSet
 
 def rules(request: Request, *, rules: RuleSet) -> Requirements:
     """Require and forbid the traits of each rule whose conditions the request matches."""
-    asked: list[Requirement] = []
+    requirements: list[Requirement] = []
     notes: list[Note] = []
-    for rule in rules.matching(request):
+    for rule in rules.match(request):
         source = rule.source(request)
         if not _has_scope(request, rule.scope):
             notes.append(Note(source, f"the flavor requests no resources in the group {rule.scope}: not required"))
             continue
-        asked += [Requirement(trait, True, rule.scope, source) for trait in rule.require]
-        asked += [Requirement(trait, False, rule.scope, source) for trait in rule.forbid]
-    return Requirements(tuple(asked), tuple(notes)) if asked or notes else NOTHING
+        requirements += [Requirement(trait, True, rule.scope, source) for trait in rule.require]
+        requirements += [Requirement(trait, False, rule.scope, source) for trait in rule.forbid]
+    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
 
 
 def _has_scope(request: Request, scope: str) -> bool:

@@ -126,7 +126,7 @@ class RuleSet:
     def __hash__(self) -> int:
         return hash(self.rules)
 
-    def matching(self, request: Request) -> list[Rule]:
+    def match(self, request: Request) -> list[Rule]:
         """Return the rules whose conditions all match, in the order of the files."""
         found: set[int] = set()
         for place, by_name in self._index.items():

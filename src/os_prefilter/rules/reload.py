@@ -70,7 +70,7 @@ class RuleFolders:
         return self._in_use
 
     def read_again(self) -> None:
-        """Reload the files now, changed or not. Placement is asked at the next use, not here.
+        """Reload the files now, changed or not. Placement is queried at the next use, not here.
 
         A service may call this in the process that starts its workers, which must not inherit connections.
         """

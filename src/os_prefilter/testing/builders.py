@@ -49,7 +49,7 @@ def request_of(
     return RequestSpec(**{"flavor": flavor, "image": image, **fields})
 
 
-def loaded(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> LoadedFilter:
+def load_filter(plugin: str | Callable[..., Any], facts: Mapping[str, object]) -> LoadedFilter:
     """Return a filter, by the name of its entry point or as the function itself.
 
     :raises ConfigurationError: if it is not installed, is not a filter, or needs a fact that ``facts`` lacks
@@ -78,7 +78,7 @@ def pipeline_of(
     """
     values = facts or {}
     known = {name: Fact(name, lambda _context, value=value: value, float("inf")) for name, value in values.items()}  # type: ignore[misc]
-    return Pipeline([loaded(each, values) for each in filters], options, known)
+    return Pipeline([load_filter(each, values) for each in filters], options, known)
 
 
 def facts_of(kind: type[HostFacts] = FakeFacts, **values: Any) -> HostFacts:

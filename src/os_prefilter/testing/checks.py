@@ -23,7 +23,7 @@ from os_prefilter.pipeline.filter_calls import Inputs, bind, call_filter
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.request.view import Request
-from os_prefilter.testing.builders import loaded, pipeline_of
+from os_prefilter.testing.builders import load_filter, pipeline_of
 
 _SECONDS = 300
 _INPUT_OUTPUT = ("open", "socket.", "subprocess.", "os.", "shutil.", "sqlite3.", "urllib.", "tempfile.", "glob.")
@@ -56,7 +56,7 @@ class Subject(NamedTuple):
     @property
     def filter(self) -> LoadedFilter:
         """The filter as a service loads it."""
-        return loaded(self.plugin, self.facts)
+        return load_filter(self.plugin, self.facts)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -119,7 +119,7 @@ class Forbidden(BaseException):
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def forbid_io() -> Iterator[None]:
     """Raise :class:`Forbidden` at the first input or output, look at the clock, or random number in the block.
 
     Python's audit events report files, sockets and processes; a profile function sees calls of the others.

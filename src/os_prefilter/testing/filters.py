@@ -21,7 +21,7 @@ from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.testing.builders import ALL_REPORTED, request_of
-from os_prefilter.testing.checks import Forbidden, NotLoaded, Subject, fail, guarded
+from os_prefilter.testing.checks import Forbidden, NotLoaded, Subject, fail, forbid_io
 from os_prefilter.testing.generated import (
     TENANT,
     any_request,
@@ -111,9 +111,9 @@ class _EachFilter:
         # Outside of the handler, so that no traceback of this kit is shown.
         return self._fail(f"must answer, or reject the request with a RequestRejected. {problem}", spec)
 
-    def _asked(self, spec: Any) -> tuple[Requirement, ...]:
+    def _requirements(self, spec: Any) -> tuple[Requirement, ...]:
         answer = self._answer(spec)
-        return () if isinstance(answer, str) else answer.asked
+        return () if isinstance(answer, str) else answer.requirements
 
     def test_it_loads_and_says_what_it_does(self) -> None:
         """'os-prefilter filter list' shows the first line of its docstring."""
@@ -122,7 +122,7 @@ class _EachFilter:
 
     def test_it_asks_for_something(self) -> None:
         """Else the other tests would prove nothing."""
-        asking = [spec for spec in self.requests if self._asked(spec)]
+        asking = [spec for spec in self.requests if self._requirements(spec)]
         if self.never_asks and asking:
             self._fail("requires something, although never_asks is set.", asking[0])
         for spec in self.asks:
@@ -139,7 +139,7 @@ class _EachFilter:
         first = [self._answer(spec) for spec in self.requests]
         with ThreadPoolExecutor(1) as thread:
             again = list(thread.map(self._answer, reversed(self.requests)))[::-1]
-        self._compare(first, again, "another answer when it was asked again, in another order")
+        self._compare(first, again, "another answer when it was called again, in another order")
 
     def test_another_process_gets_the_same_answer(self) -> None:
         """It keeps nothing in globals, and does not depend on the order of a set."""
@@ -202,7 +202,7 @@ class _EachFilter:
         """Placement refuses the whole query for a trait that it cannot have."""
         spec = data.draw(self.any_request)
         standard = os_traits.get_traits()
-        for item in self._asked(spec):
+        for item in self._requirements(spec):
             if not is_trait_name(item.trait) or not (item.trait.startswith(CUSTOM_PREFIX) or item.trait in standard):
                 self._fail(
                     f"requires {item.trait!a}: no trait of os-traits, nor a name that begins with CUSTOM_.", spec
@@ -211,7 +211,7 @@ class _EachFilter:
     def test_no_trait_holds_what_a_tenant_wrote(self) -> None:
         """Names of traits are constants of the code: what tenants write is compared, never built into a name."""
         for spec in written_by_a_tenant(self.asks):
-            for item in self._asked(spec):
+            for item in self._requirements(spec):
                 if TENANT in item.trait.upper().replace("_", ""):
                     self._fail(f"builds the trait {item.trait} from what a tenant wrote.", spec)
 
@@ -222,7 +222,7 @@ class _EachFilter:
         self._answer(request_of())
         for spec in self.requests:
             try:
-                self._answer(spec, guarded)
+                self._answer(spec, forbid_io)
             except Forbidden as error:
                 self._fail(f"must be a function of the request and its facts, but {error}.", spec)
 
@@ -249,7 +249,7 @@ class _PureFilter(_EachFilter):
     def test_every_requirement_names_its_source(self) -> None:
         """The part of the request that requires it, on one line: 'os-prefilter explain' and errors show it."""
         for spec in (*self.requests, *odd_requests(self.asks)):
-            for item in self._asked(spec):
+            for item in self._requirements(spec):
                 if not item.source.strip():
                     self._fail(f"does not name the source of {item.trait}: its source is empty.", spec)
                 if not item.source.isprintable():

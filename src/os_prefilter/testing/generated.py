@@ -79,7 +79,7 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     extra_specs = st.dictionaries(st.sampled_from(extra_spec_names(examples)), known | _ODD_EXTRA_SPECS, max_size=4)
     resources = st.dictionaries(_keys("resources", _CLASSES), st.sampled_from(["0", "1", "x"]), max_size=3)
     rules = st.dictionaries(_keys("trait", traits), _RULES, max_size=2)
-    bases = st.none() | _changed(examples, known) if examples else st.none()
+    bases = st.none() | _change_examples(examples, known) if examples else st.none()
     return st.builds(
         _request,
         bases,
@@ -93,7 +93,7 @@ def any_request(examples: Sequence[RequestSpec] = ()) -> st.SearchStrategy[Reque
     )
 
 
-def _changed(examples: Sequence[RequestSpec], known: st.SearchStrategy[str]) -> st.SearchStrategy[RequestSpec]:
+def _change_examples(examples: Sequence[RequestSpec], known: st.SearchStrategy[str]) -> st.SearchStrategy[RequestSpec]:
     """Return the examples, unchanged or with one value changed or left out."""
     names = sorted({name for each in examples for name in (*each.flavor.extra_specs, *_properties(each))})
     if not names:
@@ -107,13 +107,13 @@ def _properties(spec: RequestSpec) -> Mapping[str, object]:
 
 
 def _with(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
-    def changed(values: Mapping[str, Any]) -> dict[str, Any]:
+    def change(values: Mapping[str, Any]) -> dict[str, Any]:
         kept = {key: each for key, each in values.items() if key != name or value is not _LEFT_OUT}
         return kept | ({name: value} if name in kept else {})
 
-    image = spec.image and replace(spec.image, properties=changed(spec.image.properties))
+    image = spec.image and replace(spec.image, properties=change(spec.image.properties))
     # Extra specs are always texts.
-    extra_specs = changed(spec.flavor.extra_specs) if isinstance(value, str) or value is _LEFT_OUT else None
+    extra_specs = change(spec.flavor.extra_specs) if isinstance(value, str) or value is _LEFT_OUT else None
     flavor = spec.flavor if extra_specs is None else replace(spec.flavor, extra_specs=extra_specs)
     return replace(spec, image=image, flavor=flavor)
 

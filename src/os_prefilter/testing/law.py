@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
@@ -40,15 +40,15 @@ class Case(NamedTuple):
 
 
 @cache
-def asking_filters() -> tuple[str, ...]:
+def list_requiring_filters() -> tuple[str, ...]:
     """Return the filters that require abilities of a host; the others are about its owner or its state."""
-    return tuple(dict.fromkeys(name for row in Options().rows for name in row.asked_by if name != "query"))
+    return tuple(dict.fromkeys(name for row in Options().rows for name in row.required_by if name != "query"))
 
 
 @cache
 def choices() -> tuple[Choice, ...]:
     """Return each value of each row that filters require, with those of the bundled configuration templates."""
-    return tuple((row, value) for row in Options().rows if row.asked_by for value in row.values)
+    return tuple((row, value) for row in Options().rows if row.required_by for value in row.values)
 
 
 def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
@@ -71,16 +71,16 @@ def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = No
     spec = spec_with(some, extra_specs)
     try:
         decision = _pipeline().apply(spec)
-        stated = stated_requirements(Request(spec))
+        from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
-    items = (item for item in (*decision.requirements, *stated) if Request(spec).is_of_host(item.scope))
+    items = (item for item in (*decision.requirements, *from_request) if Request(spec).is_of_host(item.scope))
     return Case(some, spec_with(some, extra_specs), tuple({(item.trait, item.required) for item in items}))
 
 
 @cache
 def _pipeline() -> Pipeline:
-    return Pipeline.from_names(*asking_filters(), options=Options(reported_traits=("*",)))
+    return Pipeline.from_names(*list_requiring_filters(), options=Options(reported_traits=("*",)))
 
 
 @cache

@@ -14,7 +14,7 @@ from os_prefilter.common.quoting import escape_line, join_names
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits, known_traits, load_reporter, refusal_of
 from os_prefilter.hosts.reporter import HostFacts, Reporter
-from os_prefilter.testing.checks import Forbidden, NotLoaded, fail, guarded
+from os_prefilter.testing.checks import Forbidden, NotLoaded, fail, forbid_io
 from os_prefilter.testing.law import Case, disagreements, pair_cases, platform_cases, single_cases
 from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES
@@ -144,7 +144,7 @@ class _Laws:
         questions = self._questions()
         for question in questions:
             try:
-                with guarded():
+                with forbid_io():
                     self._refusal(facts, question)
             except Forbidden as error:
                 fail(f"{_call(facts, question)} must read its facts alone, but {error}.")

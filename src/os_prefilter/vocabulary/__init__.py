@@ -19,7 +19,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
 from os_prefilter.vocabulary.machine_types import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
 from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, Row
-from os_prefilter.vocabulary.nova_rows import STATED
+from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter.vocabulary.plugin_rows import installed_rows
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
     "ROWS",
     "opt_in_traits",
     "row_named",
-    "rows_asked_by",
+    "rows_required_by",
     "table",
 ]
 
-ROWS: tuple[Row, ...] = (*FILTERED, *STATED)
+ROWS: tuple[Row, ...] = (*FILTERED, *TRANSLATED_BY_NOVA)
 """The bundled rows."""
 
 BY_NAME: Mapping[str, Row] = MappingProxyType({row.name: row for row in ROWS})
@@ -62,15 +62,15 @@ def _by_name() -> dict[str, Row]:
     return {row.name: row for row in table()}
 
 
-def rows_asked_by(name: str) -> tuple[Row, ...]:
+def rows_required_by(name: str) -> tuple[Row, ...]:
     """Return the rows that the request filter ``name`` requires, in the order of the table."""
-    return tuple(row for row in table() if name in row.asked_by)
+    return tuple(row for row in table() if name in row.required_by)
 
 
 _OF_I686 = families_of(guest_architecture("i686"))
 
 
-def _qualified() -> dict[tuple[Trait, str], Trait]:
+def _qualify() -> dict[tuple[Trait, str], Trait]:
     of_machines = {term.trait: MACHINES[value] for value, term in BY_NAME["machine_type"].values.items()}
     # Guests of i686 have a default of their own, and the machine types of x86_64.
     of_defaults = {
@@ -87,7 +87,7 @@ def _qualified() -> dict[tuple[Trait, str], Trait]:
     }
 
 
-QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualified())
+QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualify())
 """(trait, architecture) -> the trait that means the same for guests of that architecture, the host's or emulated."""
 
 

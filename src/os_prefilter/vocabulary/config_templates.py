@@ -22,7 +22,7 @@ BIOS_STEP = ("bios", "apply_configuration")
 """The interface and the step that change BIOS settings."""
 
 NODE_FIELDS = ("driver", "vendor")
-"""What a variant may ask of a node: its driver, and ``vendor`` in its properties."""
+"""What a variant may require of a node: its driver, and ``vendor`` in its properties."""
 
 
 def _term(traits: tuple[Trait, ...]) -> Term:
@@ -102,10 +102,10 @@ class Templates:
         types = dict.fromkeys(config_type for config_type, _ in self._by_key)
         self._naming: dict[str, tuple[Template, ...]] = {}
         for each in self:
-            self._naming |= {trait: (*self.naming(trait), each) for trait in each.traits}
+            self._naming |= {trait: (*self.find_naming(trait), each) for trait in each.traits}
         self.traits = frozenset(trait for each in self for trait in each.traits)
         """All traits that templates need."""
-        self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.naming(t)))
+        self.found_traits = frozenset(t for t in self.traits if all(each.is_found for each in self.find_naming(t)))
         """Those of them of which a node itself says whether it has them; the others its operator sets."""
         self.rows: tuple[Row, ...] = tuple(self._row(config_type) for config_type in types)
         """A row for each type, named after its extra spec; its values stand for the traits of their templates."""
@@ -113,7 +113,7 @@ class Templates:
     def _row(self, config_type: str) -> Row:
         name = PREFIX + config_type
         values = {each.value: _term(each.traits) for each in self if each.config_type == config_type}
-        row = Row(name, values, image_property=name, extra_spec=name, asked_by=("deploy_config",), namespace=PREFIX)
+        row = Row(name, values, image_property=name, extra_spec=name, required_by=("deploy_config",), namespace=PREFIX)
         return replace(row, set_by_operators=row.traits - self.found_traits)
 
     def __iter__(self) -> Iterator[Template]:
@@ -129,7 +129,7 @@ class Templates:
         """Return the template for a value of one of :attr:`rows`."""
         return self._by_key[row.removeprefix(PREFIX), value]
 
-    def naming(self, trait: str) -> tuple[Template, ...]:
+    def find_naming(self, trait: str) -> tuple[Template, ...]:
         """Return the templates that need a trait."""
         return self._naming.get(trait, ())
 
@@ -140,8 +140,8 @@ class Templates:
 
         :param configure: why the host cannot be configured as a template says; empty if it can
         """
-        return next((f"{each}: {reason}" for each in self.naming(trait) if (reason := configure(each))), "")
+        return next((f"{each}: {reason}" for each in self.find_naming(trait) if (reason := configure(each))), "")
 
-    def replaced_by(self, others: Iterable[Template]) -> "Templates":
+    def replace_with(self, others: Iterable[Template]) -> "Templates":
         """Return these templates, each replaced by one of ``others`` of the same type and value if there is one."""
         return Templates((*self._by_key.values(), *others))

@@ -61,7 +61,7 @@ FILTERED: tuple[Row, ...] = (
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
-        # i686 requires an x86_64 host, see the ADR "What i686 and qemu ask for". os-traits calls armv7l
+        # i686 requires an x86_64 host, see the ADR "What i686 and qemu require". os-traits calls armv7l
         "architecture",
         # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
         terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),
@@ -90,7 +90,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_sound_model",
         extra_spec="hw:sound_model",
         refuses_unknown=True,
-        asked_by=("image_metadata", "sound_model"),
+        required_by=("image_metadata", "sound_model"),
     ),
     Row(
         "usb_model",
@@ -118,7 +118,7 @@ FILTERED: tuple[Row, ...] = (
     Row(
         "default_machine",
         terms("CUSTOM_COMPUTE_DEFAULT_MACHINE", " ".join((*MACHINES, OTHER, NONE))),
-        asked_by=(),
+        required_by=(),
         per_architecture=True,
     ),
     Row(
@@ -147,7 +147,7 @@ FILTERED: tuple[Row, ...] = (
         switch(HPET),
         image_property="hw_time_hpet",
         boolean=True,
-        asked_by=("hpet",),
+        required_by=("hpet",),
         per_architecture=True,
     ),
     Row(
@@ -156,7 +156,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_virtio_packed_ring",
         extra_spec="hw:virtio_packed_ring",
         boolean=True,
-        asked_by=("packed_virtqueue",),
+        required_by=("packed_virtqueue",),
     ),
     Row(
         "ephemeral_encryption",
@@ -164,7 +164,7 @@ FILTERED: tuple[Row, ...] = (
         image_property="hw_ephemeral_encryption",
         extra_spec="hw:ephemeral_encryption",
         boolean=True,
-        asked_by=("ephemeral_encryption",),
+        required_by=("ephemeral_encryption",),
     ),
     Row(
         "ephemeral_encryption_format",
@@ -173,7 +173,7 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="hw:ephemeral_encryption_format",
         only_with="ephemeral_encryption",
         refuses_unknown=True,
-        asked_by=("ephemeral_encryption",),
+        required_by=("ephemeral_encryption",),
     ),
     Row(
         "tpm_secret_security",
@@ -182,7 +182,7 @@ FILTERED: tuple[Row, ...] = (
         only_with="tpm_version",
         default="user",
         refuses_unknown=True,
-        asked_by=("tpm_secret_security",),
+        required_by=("tpm_secret_security",),
     ),
     Row(
         "device_profile",
@@ -190,14 +190,14 @@ FILTERED: tuple[Row, ...] = (
         extra_spec="accel:device_profile",
         # The name is free text; any name requires a compute service that can attach its devices.
         prefixes={"": "any"},
-        asked_by=("accelerators",),
+        required_by=("accelerators",),
     ),
     Row(
         "image_type",
         terms("COMPUTE_IMAGE_TYPE", "aki ami ari iso ploop qcow2 raw vdi vhd vhdx vmdk"),
         image_attribute="disk_format",
         any_case=True,
-        asked_by=("image_type",),
+        required_by=("image_type",),
     ),
 )
 """The rows that request filters require."""

@@ -74,7 +74,7 @@ class Row:
     boolean: bool = False
     refuses_unknown: bool = False
     """Whether an unknown value is rejected even if ``unknown_values`` is ``skip``, as Nova's own filter does."""
-    asked_by: tuple[str, ...] = ("image_metadata",)
+    required_by: tuple[str, ...] = ("image_metadata",)
     """The request filters that require it; ``query`` where Nova translates it while it builds the query."""
     only_with: str = ""
     """The row that this one depends on: the model of a TPM depends on its version."""

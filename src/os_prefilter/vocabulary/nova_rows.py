@@ -4,13 +4,13 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary.filter_rows import HYPERTHREADING
 from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms
 
-STATED: tuple[Row, ...] = (
+TRANSLATED_BY_NOVA: tuple[Row, ...] = (
     Row(
         "tpm_version",
         terms("COMPUTE_SECURITY_TPM", "1.2 2.0", **{"1.2": "1_2", "2.0": "2_0"}),
         image_property="hw_tpm_version",
         extra_spec="hw:tpm_version",
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "tpm_model",
@@ -20,7 +20,7 @@ STATED: tuple[Row, ...] = (
         only_with="tpm_version",
         default="tpm-tis",
         never_with={"tpm-crb": ("tpm_version", "1.2")},
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "secure_boot",
@@ -33,7 +33,7 @@ STATED: tuple[Row, ...] = (
         extra_spec="os:secure_boot",
         # Nova silently ignores it.
         never_with={"required": ("firmware_type", "bios")},
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "firmware_stateless",
@@ -43,14 +43,14 @@ STATED: tuple[Row, ...] = (
         only_with="firmware_type",
         only_with_values=frozenset(("uefi",)),
         boolean=True,
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "maxphysaddr_mode",
         terms("COMPUTE_ADDRESS_SPACE", "emulate passthrough", emulate="EMULATED"),
         image_property="hw_maxphysaddr_mode",
         extra_spec="hw:maxphysaddr_mode",
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "pci_numa_affinity_policy",
@@ -62,7 +62,7 @@ STATED: tuple[Row, ...] = (
         },
         image_property="hw_pci_numa_affinity_policy",
         extra_spec="hw:pci_numa_affinity_policy",
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "mem_encryption",
@@ -74,7 +74,7 @@ STATED: tuple[Row, ...] = (
         extra_spec="hw:mem_encryption",
         boolean=True,
         needs={"true": (("firmware_type", "uefi"),)},
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "mem_encryption_model",
@@ -88,7 +88,7 @@ STATED: tuple[Row, ...] = (
             "amd-sev-snp": (("firmware_stateless", "true"),),
             "intel-tdx": (("firmware_stateless", "true"), ("video_model", "none")),
         },
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "cpu_policy",
@@ -100,7 +100,7 @@ STATED: tuple[Row, ...] = (
         image_property="hw_cpu_policy",
         extra_spec="hw:cpu_policy",
         flavor_overrides={"dedicated": frozenset(("shared", "mixed")), "mixed": frozenset(("shared",))},
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "cpu_thread_policy",
@@ -112,7 +112,7 @@ STATED: tuple[Row, ...] = (
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
         flavor_overrides={"prefer": frozenset(("require", "isolate"))},
-        asked_by=("query",),
+        required_by=("query",),
     ),
     Row(
         "emulator_threads_policy",
@@ -121,7 +121,7 @@ STATED: tuple[Row, ...] = (
             "isolate": nothing("it requires one more PCPU, where CPUs are pinned"),
         },
         extra_spec="hw:emulator_threads_policy",
-        asked_by=("query",),
+        required_by=("query",),
     ),
 )
 """The rows that a request requires without any filter."""

@@ -27,18 +27,18 @@ def installed_rows(bundled: Sequence[Row]) -> tuple[Row, ...]:
     """
     found: list[Row] = []
     for name in installed_entry_points(GROUP):
-        row = _imported(name)
+        row = _import_row(name)
         _refuse(
             name, chain(_problems(name, row), _wrong_values(row), _wrong_traits(row), _doubles(row, (*bundled, *found)))
         )
         found.append(row)
     rows = {row.name: row for row in (*bundled, *found)}
     for row in found:
-        _refuse(row.name, _dangling(row, rows))
+        _refuse(row.name, _find_dangling(row, rows))
     return tuple(found)
 
 
-def _imported(name: str) -> Row:
+def _import_row(name: str) -> Row:
     row = load_entry_point(GROUP, name, Errors.from_problem(partial(UnusableRow, name)))
     if not isinstance(row, Row):
         raise UnusableRow(name, f"it is a {type(row).__name__}, not an os_prefilter.vocabulary.model.Row")
@@ -58,13 +58,13 @@ def _problems(name: str, row: Row) -> Iterator[str]:
         yield f"it calls itself {quote(row.name)}; its entry point must have the same name"
     if not row.image_property and not row.extra_spec:
         yield "it names neither an image property nor a flavor extra spec"
-    if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.asked_by:
-        yield "image_attribute, legacy_names, per_architecture and asked_by 'query' are for the bundled rows alone"
-    asked_by: object = row.asked_by
-    if not isinstance(asked_by, tuple):
-        yield "asked_by is a tuple of names of filters"
-    for unknown in sorted(set(row.asked_by) - installed_entry_points(FILTERS).keys()):
-        yield f"asked_by names the filter {quote(unknown)}, which no installed package offers"
+    if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.required_by:
+        yield "image_attribute, legacy_names, per_architecture and required_by 'query' are for the bundled rows alone"
+    required_by: object = row.required_by
+    if not isinstance(required_by, tuple):
+        yield "required_by is a tuple of names of filters"
+    for unknown in sorted(set(row.required_by) - installed_entry_points(FILTERS).keys()):
+        yield f"required_by names the filter {quote(unknown)}, which no installed package offers"
 
 
 def _wrong_values(row: Row) -> Iterator[str]:
@@ -106,7 +106,7 @@ def _places(row: Row) -> set[str]:
     return {*(f"the image property {name}" for name in properties), *(f"the extra spec {name}" for name in extra_specs)}
 
 
-def _dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
+def _find_dangling(row: Row, rows: Mapping[str, Row]) -> Iterator[str]:
     """Yield the rows and values that it refers to and that do not exist."""
     beside = [(row.only_with, value) for value in (row.only_with_values or {""}) if row.only_with]
     for name, value in (*beside, *row.never_with.values(), *chain.from_iterable(row.needs.values())):

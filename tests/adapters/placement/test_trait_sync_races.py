@@ -23,7 +23,7 @@ from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change, Goal, Mode, managed
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed
 from tests.support.hosts import few_libvirt_hosts
 from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
 
@@ -108,7 +108,7 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
     """Both change their own traits all the time; each of our writes is overtaken by Nova at least once."""
     (facts, other) = list(few_libvirt_hosts())[:2]
     before, after = capability_traits(facts), capability_traits(other)
-    ours = [managed(each, Mode.BESIDE, facts) for each in (before, after)]
+    ours = [select_managed(each, Mode.BESIDE, facts) for each in (before, after)]
     novas = [{trait: has for trait, has in each.items() if trait not in ours[0]} for each in (before, after)]
     # So that each write of its changes something.
     novas[0]["COMPUTE_NODE"], novas[1]["COMPUTE_NODE"] = True, False

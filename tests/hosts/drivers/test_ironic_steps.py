@@ -16,7 +16,7 @@ _RAID = Step("raid", "apply_configuration", {"raid_config": {"logical_disks": []
 
 
 def _facts(*templates: Template, **fields: Any) -> IronicFacts:
-    return IronicFacts(**{"bios": _DELL, "templates": effective_templates(None).replaced_by(templates), **fields})
+    return IronicFacts(**{"bios": _DELL, "templates": effective_templates(None).replace_with(templates), **fields})
 
 
 def _steps(facts: IronicFacts, **configuration: str) -> list[dict[str, Any]]:

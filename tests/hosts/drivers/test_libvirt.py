@@ -51,7 +51,7 @@ def test_trait_needs_its_minimum_libvirt_and_qemu_versions(libvirt: Version, qem
         (LXC, False),
         (PARALLELS, False),
         (replace(KVM, architecture="aarch64", guests={"aarch64": ARM}), False),
-        # An x86 guest is possible there, but not asked for by the timer alone.
+        # An x86 guest is possible there, but not required by the timer alone.
         (replace(KVM, architecture="aarch64", guests={"aarch64": ARM, "x86_64": X86}), False),
         (replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("isapc", "microvm")))}), False),
         (replace(KVM, guests={"x86_64": replace(X86, machines=frozenset(("pc-q35-7.2",)))}), True),

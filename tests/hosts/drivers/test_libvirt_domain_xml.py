@@ -1,4 +1,4 @@
-"""Guest settings as libvirt's XML: one element for each, and nothing that was not asked for."""
+"""Guest settings as libvirt's XML: one element for each, and nothing that was not requested."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -233,5 +233,5 @@ def test_each_row_is_rendered_or_left_to_the_driver_by_name() -> None:
             if term.trait
         )
 
-    promised = [row for row in ROWS if row.asked_by and is_promised(row)]
+    promised = [row for row in ROWS if row.required_by and is_promised(row)]
     assert {row.name for row in promised if not is_rendered(row)} == set(LEFT_TO_THE_DRIVER)

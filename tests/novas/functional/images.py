@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 
 import os_prefilter
 from os_prefilter import Flavor, Image, RequestSpec
-from os_prefilter.vocabulary import rows_asked_by
+from os_prefilter.vocabulary import rows_required_by
 from os_prefilter.vocabulary.model import Row
 from tests.novas.functional.hosts import FACTS
 
-ROWS = (*rows_asked_by("image_metadata"), *rows_asked_by("hpet"))
+ROWS = (*rows_required_by("image_metadata"), *rows_required_by("hpet"))
 DEVICES = tuple(row for row in ROWS if row.name.endswith(("_bus", "vif_model", "video_model")))
 """About half of them."""
 OTHERS = tuple(row for row in ROWS if row not in DEVICES)

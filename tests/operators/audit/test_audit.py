@@ -224,7 +224,7 @@ def test_audit_limits_how_many_distinct_unknown_values_it_counts(monkeypatch: py
     monkeypatch.setattr("os_prefilter.operators.audit.audit.MOST_UNKNOWN", 2)
     images = [Image({"hw_vif_model": f"no\n{number % 4}"}) for number in range(8)]
     assert audit_of(*images).unknown == tuple(
-        (rf"image property hw_vif_model: unknown value 'no\n{number}': not asked for", 2) for number in range(2)
+        (rf"image property hw_vif_model: unknown value 'no\n{number}': not required", 2) for number in range(2)
     )
 
 
@@ -242,9 +242,9 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     query = capability_of(demand_in("resources=VCPU:1&required=HW_ARCH_X86_64"))
     own = capability_of(demand_in("resources_a=VGPU:1&required_a=OWNER_CYBORG"))
     sets = CapabilityIndex(Fleet(hosts, has_inventories=False), [*query, *own])
-    assert sets.names_of(sets.serving(query)) == ("plain",)
-    assert sets.names_of(sets.serving(own)) == ("tree",)
-    assert CapabilityIndex(Fleet(hosts), query).serving(query) == 0
+    assert sets.names_of(sets.find_serving(query)) == ("plain",)
+    assert sets.names_of(sets.find_serving(own)) == ("tree",)
+    assert CapabilityIndex(Fleet(hosts), query).find_serving(query) == 0
 
 
 @pytest.mark.parametrize(
@@ -267,4 +267,4 @@ def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
     host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
     query = capability_of(demand_in("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12))))
     sets = CapabilityIndex(Fleet((host,)), query)
-    assert sets.names_of(sets.serving(query)) == (("host",) if devices == 12 else ())
+    assert sets.names_of(sets.find_serving(query)) == (("host",) if devices == 12 else ())

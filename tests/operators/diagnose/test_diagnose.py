@@ -27,7 +27,7 @@ _MOST_CONDITIONS = 6
 def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, demand = _drawn(random, flat=seed % 4 == 0, alike=seed % 4 == 1)
-    merged = demand.merged()
+    merged = demand.merge_alike()
     with oracle(fleet) as placement:
         found = diagnose(request_of(demand), Pipeline.from_names(), fleet, placement.client, live=False)
         assert {each.condition for each in found.requirements} == set(merged.conditions())
@@ -55,7 +55,7 @@ def _drawn(random: Random, *, flat: bool, alike: bool) -> tuple[Fleet, Demand]:
         if alike and "_0" in demand.groups:
             # One more group like the first.
             demand = replace(demand, groups={**demand.groups, "_2": demand.groups["_0"]}, same_subtree=())
-        if 2 <= len(demand.merged().conditions()) <= _MOST_CONDITIONS and (not alike or "_2" in demand.groups):
+        if 2 <= len(demand.merge_alike().conditions()) <= _MOST_CONDITIONS and (not alike or "_2" in demand.groups):
             return fleet, demand
 
 

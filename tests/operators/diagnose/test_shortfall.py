@@ -42,7 +42,7 @@ def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
     wanted = "&".join(f"resources{number}=VGPU:1" for number in range(groups))
-    demand = demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merged()
+    demand = demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merge_alike()
     found = Shortfalls(hosts_in(Fleet((host,))), demand)
     device = Condition(RESOURCE, ",".join(map(str, range(groups))), True, ("VGPU",), 1)
     assert found.conditions == (Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1), device)
@@ -55,7 +55,9 @@ def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)}, frozenset(map("CUSTOM_{}".format, range(groups))))
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
     wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(groups))
-    found = Shortfalls(hosts_in(Fleet((host,))), demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merged())
+    found = Shortfalls(
+        hosts_in(Fleet((host,))), demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merge_alike()
+    )
     devices = frozenset(item for item in found.conditions if item.names == ("VGPU",))
     assert set(found.conflicts) == set(map(frozenset, combinations(devices, 2)))
     assert set(found.ways["host"]) == {devices - {kept} for kept in devices}
@@ -85,6 +87,6 @@ def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut() -> None:
     everything = frozenset(found.conditions)
     for host in hosts_in(Fleet(tuple(hosts))):
         for way in found.ways[host.name]:
-            assert meets(host, demand_in(query).only(everything - way - demand_in(query).implied(way)))
+            assert meets(host, demand_in(query).only(everything - way - demand_in(query).find_implied(way)))
     for conflict in found.conflicts:
         assert not any(meets(host, demand_in(query).only(conflict)) for host in hosts_in(Fleet(tuple(hosts))))

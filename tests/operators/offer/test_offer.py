@@ -82,7 +82,7 @@ def check_agreement(fleet: Fleet) -> dict[Status, int]:
                 remaining = asking.hosts(requests_for(each, value.value))
                 if value.status in (Status.OFFERED, Status.NOT_OFFERED):
                     assert (len(remaining), bool(remaining)) == (value.hosts, value.status is Status.OFFERED), each
-                elif value.status is Status.ASKS_NOTHING:
+                elif value.status is Status.REQUIRES_NOTHING:
                     assert (remaining, bool(value.reason)) == (everybody, True), (each, value)
     return seen
 
@@ -118,11 +118,11 @@ def with_room(host: Provider) -> Provider:
 
 
 def test_offer_of_the_example_fleet_matches_placement() -> None:
-    """A value is offered by as many hosts as a real Placement returns for it; what asks nothing loses no host."""
+    """A value is offered by as many hosts as a real Placement returns for it; what requires nothing loses no host."""
     fleet = example_fleet()
     seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))))
     assert min(seen[each] for each in Status) > 10
-    assert sum(seen.values()) == sum(len([v for v in row.values if v]) for row in ROWS if row.asked_by) + 2
+    assert sum(seen.values()) == sum(len([v for v in row.values if v]) for row in ROWS if row.required_by) + 2
 
 
 def random_fleet(seed: int) -> Fleet:
@@ -253,7 +253,7 @@ EVIL = "<b onclick='x'>|`*_[a](http://x.invalid) www.x.invalid & \\ \n# \u202e{{
 
 def evil_offer() -> Offer:
     values = (Value("igb", Status.OFFERED, "", 3, (3, 0)), Value(EVIL, Status.OFFERED, "", 1, (0, 1)))
-    nothing = Property("", "", EVIL, (Value("none", Status.ASKS_NOTHING, "it is nothing"),))
+    nothing = Property("", "", EVIL, (Value("none", Status.REQUIRES_NOTHING, "it is nothing"),))
     return Offer(
         (Property("hw_vif_model", "", "", values), nothing), 4, "zone", ("north", EVIL), "2026-11-21T18:00:00Z"
     )
@@ -316,7 +316,7 @@ def test_json_offer_keeps_names_unescaped() -> None:
     ]
     assert document["properties"][1] == {
         "extra_spec": EVIL,
-        "values": [{"value": "none", "status": "asks nothing", "reason": "it is nothing"}],
+        "values": [{"value": "none", "status": "requires nothing", "reason": "it is nothing"}],
     }
 
 

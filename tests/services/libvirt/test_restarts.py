@@ -13,7 +13,7 @@ from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Goal, Mode, managed, with_marker
+from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_marker
 from os_prefilter.hosts.reporter import HostFacts
 from tests.faults.watched import after_round, levels, records_of
 from tests.services.own_services import Service, needs, own_libvirtd
@@ -36,7 +36,7 @@ def watched(placement: EmbeddedPlacement, host: LibvirtHost) -> Watch:
     keeper = HostTraits(placement.client, HOST)
 
     def report(facts: HostFacts) -> str:
-        traits = with_marker(managed(capability_traits(facts), Mode.BESIDE, facts), facts)
+        traits = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
         keeper.sync(Goal(traits))
         return ""
 

@@ -20,7 +20,7 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.hosts.desired_traits import Goal, Mode, managed, traits_to_know
+from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, traits_to_know
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from tests.services.mariadb.databases import Databases
 from tests.support.programs import Program, running, until
@@ -227,7 +227,7 @@ class Cloud:
         ours = f"/resource_providers?name={host}&required=OWNER_NOVA"
         until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
         facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
-        HostTraits(client, host).sync(Goal(managed(capability_traits(facts), Mode.BESIDE, facts)))
+        HostTraits(client, host).sync(Goal(select_managed(capability_traits(facts), Mode.BESIDE, facts)))
 
     def _delete_queues(self) -> None:
         """Leave nothing in RabbitMQ but what it deletes itself.

@@ -54,7 +54,7 @@ class Service:
             advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
         if response.status_code != _OK:
-            raise _refused(what, response)
+            raise _as_cloud_error(what, response)
         try:
             document = response.json()
         except (ValueError, RecursionError):
@@ -114,7 +114,7 @@ def _next_page(page: Mapping[str, Any], name: str) -> str:
     return following if isinstance(following, str) else ""
 
 
-def _refused(what: str, response: Any) -> CloudError:
+def _as_cloud_error(what: str, response: Any) -> CloudError:
     status = response.status_code
     text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
     advice = {

@@ -33,7 +33,7 @@ _REDACTED = "** "
 
 
 @contextmanager
-def asking(what: str, node: str) -> Iterator[None]:
+def convert_errors(what: str, node: str) -> Iterator[None]:
     """Ask Ironic something; each failure becomes an :class:`os_prefilter.common.errors.IronicError`.
 
     :param what: the request, for messages
@@ -85,7 +85,7 @@ def read(baremetal: Any, name: str) -> Node:
     if not hasattr(baremetal, "get_node"):
         # The SDK's stand-in for a service that it did not find.
         raise IronicUnavailable("GET /v1/nodes/ID", "the cloud does not say where its Ironic is")
-    with asking("GET /v1/nodes/ID", name):
+    with convert_errors("GET /v1/nodes/ID", name):
         node: Node = baremetal.get_node(name)
     return node
 
@@ -95,7 +95,7 @@ def need(baremetal: Any, microversion: str, what: str) -> None:
 
     :raises IronicTooOld: it has not
     """
-    with asking("GET /v1", what):
+    with convert_errors("GET /v1", what):
         supported = utils.supports_microversion(baremetal, microversion)
     if not supported:
         raise IronicTooOld(what, microversion)
@@ -112,7 +112,7 @@ def bios_settings(baremetal: Any, node: Node) -> list[Any]:
     if node.bios_interface in (None, "no-bios"):
         return []
     what = "GET /v1/nodes/ID/bios"
-    with asking(what, str(node.id)):
+    with convert_errors(what, str(node.id)):
         detailed = utils.supports_microversion(baremetal, _BIOS_REGISTRY)
         response = baremetal.get(
             f"/nodes/{node.id}/bios" + ("?detail=True" if detailed else ""),

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.api import asking, bios_settings, need, read, visible
+from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
 from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
-from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, noted, write
+from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
 from os_prefilter.common.errors import DocumentError, ProbeFailed
 from os_prefilter.hosts.desired_traits import Change, check_traits
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
@@ -41,8 +41,8 @@ class IronicNode:
 
         :raises IronicError: there is none, or it does not answer
         """
-        with asking("GET /v1", node):
-            # Here the SDK asks for the service and its versions.
+        with convert_errors("GET /v1", node):
+            # Here the SDK queries the service and its versions.
             baremetal = connection.baremetal
         return cls(baremetal, node)
 
@@ -59,7 +59,7 @@ class IronicNode:
         node = self._with_traits()
         settings = bios_settings(self._baremetal, node)
         document = node.to_dict(original_names=True, computed=False)
-        traits = frozenset(node.traits) - noted(node)
+        traits = frozenset(node.traits) - read_own_traits(node)
         try:
             known = {**document, "traits": None, "last_error": visible(node.last_error)}
             return facts_from_node(known, settings, traits=traits)
@@ -84,7 +84,7 @@ class IronicNode:
         """
         check_traits(traits)
         node = self._with_traits()
-        ours = noted(node)
+        ours = read_own_traits(node)
         # Of a template that was removed or changed: a trait that then stays on the node is its operator's.
         unmanaged = ours - traits.keys() - set(leave)
         plan = TraitPlan(frozenset(node.traits), ours, {**dict.fromkeys(unmanaged, False), **traits})
@@ -95,7 +95,7 @@ class IronicNode:
 
     def withdraw(self, *, dry_run: bool = False) -> list[Change]:
         """Remove each trait from the node that we have set. The errors are those of :meth:`report`."""
-        return self.report(dict.fromkeys(noted(self._with_traits()), False), dry_run=dry_run)
+        return self.report(dict.fromkeys(read_own_traits(self._with_traits()), False), dry_run=dry_run)
 
     def deploy(self, steps: Sequence[Step], *, timeout: float, instance: str | None = None) -> None:
         """Deploy the node with these steps, and wait until it is ``active``.

@@ -12,7 +12,15 @@ from typing import Any
 from openstack import exceptions, utils
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.api import asking, bios_settings, is_locked, need, one_short_line, read, visible
+from os_prefilter.adapters.ironic.api import (
+    bios_settings,
+    convert_errors,
+    is_locked,
+    need,
+    one_short_line,
+    read,
+    visible,
+)
 from os_prefilter.adapters.ironic.errors import (
     IronicRefused,
     IronicUnavailable,
@@ -148,7 +156,7 @@ class Task:
             )
 
     def _fetch(self) -> None:
-        with asking("GET /v1/nodes/ID", str(self.node.id)):
+        with convert_errors("GET /v1/nodes/ID", str(self.node.id)):
             self.node.fetch(self.baremetal)
 
     def _fetch_until(self, timeout: float, reached: Callable[[], bool]) -> bool:
@@ -201,7 +209,7 @@ class Task:
             _essence(each) in known for each in others
         )
         # The first try may have changed only the settings that differed then.
-        if has_ours and not self._first_difference({**self._shown_settings(), **changes}):
+        if has_ours and not self._first_difference({**self._read_settings(), **changes}):
             return
         running = ", ".join(f"{step.get('interface')}.{step.get('step')}" for step in recorded)
         raise self._not_ready(
@@ -217,7 +225,7 @@ class Task:
             names = ("interface", "step", "args")
             body = {"service_steps": [{name: step[name] for name in names if name in step} for step in self.steps]}
         try:
-            with asking("PUT /v1/nodes/ID/states/provision", str(self.node.id)):
+            with convert_errors("PUT /v1/nodes/ID/states/provision", str(self.node.id)):
                 self.node.set_provision_state(self.baremetal, self.kind.verb, **body)
         except IronicError as error:
             # Ironic may have begun before the connection broke; and once it has, the SDK reads the node.
@@ -252,7 +260,7 @@ class Task:
         """
         node = self.node
         try:
-            found = self._settled()
+            found = self._wait_until_settled()
         except IronicError as error:
             if not begun:
                 raise
@@ -281,7 +289,7 @@ class Task:
                 "and that it reads the settings back.",
             )
 
-    def _settled(self) -> Mapping[str, object]:
+    def _wait_until_settled(self) -> Mapping[str, object]:
         """Return the BIOS settings as Ironic shows them, and read the node, while nothing is done to it."""
         node, timeout = self.node, min(self.timeout, self.lock_timeout)
         with suppress(exceptions.ResourceTimeout):
@@ -289,7 +297,7 @@ class Task:
                 if node.provision_state == _END:
                     self._wait_for_lock(timeout)
                 before = node.provision_state, node.updated_at
-                found = self._shown_settings() if self.wanted else {}
+                found = self._read_settings() if self.wanted else {}
                 self._fetch()
                 is_same = (node.provision_state, node.updated_at) == before
                 if node.provision_state != _END or (is_same and not is_locked(node)):
@@ -297,7 +305,7 @@ class Task:
         reason = f"something has kept changing it for {timeout:.0f} seconds"
         raise self._not_ready(reason, "Try again when that has ended.")
 
-    def _shown_settings(self) -> dict[str, object]:
+    def _read_settings(self) -> dict[str, object]:
         return {str(each.get("name")): each.get("value") for each in bios_settings(self.baremetal, self.node)}
 
     def _first_difference(self, found: Mapping[str, object]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from openstack import exceptions
 from openstack.baremetal.v1.node import Node
 
-from os_prefilter.adapters.ironic.api import asking
+from os_prefilter.adapters.ironic.api import convert_errors
 from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
@@ -72,7 +72,7 @@ class TraitPlan:
         return [Change(node, trait, kind) for kind, traits in kinds for trait in sorted(traits)]
 
 
-def noted(node: Node) -> frozenset[str]:
+def read_own_traits(node: Node) -> frozenset[str]:
     """Return the traits that we have set on a node.
 
     :raises NodeNotReady: what is in its ``extra`` was not written by us
@@ -134,7 +134,7 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
 
 def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:
     try:
-        with asking(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
+        with convert_errors(f"PUT /v1/nodes/ID/traits/{trait}", str(node.id)):
             node.add_trait(baremetal, trait)
     except IronicRefused as error:
         # Its os-traits is older than ours, for one.
@@ -143,7 +143,7 @@ def _add(baremetal: Any, node: Node, trait: str) -> IronicRefused | None:
 
 
 def _remove(baremetal: Any, node: Node, trait: str) -> None:
-    with asking(f"DELETE /v1/nodes/ID/traits/{trait}", str(node.id)):
+    with convert_errors(f"DELETE /v1/nodes/ID/traits/{trait}", str(node.id)):
         try:
             node.remove_trait(baremetal, trait, ignore_missing=False)
         except exceptions.NotFoundException:
@@ -158,5 +158,5 @@ def _note(baremetal: Any, node: Node, traits: frozenset[str]) -> None:
     patch: dict[str, Any] = (
         {"op": "add", "path": path, "value": sorted(traits)} if traits else {"op": "remove", "path": path}
     )
-    with asking("PATCH /v1/nodes/ID", str(node.id)):
+    with convert_errors("PATCH /v1/nodes/ID", str(node.id)):
         baremetal.patch_node(node.id, [patch])

@@ -118,12 +118,12 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
             name = document.word(domain.get("type"))
             domains[name] = {**domains.get(name, {}), **common, **document.machines(domain)}
     siblings = [
-        document.matching(_SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)")
+        document.check_form(_SIBLINGS, cpu.get("siblings"), "a list of processors (siblings)")
         for cpu in document.root.iterfind("host/topology/cells/cell/cpus/cpu")
     ]
     address_space = document.root.find("host/cpu/maxphysaddr")
     bits = None if address_space is None else address_space.get("bits")
-    bits = document.matching("[1-9][0-9]?", bits, "a number of address bits (maxphysaddr)")
+    bits = document.check_form("[1-9][0-9]?", bits, "a number of address bits (maxphysaddr)")
     return Capabilities(
         where=where,
         architecture=document.architecture("host/cpu/arch"),
@@ -141,13 +141,13 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     """
     document = _Document(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
-    tpm = document.supported("devices/tpm")
+    tpm = document.find_supported("devices/tpm")
     # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
     emulated = "emulator" in document.enum("devices/tpm", "backendModel")
     lists_versions = tpm is not None and tpm.find("enum[@name='backendVersion']") is not None
     return DomainCapabilities(
         where=where,
-        domain_type=document.required("domain"),
+        domain_type=document.require_text("domain"),
         architecture=document.architecture("arch"),
         machine=machine,
         guest=GuestFacts(
@@ -165,15 +165,15 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
 def _mem_encryption(document: "_Document") -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
-    sev = document.supported("features/sev")
+    sev = document.find_supported("features/sev")
     if sev is not None:
         yield "amd-sev"
         guests = sev.findtext("maxESGuests", "0").strip() or "none"
-        if int(document.matching("[0-9]{1,9}", guests, "a number of guests (maxESGuests)")):
+        if int(document.check_form("[0-9]{1,9}", guests, "a number of guests (maxESGuests)")):
             yield "amd-sev-es"
         if "sev-snp" in document.enum("features/launchSecurity", "sectype"):
             yield "amd-sev-snp"
-    if document.supported("features/tdx") is not None:
+    if document.find_supported("features/tdx") is not None:
         yield "intel-tdx"
 
 
@@ -209,7 +209,7 @@ class _Document:
     def _error(self, problem: str) -> DocumentError:
         return DocumentError(self._where, problem)
 
-    def matching(self, pattern: str | re.Pattern[str], text: str | None, what: str) -> str:
+    def check_form(self, pattern: str | re.Pattern[str], text: str | None, what: str) -> str:
         """Return a text after a check of its form; empty if there is none."""
         if text and not re.fullmatch(pattern, text):
             raise self._error(f"{quote(text)} is not {what}. Save the file again.")
@@ -222,14 +222,14 @@ class _Document:
             raise self._error(f"{quote(word)} is not a name that libvirt gives. Save the file again.")
         return word
 
-    def required(self, path: str) -> str:
+    def require_text(self, path: str) -> str:
         text = self.word(self.root.findtext(path))
         if not text:
             raise self._error(f"the element {path} is missing or empty. Save the file again.")
         return text
 
     def architecture(self, path: str) -> str:
-        name = self.required(path)
+        name = self.require_text(path)
         if not is_architecture(name):
             raise self._error(
                 f"unknown architecture {quote(name)} in {path}; libvirt's are aarch64, ppc64le, riscv64, s390x, x86_64 "
@@ -243,14 +243,14 @@ class _Document:
         exact = {canonical: canonical for _, canonical in named if canonical}
         return {**exact, **{name: canonical or name for name, canonical in named if name}}
 
-    def supported(self, path: str) -> Element | None:
+    def find_supported(self, path: str) -> Element | None:
         """Return an element if it is ``supported='yes'``; no other has a value."""
         element = self.root.find(path)
         return element if element is not None and element.get("supported") == "yes" else None
 
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""
-        element = self.supported(path)
+        element = self.find_supported(path)
         values = [] if element is None else element.iterfind(f"enum[@name='{name}']/value")
         return frozenset(self.word(value.text) for value in values) - {""}
 

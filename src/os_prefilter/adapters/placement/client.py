@@ -85,17 +85,17 @@ class PlacementClient:
         :param query: the urlencoded query string, without the question mark
         """
         document = self.request("GET", f"/allocation_candidates?{query}")
-        with expected("GET /allocation_candidates"):
+        with check_response("GET /allocation_candidates"):
             used = [frozenset(request["allocations"]) for request in document["allocation_requests"]]
             by_root = _providers_by_host(used, document["provider_summaries"])
         names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
         found = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
         return Candidates(tuple(sorted(found)), dict(sorted(found.items())), len(used))
 
-    def listed(self, url: str, name: str) -> list[Any]:
+    def get_list(self, url: str, name: str) -> list[Any]:
         """Return the list that the response to a GET has under a name: ``traits``, or ``resource_providers``."""
         document = self.request("GET", url)
-        with expected(f"GET {url.partition('?')[0]}"):
+        with check_response(f"GET {url.partition('?')[0]}"):
             found: list[Any] = document[name]
             is_one = is_trait_name if name == "traits" else _is_provider
             if not isinstance(found, list) or not all(map(is_one, found)):
@@ -104,15 +104,15 @@ class PlacementClient:
 
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""
-        return frozenset(self.listed("/traits", "traits"))
+        return frozenset(self.get_list("/traits", "traits"))
 
     def traits_in_use(self) -> frozenset[str]:
         """Return each trait that any resource provider has."""
-        return frozenset(self.listed("/traits?associated=true", "traits"))
+        return frozenset(self.get_list("/traits?associated=true", "traits"))
 
     def custom_traits(self) -> frozenset[str]:
         """Return each ``CUSTOM_`` trait that this Placement has."""
-        return frozenset(self.listed(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits"))
+        return frozenset(self.get_list(f"/traits?name=startswith:{CUSTOM_PREFIX}", "traits"))
 
     def ensure_traits(self, names: Iterable[str]) -> tuple[str, ...]:
         """Create the ``CUSTOM_`` traits that Placement does not have yet.
@@ -124,7 +124,7 @@ class PlacementClient:
         """
         missing = set(names)
         for chunk in _chunks(sorted(missing)):
-            missing.difference_update(self.listed(f"/traits?name=in:{chunk}", "traits"))
+            missing.difference_update(self.get_list(f"/traits?name=in:{chunk}", "traits"))
         standard = {name for name in missing if not name.startswith(CUSTOM_PREFIX)}
         if standard:
             raise UnknownTraits(standard)
@@ -141,12 +141,12 @@ class PlacementClient:
 
         :param query: the urlencoded query string of ``GET /resource_providers``, without the question mark
         """
-        return bool(self.listed(f"/resource_providers?{query}", "resource_providers"))
+        return bool(self.get_list(f"/resource_providers?{query}", "resource_providers"))
 
     def providers(self, query: str = "") -> tuple[ResourceProvider, ...]:
         """Return the resource providers that match a query, all without one, in any order."""
-        rows = self.listed(f"/resource_providers?{query}".rstrip("?"), "resource_providers")
-        with expected("GET /resource_providers"):
+        rows = self.get_list(f"/resource_providers?{query}".rstrip("?"), "resource_providers")
+        with check_response("GET /resource_providers"):
             return tuple(map(_provider, rows))
 
     def provider_named(self, name: str) -> ResourceProvider:
@@ -165,7 +165,7 @@ class PlacementClient:
         :raises UnknownProvider: there is none with this UUID
         """
         document = self._request_provider("GET", uuid, "traits")
-        with expected("GET /resource_providers/.../traits"):
+        with check_response("GET /resource_providers/.../traits"):
             names = document["traits"]
             # Strictly: a trait that is not read here is gone after the next write.
             if not isinstance(names, list) or not all(map(is_trait_name, names)):
@@ -182,7 +182,7 @@ class PlacementClient:
         """
         body = {"resource_provider_generation": generation, "traits": sorted(traits)}
         document = self._request_provider("PUT", uuid, "traits", body)
-        with expected("PUT /resource_providers/.../traits"):
+        with check_response("PUT /resource_providers/.../traits"):
             return _generation(document["resource_provider_generation"])
 
     def provider_resource_classes(self, uuid: str) -> frozenset[str]:
@@ -191,7 +191,7 @@ class PlacementClient:
         :raises UnknownProvider: there is none with this UUID
         """
         document = self._request_provider("GET", uuid, "inventories")
-        with expected("GET /resource_providers/.../inventories"):
+        with check_response("GET /resource_providers/.../inventories"):
             return frozenset(document["inventories"].keys())
 
     def request(self, method: str, url: str, body: object = None) -> Any:
@@ -238,13 +238,13 @@ class PlacementClient:
     def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
         """Return uuid -> name: one request for the whole fleet instead of one a host, again only for a new provider."""
         if not uuids <= self._names.keys():
-            self._names = {rp["uuid"]: rp["name"] for rp in self.listed("/resource_providers", "resource_providers")}
+            self._names = {rp["uuid"]: rp["name"] for rp in self.get_list("/resource_providers", "resource_providers")}
         # A provider deleted between the two requests has no name any more.
         return {rp: self._names.get(rp, rp) for rp in uuids}
 
 
 @contextmanager
-def expected(what: str) -> Iterator[None]:
+def check_response(what: str) -> Iterator[None]:
     """Read a response; a member that is missing or has another type means that it is not that of a Placement."""
     try:
         yield

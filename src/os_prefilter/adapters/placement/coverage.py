@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import os_traits
 
-from os_prefilter.adapters.placement.client import PlacementClient, expected
+from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import UnknownTraits
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED
@@ -16,8 +16,8 @@ from os_prefilter.vocabulary import REPORTED
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
     """Return the names of the compute nodes that have none of ``traits``, in one request."""
     query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in sorted(traits))))})
-    found = client.listed(f"/resource_providers?{query}", "resource_providers")
-    with expected("GET /resource_providers"):
+    found = client.get_list(f"/resource_providers?{query}", "resource_providers")
+    with check_response("GET /resource_providers"):
         return [str(each["name"]) for each in found]
 
 
@@ -82,7 +82,7 @@ class OwnerCoverage:
         if not self._compute_nodes_exist:
             # Not the compute nodes themselves: this response is as short for any fleet.
             in_use = f"/traits?associated=true&name=in:{os_traits.COMPUTE_NODE}"
-            self._compute_nodes_exist = bool(self._client.listed(in_use, "traits"))
+            self._compute_nodes_exist = bool(self._client.get_list(in_use, "traits"))
         return self._compute_nodes_exist
 
 

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
-from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider, expected
+from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider, check_response
 from os_prefilter.common.errors import PlacementRefused, UnknownTraits
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider
@@ -58,7 +58,7 @@ def read_fleet(
 
     def providers_with(query: str) -> list[str]:
         try:
-            rows = client.listed(f"/resource_providers?{query}", "resource_providers")
+            rows = client.get_list(f"/resource_providers?{query}", "resource_providers")
         except UnknownTraits:
             # It was deleted meanwhile, which Placement allows only for a trait that no provider has.
             return []
@@ -126,7 +126,7 @@ def _details(client: PlacementClient, uuid: str) -> _Details | None:
         if error.status == _NOT_FOUND:
             return None
         raise
-    with expected("GET /resource_providers/..."):
+    with check_response("GET /resource_providers/..."):
         used = usages["usages"]
         resources = {
             str(name): _inventory(amounts, used.get(name, 0)) for name, amounts in inventories["inventories"].items()

@@ -1,4 +1,4 @@
-"""From what a request asks of a bare-metal node to the steps that make Ironic do it.
+"""From what a request requires of a bare-metal node to the steps that make Ironic do it.
 
 Ironic takes them where a node is deployed (API 1.69) and where an active one is serviced (API 1.87).
 """
@@ -48,13 +48,13 @@ def deploy_steps(settings: GuestSettings, facts: IronicFacts) -> list[dict[str, 
     :raises ImpossibleCombination: if two configurations change one thing differently.
     """
     templates = effective_templates(facts.templates)
-    asked = [
+    steps = [
         (setting.source, step)
         for setting in settings.settings
         if setting.name.startswith(PREFIX)
         for step in fit(facts, templates.of(setting.name, setting.value)).steps
     ]
-    return [step.for_ironic() for step in sorted(_merged(asked), key=lambda step: (-step.priority, step.key))]
+    return [step.for_ironic() for step in sorted(_merge(steps), key=lambda step: (-step.priority, step.key))]
 
 
 def bios_changes(steps: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -129,13 +129,13 @@ def _not_there(facts: IronicFacts) -> str:
     return "none of its BIOS settings is one of the template: add those of its maker, see [prefilter] config_templates"
 
 
-def _merged(asked: Iterable[tuple[str, Step]]) -> list[Step]:
+def _merge(sourced: Iterable[tuple[str, Step]]) -> list[Step]:
     """Return each step once; the changes of all BIOS settings are one step.
 
     :raises ImpossibleCombination: if two of them differ.
     """
     steps: dict[tuple[str, str], tuple[str, Step]] = {}
-    for source, step in asked:
+    for source, step in sourced:
         before = steps.get(step.key)
         if before is None:
             steps[step.key] = source, step

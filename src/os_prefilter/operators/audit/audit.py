@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.filters.nova_translation import stated_requirements
+from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of, union
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.readiness import coverage_of, once_owned
+from os_prefilter.operators.readiness import coverage_of, simulate_ownership
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
 from os_prefilter.request.demand import RESOURCE, Condition, condition_of
@@ -47,7 +47,7 @@ class Requested(NamedTuple):
     """The conditions of a request after a pipeline."""
 
     query: tuple[Condition, ...]
-    stated: tuple[Requirement, ...] = ()
+    from_request: tuple[Requirement, ...] = ()
     """From flavor and image."""
     added: tuple[Requirement, ...] = ()
     """By the pipeline."""
@@ -56,7 +56,7 @@ class Requested(NamedTuple):
 
     def own(self) -> frozenset[Condition]:
         """Return the conditions that only the pipeline adds."""
-        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.stated))
+        return frozenset(map(condition_of, self.added)).difference(map(condition_of, self.from_request))
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ def audit(
     gated = {each.name for each in change.after.filters if each.declaration.gate}
     deferred = (item for group in found.groups for item in set(group.after.added).difference(group.waiting.added))
     if any(item.filter in gated for item in deferred):
-        sets = CapabilityIndex(once_owned(fleet, change.after.options), conditions, any_size=not flavors)
+        sets = CapabilityIndex(simulate_ownership(fleet, change.after.options), conditions, any_size=not flavors)
     lines = []
     for number, group in enumerate(found.groups, 1):
         lines.append(_line(group, now, sets))
@@ -234,7 +234,7 @@ def audit(
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),
-        unserved=_unserved(found.groups, sets),
+        unserved=_find_unserved(found.groups, sets),
         unknown=tuple(found.unknown.most_common()),
         waits=tuple(found.waits.most_common()),
     )
@@ -266,7 +266,7 @@ def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Li
 
 
 def _hosts(requested: Requested, index: CapabilityIndex) -> int:
-    return 0 if requested.rejected else index.serving(requested.query)
+    return 0 if requested.rejected else index.find_serving(requested.query)
 
 
 def _verdict(before: Requested, after: Requested, had: int, has: int) -> Verdict:
@@ -286,8 +286,8 @@ def _losses(lost: int, before: Requested, after: Requested, index: CapabilityInd
     losses = []
     explained = 0
     for cause, conditions in _causes(after.added, new).items():
-        lacking = lost & ~index.serving([*without_all, *conditions])
-        only = lacking & index.serving(item for item in after.query if item not in conditions)
+        lacking = lost & ~index.find_serving([*without_all, *conditions])
+        only = lacking & index.find_serving(item for item in after.query if item not in conditions)
         explained |= lacking
         if lacking:
             losses.append(Loss(cause, lacking.bit_count(), only.bit_count()))
@@ -315,7 +315,7 @@ def _causes(requirements: Iterable[Requirement], among: frozenset[Condition]) ->
     }
 
 
-def _unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
+def _find_unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tuple[Cause, int], ...]:
     """Return the requirements and resource classes that no host meets, and how many images have them."""
     found: Counter[Cause] = Counter()
     for group in groups:
@@ -325,13 +325,13 @@ def _unserved(groups: Iterable[ImageGroup], index: CapabilityIndex) -> tuple[tup
         source = f"flavor {group.flavor}" if group.flavor else "the image"
         resources = [item for item in requested.query if item.kind == RESOURCE]
         for item in resources:
-            if not index.serving([item]):
+            if not index.find_serving([item]):
                 found[Cause(item.names[0], "resource class", item.suffix, "request", source)] += group.images
-        if not index.serving(resources):
+        if not index.find_serving(resources):
             continue
-        requirements = (*requested.stated, *requested.added)
+        requirements = (*requested.from_request, *requested.added)
         for cause, conditions in _causes(requirements, frozenset(map(condition_of, requirements))).items():
-            if not index.serving([*resources, *conditions]):
+            if not index.find_serving([*resources, *conditions]):
                 found[cause] += group.images
     return tuple(found.most_common())
 
@@ -391,7 +391,7 @@ def _requested_by(
     """Return the conditions of a request; add its notes to ``notes``, those of its query to ``queries``."""
     spec = RequestSpec(flavor=flavor, image=image)
     try:
-        stated = stated_requirements(Request(spec))
+        from_request = requirements_without_filters(Request(spec))
         decision = pipeline.apply(spec)
         text = allocation_candidates_query(spec, limit=None)
     except RequestRejected as error:
@@ -399,4 +399,4 @@ def _requested_by(
     notes.update(note for note in decision.notes if note.warn or note.waits)
     if text not in queries:
         queries[text] = capability_of(demand_of(spec))
-    return Requested(queries[text], tuple(dict.fromkeys(stated)), tuple(dict.fromkeys(decision.requirements)))
+    return Requested(queries[text], tuple(dict.fromkeys(from_request)), tuple(dict.fromkeys(decision.requirements)))

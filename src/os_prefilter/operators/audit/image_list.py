@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import MAX_BYTES, decode, opened
+from os_prefilter.documents.files import MAX_BYTES, decode, open_file
 from os_prefilter.documents.strict_json import DECODER, strict
 from os_prefilter.request.from_json import image_from
 from os_prefilter.request.spec import Image
@@ -57,7 +57,7 @@ def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
 
     :raises DocumentError: if there is no such file, it cannot be read, is too large, or is no list of images.
     """
-    with opened(path) as file:
+    with open_file(path) as file:
         yield from _images(file, path, broken)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from os_prefilter.common.errors import PlacementError, PlacementUnavailable, RequestRejected, UnknownTraits
 from os_prefilter.common.quoting import pluralize
-from os_prefilter.filters.nova_translation import BY_REQUEST, stated_requirements
+from os_prefilter.filters.nova_translation import BY_REQUEST, requirements_without_filters
 from os_prefilter.fleet.matching import Host, hosts_in
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators import candidates
@@ -55,13 +55,13 @@ def diagnose(  # noqa: PLR0913
     diagnosis = Diagnosis(result.CANDIDATES, "", taken_at=fleet.taken_at)
     try:
         request = Request(request_spec)
-        stated = stated_requirements(request)
+        from_request = requirements_without_filters(request)
         decision = pipeline.apply(request_spec)
         query = allocation_candidates_query(request_spec, limit=None)
         demand = demand_of(request_spec)
     except RequestRejected as error:
         return replace(diagnosis, stage=result.REJECTED, message=str(error), by=error.filter or BY_REQUEST)
-    sources = Sources(request, stated, decision, pipeline.filters)
+    sources = Sources(request, from_request, decision, pipeline.filters)
     diagnosis = replace(diagnosis, query=query, notes=tuple(dict.fromkeys(str(note) for note in decision.notes)))
     known: frozenset[str] | None = None
     try:
@@ -113,7 +113,7 @@ def _analyse(  # noqa: PLR0913, PLR0917 - the inputs of both searches
 ) -> Diagnosis:
     """Return the diagnosis with the results for each requirement and each host."""
     hosts = hosts_in(fleet)
-    demand = demand.merged()
+    demand = demand.merge_alike()
     now = Shortfalls(hosts, demand, progress=progress)
     empty = Shortfalls(hosts, demand, ignore_usage=True, progress=progress)
     numbers = {item: number for number, item in enumerate(now.conditions, 1)}

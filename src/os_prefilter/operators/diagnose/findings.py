@@ -36,20 +36,20 @@ class Sources:
     def __init__(
         self,
         request: Request,
-        stated: Iterable[Requirement],
+        from_request: Iterable[Requirement],
         decision: Decision,
         filters: Iterable[LoadedFilter],
     ) -> None:
         """Take a request as it was before the pipeline was applied to it, and what it required then.
 
-        :param stated: :func:`os_prefilter.filters.nova_translation.stated_requirements` of the request
+        :param from_request: :func:`os_prefilter.filters.nova_translation.requirements_without_filters` of the request
         :param filters: the filters of the pipeline
         """
         self._request = request
         self._excludes = {each.name: each.declaration.excludes for each in filters}
         self._traits: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
-        for item in (*stated, *decision.requirements):
+        for item in (*from_request, *decision.requirements):
             self._traits.setdefault(condition_of(item), (item.filter, escape_line(item.source)))
 
     def of(self, condition: Condition) -> tuple[str, str]:
@@ -104,7 +104,7 @@ def findings(
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
         state = _state(item, now, empty, offered, known)
-        frees = empty.lacking(item) < now.lacking(item)
+        frees = empty.count_lacking(item) < now.count_lacking(item)
         found.append(
             Finding(
                 number=number,
@@ -112,9 +112,9 @@ def findings(
                 by=by,
                 because=because,
                 state=state,
-                hosts_lacking=now.lacking(item),
-                hosts_lacking_only_this=now.lacking_only(item),
-                candidates_without_it=now.if_dropped(item),
+                hosts_lacking=now.count_lacking(item),
+                hosts_lacking_only_this=now.count_lacking_only(item),
+                candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
                 help="" if state == result.MET else _remedy(item, state, because, frees=frees),
             )
@@ -127,11 +127,11 @@ def _state(
 ) -> str:
     if item.kind == TRAIT and known is not None and not known.issuperset(item.names):
         return result.UNKNOWN
-    if now.lacking(item) < now.hosts:
+    if now.count_lacking(item) < now.hosts:
         return result.MET if now.candidates else result.ELSEWHERE
     if item.wanted and item.kind in (TRAIT, RESOURCE) and offered.isdisjoint(item.names):
         return result.NOWHERE
-    met_if_empty = empty.lacking(item) < empty.hosts
+    met_if_empty = empty.count_lacking(item) < empty.hosts
     if item.kind == RESOURCE:
         return result.FULL if met_if_empty else result.TOO_LARGE
     return result.ELSEWHERE if met_if_empty else result.NO_HOST

@@ -100,15 +100,15 @@ class Shortfalls:
         """Host -> the conditions that it fails even if all others are dropped."""
         return {name: kind.lacks for kind in self._kinds for name in kind.names}
 
-    def lacking(self, condition: Condition) -> int:
+    def count_lacking(self, condition: Condition) -> int:
         """Return how many hosts fail a condition even if all others are dropped."""
         return _count_hosts(kind for kind in self._kinds if condition in kind.lacks)
 
-    def lacking_only(self, condition: Condition) -> int:
+    def count_lacking_only(self, condition: Condition) -> int:
         """Return how many of these would be candidates without it."""
         return _count_hosts(kind for kind in self._kinds_without[condition] if condition in kind.lacks)
 
-    def if_dropped(self, condition: Condition) -> int:
+    def count_if_dropped(self, condition: Condition) -> int:
         """Return how many hosts Placement would return for the request without a condition."""
         return _count_hosts(self._kinds_without[condition])
 
@@ -124,7 +124,7 @@ class Shortfalls:
         """Host -> its ways, smallest first, without the conditions that go with the resources of a group anyway."""
         found = {}
         for kind, (ways, _) in zip(self._kinds, self._ways, strict=True):
-            short = tuple(way - self._demand.implied(way) for way in ways)
+            short = tuple(way - self._demand.find_implied(way) for way in ways)
             found.update(dict.fromkeys(kind.names, short))
         return found
 
@@ -176,7 +176,7 @@ class Shortfalls:
         """Condition -> the kinds of hosts that Placement would return for the request without it."""
         found: dict[Condition, list[_Kind]] = {item: [] for item in self.conditions}
         demands = {item: self._demand.without(item) for item in self.conditions}
-        dropped = {item: {item} | self._demand.implied({item}) for item in self.conditions}
+        dropped = {item: {item} | self._demand.find_implied({item}) for item in self.conditions}
         for kind in self._kinds:
             for item in self.conditions:
                 stays = kind.is_candidate and (item.kind != RESOURCE or item.suffix)

@@ -14,7 +14,7 @@ _ALONE = (
     "Each value is offered by at least one host. Two values together may be on different hosts, and a host may be full."
 )
 _NOTHING = "No enabled host offers any of the values that are known."
-_ASKS_NOTHING = "Values that ask nothing of a host"
+_REQUIRES_NOTHING = "Values that require nothing of a host"
 _CODE = re.compile(r"[A-Za-z0-9_.:+-]+")
 # ASCII punctuation that Markdown may take for markup, or for a link without markup.
 _MARKUP = re.compile(r"[\\`*_{}\[\]<>()#+!|~&:.@-]")
@@ -43,7 +43,7 @@ def as_markdown(offer: Offer, *, count: bool = False) -> str:
     for table in _tables(offer, count=count):
         if table.heading:
             lines += ["", f"## {table.heading}"]
-        lines += ["", _line(map(_escaped, table.columns)), _line("---" for _ in table.columns)]
+        lines += ["", _line(map(_escape, table.columns)), _line("---" for _ in table.columns)]
         lines += [_line(", ".join(map(_markdown, cell)) for cell in row) for row in table.rows]
     return "\n".join(lines) + "\n"
 
@@ -116,10 +116,10 @@ def _tables(offer: Offer, *, count: bool) -> Iterator[_Table]:
         [*_names(each), [_part(value.value)], [_Part(note=value.reason)]]
         for each in offer.properties
         for value in each.values
-        if value.status is Status.ASKS_NOTHING
+        if value.status is Status.REQUIRES_NOTHING
     ]
     if rows:
-        yield _Table(_ASKS_NOTHING, ("Image property", "Flavor extra spec", "Value", "Why"), rows)
+        yield _Table(_REQUIRES_NOTHING, ("Image property", "Flavor extra spec", "Value", "Why"), rows)
 
 
 def _names(each: Property) -> list[list[_Part]]:
@@ -143,10 +143,10 @@ def _part(name: str, note: str = "") -> _Part:
 
 
 def _markdown(part: _Part) -> str:
-    return (f"`{part.name}`" if _CODE.fullmatch(part.name) else _escaped(part.name)) + part.note
+    return (f"`{part.name}`" if _CODE.fullmatch(part.name) else _escape(part.name)) + part.note
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _MARKUP.sub(r"\\\g<0>", text)
 
 

@@ -50,7 +50,7 @@ class Status(StrEnum):
     """At least one enabled host serves it."""
     NOT_OFFERED = "not offered"
     """No enabled host does: a request for it ends without a host."""
-    ASKS_NOTHING = "asks nothing"
+    REQUIRES_NOTHING = "requires nothing"
     """It requires nothing of a host that traits or resources could express."""
     NOT_CHECKED = "not checked"
     """No enabled filter reads it, or no host reports it, or inventories are not known: it may work or not."""
@@ -112,13 +112,13 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
     index = CapabilityIndex(
         fleet, named, any_size=True, is_usable=lambda inventory: fits(inventory, 1, ignore_usage=True)
     )
-    enabled = index.serving(_ENABLED)
+    enabled = index.find_serving(_ENABLED)
     places = _hosts_by_place(fleet, enabled, by, default_zone) if by else {}
 
     def judge(row: Row, value: str, ways: list[_Conditions]) -> Value:
         own = frozenset(row.values[value].traits)
         if not own and ways and all(way == requests.always for way in ways):
-            return Value(value, Status.ASKS_NOTHING, row.values[value].reason)
+            return Value(value, Status.REQUIRES_NOTHING, row.values[value].reason)
         known = [
             way
             for way in ways
@@ -127,7 +127,7 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
         ]
         if ways and not known:
             return Value(value, Status.NOT_CHECKED)
-        serving = union(map(index.serving, known)) & enabled
+        serving = union(map(index.find_serving, known)) & enabled
         by_place = tuple((serving & members).bit_count() for members in places.values())
         status = Status.OFFERED if serving else Status.NOT_OFFERED
         return Value(value, status, "", serving.bit_count(), by_place)
@@ -162,7 +162,7 @@ class _SmallestRequests:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self.rows = tuple(row for row in pipeline.options.rows if row.asked_by)
+        self.rows = tuple(row for row in pipeline.options.rows if row.required_by)
         """All rows that can be requested."""
         self._rows = {row.name: row for row in self.rows}
         self._deferred: set[tuple[str, str]] = set()
@@ -194,14 +194,14 @@ class _SmallestRequests:
     def _complete(self, wanted: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Yield the ways to request values together with those that they need."""
         for name, value in wanted.items():
-            for other, values in self._needed(self._rows[name], value):
+            for other, values in self._find_needed(self._rows[name], value):
                 if other not in wanted:
                     for each in values:
                         yield from self._complete({**wanted, other: each})
                     return
         yield wanted
 
-    def _needed(self, row: Row, value: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _find_needed(self, row: Row, value: str) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the rows without which a value means nothing, or is refused, and the values that each may have."""
         for name, needed in row.needs.get(value, ()):
             yield name, (needed,)

@@ -9,24 +9,29 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import nova.conf
-from nova import context as nova_context
-from nova import exception
-from nova.compute.task_states import RESIZE_PREP
-from nova.objects import service
-from nova.objects.instance import Instance
-from nova.objects.instance_mapping import InstanceMapping
-from nova.scheduler import request_filter
-from nova.scheduler.client import report
-from nova.utils import SM_IMAGE_PROP_PREFIX
 from oslo_log import log as logging
 
+from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+
+try:
+    import nova.conf
+    from nova import context as nova_context
+    from nova import exception
+    from nova.compute.task_states import RESIZE_PREP
+    from nova.objects import service
+    from nova.objects.instance import Instance
+    from nova.objects.instance_mapping import InstanceMapping
+    from nova.scheduler import request_filter
+    from nova.scheduler.client import report
+    from nova.utils import SM_IMAGE_PROP_PREFIX
+except ImportError as problem:
+    raise ImportError(incompatible_nova(problem)) from problem
 
 LOG = logging.getLogger(__name__)
 
@@ -55,6 +60,9 @@ def activate() -> list[type]:
     :return: no host filters.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
+    outside = unsupported_nova()
+    if outside:
+        LOG.warning("%s", outside)
     pipeline = _pipeline()
     names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
     replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]

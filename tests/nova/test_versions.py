@@ -1,0 +1,77 @@
+"""A Nova that is older or newer than those that this version is tested with: nova-scheduler says so when it starts."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.adapters.nova_conf import NOVA_RELEASES, unsupported_nova
+from tests.support.nova_start import entries, starting
+
+Install = Callable[[str], None]
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Return a function that makes the installed Nova be of a version, for those who read its metadata."""
+
+    def install(version: str) -> None:
+        folder = tmp_path / "first" / "nova-0.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nova\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(str(folder.parent))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        (
+            "28.1.0",
+            "Nova 28.1.0 is older than 31, the oldest release that os-prefilter 0.1.0 is tested with. ",
+        ),
+        (
+            "99.0.0",
+            "Nova 99.0.0 is newer than 34, the newest release that os-prefilter 0.1.0 is tested with. ",
+        ),
+    ],
+)
+def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_both_versions(
+    version: str, message: str, install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    install(version)
+    with starting(tmp_path) as start:
+        start("hpet")
+        assert entries()[-1] == "ours"
+    (warning,) = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.nova"]
+    assert warning.startswith(f"{message}The filters run all the same")
+
+
+@pytest.mark.parametrize("version", ["31.0.0", "34.3.1", "34.1.0.dev12", "unknown"])
+def test_supported_or_unknown_nova_gives_no_warning(version: str, install: Install) -> None:
+    install(version)
+    assert unsupported_nova() == ""
+
+
+def test_nova_that_lacks_what_the_entry_point_imports_gives_an_error_with_both_versions() -> None:
+    """Nova raises the error of the import as it is when nova-scheduler starts."""
+    code = (
+        "import nova.utils; del nova.utils.SM_IMAGE_PROP_PREFIX\n"
+        "from oslo_utils import importutils; importutils.import_class('os_prefilter.nova.activate')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("ImportError: os-prefilter 0.1.0 does not work in Nova 34.")
+    assert "cannot import name 'SM_IMAGE_PROP_PREFIX' from 'nova.utils'" in last
+    assert "It supports Nova 31 to 34. Install the release of os-prefilter for this Nova" in last
+
+
+def test_versions_of_nova_in_the_documentation_are_the_supported_ones() -> None:
+    text = (DOCS / "nova.rst").read_text(encoding="utf-8").partition("\nVersions of Nova\n")[2]
+    rows = [line for line in text.splitlines() if line.startswith("    * - ")][1:]
+    releases = [int(row.split()[2]) for row in rows]
+    assert (min(releases), max(releases)) == NOVA_RELEASES

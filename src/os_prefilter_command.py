@@ -1,4 +1,4 @@
-"""Start of the command ``os-prefilter``.
+"""Start of the commands ``os-prefilter`` and ``os-prefilter-status``.
 
 Importing the package takes a few tenths of a second, and Ctrl-C during that would print a traceback. So this module
 is outside the package, and imports it where an interruption is caught.
@@ -10,6 +10,19 @@ import sys
 
 _ERROR = 1
 _INTERRUPTED = 130
+# oslo.upgradecheck's exit code for an error that is not the result of a check.
+_UNEXPECTED = 255
+
+
+def status() -> int:
+    """Run ``os-prefilter-status``; return its exit code, that of oslo.upgradecheck."""
+    try:
+        from os_prefilter.cli.status import main as run  # noqa: PLC0415 - its packages may be missing
+    except ModuleNotFoundError as error:
+        advice = f"os-prefilter-status needs {error.name}, which is not installed: pip install 'os-prefilter[agent]'"
+        print(advice, file=sys.stderr)  # noqa: T201
+        return _UNEXPECTED
+    return run(sys.argv[1:])
 
 
 def main() -> int:

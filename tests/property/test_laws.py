@@ -10,6 +10,7 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.filters.loading import installed_filters
+from os_prefilter.operators.readiness import traits_named_by
 from os_prefilter.testing.generated import any_request, known_traits
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of, times
@@ -54,6 +55,16 @@ def test_the_order_of_the_filters_does_not_matter(spec: RequestSpec) -> None:
     if first is not None:
         assert sorted(first.requirements) == sorted(second.requirements)
         assert spec == other
+
+
+@_generated
+@given(_ANY, st.sampled_from(_NAMES))
+def test_a_filter_names_no_other_trait_than_those_that_placement_must_know(spec: RequestSpec, name: str) -> None:
+    pipeline = _PIPELINES[name]
+    decision = _apply(pipeline, spec)
+    if decision is not None:
+        known = traits_named_by(pipeline.filters[0], pipeline.options)
+        assert {item.trait for item in decision.requirements} <= known
 
 
 def _resources(spec: RequestSpec) -> list[tuple[str, str, str]]:

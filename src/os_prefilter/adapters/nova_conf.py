@@ -38,6 +38,7 @@ _LIBVIRT = [
     cfg.StrOpt("images_type", default="default", choices=("raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default")),
     cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none")),
 ]
+_AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
@@ -94,6 +95,15 @@ def prefilter_options(conf: cfg.ConfigOpts) -> Options:
         return options_from(conf)
     except cfg.Error as error:
         raise as_configuration_error(error) from error
+
+
+def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
+    """Return the lines of ``[filter_scheduler] available_filters``, of all files together, or Nova's default.
+
+    :raises ConfigurationError: if one is not valid
+    """
+    conf.register_opt(_AVAILABLE_FILTERS, group="filter_scheduler")
+    return [str(each).strip() for each in read_option(conf, where, "available_filters", "filter_scheduler")]
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:

@@ -47,6 +47,8 @@ class Declaration:
     """Why it is not run while that fact is not true; a format of ``options``."""
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()
     """Returns the traits that hosts must report, beside those of the vocabulary that the options let it require."""
+    other_traits: Callable[[Options], Iterable[str]] = lambda _options: ()
+    """Returns the other traits that it may name, such as those that it forbids: Placement must know them."""
 
     excludes: str = ""
     """The reason under which ``diagnose`` counts the hosts that it excludes; empty: the kind of each requirement."""

@@ -45,6 +45,7 @@ _LONGEST_SUFFIX = 64
     gate="owner_is_reported",
     closed="not every compute service reports {options.owner_trait} yet",
     traits=lambda options: (options.owner_trait,) if options.owns_hosts else (),
+    other_traits=lambda options: (options.owner_trait, *options.foreign_owner_traits),
     excludes="owner",
     only_new=True,
 )

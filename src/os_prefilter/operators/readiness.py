@@ -12,7 +12,7 @@ from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
-from os_prefilter.vocabulary import BY_NAME, rows_required_by
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
 
 OPEN = "open"
 """The state of what can be required without excluding a host that can."""
@@ -59,6 +59,20 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
             state = OPEN if some and not unreported else CLOSED
             lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
     return lines
+
+
+def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
+    """Return the traits that a filter may require or forbid: Placement refuses a query with one that it lacks.
+
+    Without the traits of operators' rules, and without those of a filter that neither the vocabulary nor the filter's
+    own declaration names.
+    """
+    rows = rows_required_by(each.name)
+    # Of a device, hosts with some default machine types are excluded.
+    opt_in = opt_in_traits((*rows, BY_NAME["default_machine"])) if rows else frozenset()
+    by_drivers = {trait for row in rows for trait in row.traits} - opt_in
+    declared = (*each.declaration.traits(options), *each.declaration.other_traits(options))
+    return frozenset((*by_drivers, *filter(options.reports, opt_in), *declared))
 
 
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:

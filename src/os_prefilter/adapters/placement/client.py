@@ -34,6 +34,7 @@ MAX_QUERY = 2_500
 
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
+_MICROVERSION = re.compile(r"1\.\d{1,3}", re.ASCII)
 _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
@@ -101,6 +102,17 @@ class PlacementClient:
             if not isinstance(found, list) or not all(map(is_one, found)):
                 raise TypeError(f"{name} is no list of what it should be")
             return found
+
+    def newest_microversion(self) -> str:
+        """Return the newest microversion that this Placement has, such as ``1.39``."""
+        # An older Placement refuses any request with the client's own.
+        document = PlacementClient(self._adapter, microversion="1.0", timeout=self._timeout).request("GET", "/")
+        with expected("GET /"):
+            version, *_ = document["versions"]
+            newest = str(version["max_version"])
+            if not _MICROVERSION.fullmatch(newest):
+                raise ValueError(f"{quote(newest)} is not a microversion")
+            return newest
 
     def traits(self) -> frozenset[str]:
         """Return each trait that this Placement has, standard or custom."""

@@ -1,0 +1,455 @@
+"""``os-prefilter-status upgrade check``: a real Placement behind a real port, and real processes."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nova.conf
+import os_traits
+import pytest
+from nova import exception
+from nova.conf import scheduler
+from nova.scheduler import manager
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+from placement import microversion
+
+from os_prefilter.adapters import processes
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.nova_conf import available_filters
+from os_prefilter.cli.main import main as os_prefilter_main
+from os_prefilter.cli.status import main
+from os_prefilter.fleet.reader import load_fleet
+from os_prefilter.hosts.desired_traits import traits_to_know
+from tests.services.cloud.others import others
+from tests.support.nova_start import starting
+from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
+from tests.support.processes import started
+from tests.support.rule_texts import rule, write_rules
+from tests.test_docs import blocks, files_of
+
+Capture = pytest.CaptureFixture[str]
+Check = Callable[..., dict[str, tuple[int, str]]]
+
+SUCCESS, WARNING, FAILURE = 0, 1, 2
+NAMES = ["Configuration", "Entry point", "Placement API", "Traits in Placement", "Coverage", "Versions", "Workers"]
+LINES = (
+    "[filter_scheduler]\n"
+    "available_filters = nova.scheduler.filters.all_filters\n"
+    "available_filters = os_prefilter.nova.activate\n"
+)
+NO_DETAILS: Any = None
+NOT_CHECKED = (WARNING, "Not checked: correct the failures above first.")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(autouse=True)
+def _own_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show no process, as another nova-scheduler may run on this machine."""
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    monkeypatch.setattr(processes, "PROC", folder)
+    monkeypatch.setattr(upgradecheck, "CONF", None)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture
+def server() -> Iterator[Served]:
+    with EmbeddedPlacement(lone_host()) as placement, served(placement) as state:
+        yield state
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    return tmp_path / "nova.conf"
+
+
+@pytest.fixture
+def check(conf: Path, capsys: Capture) -> Check:
+    """Return a function: write a nova.conf, and return the code and the details of each check."""
+
+    def check(text: str, *arguments: str) -> dict[str, tuple[int, str]]:
+        conf.write_text(text)
+        capsys.readouterr()
+        code = main(["--config-file", str(conf), *arguments, "upgrade", "check", "--json"])
+        # os-prefilter, which may have run before, lets it buffer.
+        sys.stdout.flush()
+        out, err = capsys.readouterr()
+        assert err == ""
+        document = json.loads(out)
+        assert [each["check"] for each in document["checks"]] == NAMES
+        assert code == max(each["result"] for each in document["checks"])
+        return {each["check"]: (each["result"], each["details"]) for each in document["checks"]}
+
+    return check
+
+
+def _enabled(server: Served, names: str, *lines: str) -> str:
+    options = "\n".join((f"enabled_filters = {names}", *lines))
+    return f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n"
+
+
+def _report(conf: Path) -> None:
+    argv = ["capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST]
+    assert os_prefilter_main(argv) == 0
+
+
+def test_check_fails_until_the_hosts_have_reported_and_then_succeeds(server: Served, check: Check, conf: Path) -> None:
+    text = _enabled(server, "hpet")
+    before = check(text)
+    code, details = before["Traits in Placement"]
+    assert code == FAILURE
+    assert "Not created in Placement: CUSTOM_" in details
+    assert "(hpet)" in details
+    assert "'os-prefilter capabilities report' on a compute host creates" in details
+    code, details = before["Coverage"]
+    assert code == WARNING
+    assert details.startswith(f"hpet may exclude 1 compute node ({HOST}) without a report.")
+    _report(conf)
+    after = check(text)
+    assert {code for code, _ in after.values()} == {SUCCESS}
+    assert after["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
+    assert after["Placement API"] == (SUCCESS, "Microversions up to 1.39.")
+
+
+def test_filter_that_waits_gives_a_warning_and_no_failure(server: Served, check: Check) -> None:
+    found = check(_enabled(server, "hpet", "wait_for_answers = *"))
+    assert found["Traits in Placement"][0] == WARNING
+    assert found["Coverage"][0] == WARNING
+    assert found["Coverage"][1].startswith(f"hpet waits for 1 compute node ({HOST}) without a report.")
+    assert max(code for code, _ in found.values()) == WARNING
+
+
+def test_owner_waits_for_its_gate_and_excludes_hosts_with_owner_gate_always(server: Served, check: Check) -> None:
+    assert check(_enabled(server, "owner"))["Coverage"][1].startswith("owner waits for 1 compute node")
+    always = check(_enabled(server, "owner", "owner_gate = always"))
+    assert always["Coverage"][1].startswith("owner may exclude 1 compute node")
+
+
+def test_placement_without_compute_nodes_gives_a_warning(server: Served, check: Check) -> None:
+    put_traits(server.placement, lambda traits: traits.discard("COMPUTE_NODE"))
+    found = check(_enabled(server, "image_type"))
+    assert found["Coverage"] == (
+        WARNING,
+        "There is no compute node: no provider in Placement has the trait COMPUTE_NODE.",
+    )
+
+
+def test_check_only_reads_placement(server: Served, check: Check) -> None:
+    check(_enabled(server, "hpet,image_metadata,owner", "reported_traits = *"))
+    assert server.sent
+    assert {each.partition(" ")[0] for each in server.sent} == {"GET"}
+
+
+def test_standard_trait_that_placement_lacks_gives_a_warning_that_names_it(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Placement with an older os-traits."""
+    newer = {"COMPUTE_SOUND_MODEL_VIRTIO", "COMPUTE_NET_VIF_MODEL_IGB"}
+    old = [trait for trait in os_traits.get_traits() if trait not in newer]
+    monkeypatch.setattr(os_traits, "get_traits", lambda *_: old)
+    with EmbeddedPlacement(lone_host()) as placement, served(placement) as server:
+        found = check(_enabled(server, "image_metadata,sound_model,image_type"))
+    code, details = found["Traits in Placement"]
+    assert code == WARNING
+    names = "COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_SOUND_MODEL_VIRTIO (image_metadata, sound_model)"
+    assert details.startswith(f"Placement does not know {names}.")
+    assert "or newer beside Placement and restart it." in details
+
+
+def test_custom_traits_of_rules_are_left_to_the_scheduler(server: Served, check: Check, tmp_path: Path) -> None:
+    """It creates them; a standard trait it cannot create."""
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    write_rules(folder / "x.yaml", rule("x", "{image_property: os_type, is: windows}", ["CUSTOM_OF_A_RULE"]))
+    found = check(_enabled(server, "rules", f"rules_dirs = {folder}"))
+    assert found["Traits in Placement"] == (SUCCESS, NO_DETAILS)
+
+
+def test_placement_that_is_too_old_fails_with_both_microversions(server: Served, check: Check) -> None:
+    assert microversion.VERSIONS.pop() == "1.39"
+    try:
+        found = check(_enabled(server, "hpet"))
+    finally:
+        microversion.VERSIONS.append("1.39")
+    message = "Placement has microversions up to 1.38, and 1.39 is needed. Upgrade Placement."
+    assert found["Placement API"] == (FAILURE, message)
+    assert found["Traits in Placement"] == found["Coverage"] == NOT_CHECKED
+
+
+@pytest.mark.parametrize("document", [{}, {"versions": []}, {"versions": [{"max_version": "2.x"}]}])
+def test_url_of_another_service_is_no_placement(document: object, server: Served, check: Check) -> None:
+    server.answer = lambda _method, url: (200, document) if url == "/" else None
+    code, details = check(_enabled(server, "hpet"))["Placement API"]
+    assert code == FAILURE
+    assert details.startswith("Placement did not answer GET /: the response is not that of a Placement")
+
+
+_STATIC = "[placement]\nauth_type = admin_token\ntoken = t\nendpoint = "
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (f"{_STATIC}http://127.0.0.1:1\n", "Placement did not answer GET /: "),
+        (f"{_STATIC}ftp://x\n", "[placement] endpoint: it is not a URL"),
+        ("", "it has no section [placement]"),
+        ("[placement]\nauth_type = password\nauth_url = http://k\n", "[placement] username: it is not set"),
+    ],
+)
+def test_unusable_placement_fails_and_the_other_checks_still_run(section: str, message: str, check: Check) -> None:
+    found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
+    assert found["Placement API"][0] == FAILURE
+    assert message in found["Placement API"][1]
+    assert found["Traits in Placement"] == found["Coverage"] == NOT_CHECKED
+    assert found["Configuration"][0] == found["Entry point"][0] == SUCCESS
+
+
+def test_refused_login_names_the_section_and_shows_no_password(check: Check) -> None:
+    with others() as keystone:
+        answer = keystone.answer
+
+        def refuse(method: str, path: str) -> tuple[int, object]:
+            return (401, {"error": {"code": 401, "message": "no"}}) if method == "POST" else answer(method, path)
+
+        keystone.answer = refuse  # type: ignore[method-assign]
+        login = "username = nova\npassword = hunter2\nproject_name = p\nuser_domain_id = d\nproject_domain_id = d\n"
+        section = f"[placement]\nauth_type = password\nauth_url = {keystone.url}/v3\n{login}"
+        found = check(f"{section}{LINES}[prefilter]\nenabled_filters = hpet\n")
+    code, details = found["Placement API"]
+    assert code == FAILURE
+    assert details.endswith("The login was refused: correct the user and the password in the section [placement].")
+    assert "hunter2" not in details
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        ("enabled_filters = hpett", FAILURE, "[prefilter] enabled_filters names 'hpett', which no installed package"),
+        ("enabled_filters = hpet\nfacts_interval = soon", FAILURE, "facts_interval"),
+        ("enabled_filters = hpet\nconfig_templates = /none.yaml", FAILURE, "[prefilter] config_templates: /none.yaml"),
+        ("enabled_filters = rules\nrules_dirs = /none", FAILURE, "[prefilter] rules_dirs: /none"),
+        ("", WARNING, "[prefilter] enabled_filters is empty: no filter runs."),
+        ("enabled_filters = rules", WARNING, "Rules are inactive: set both [prefilter] enabled_filters"),
+        (
+            "enabled_filters = hpet\nwait_for_answers = image_type",
+            WARNING,
+            "[prefilter] wait_for_answers names image_type, not in enabled_filters: ignored.",
+        ),
+    ],
+)
+def test_configuration_problem_is_reported_as_the_scheduler_would(
+    options: str, code: int, message: str, server: Served, check: Check
+) -> None:
+    found = check(f"{nova_conf(server.url)}{LINES}[prefilter]\n{options}\n")
+    assert found["Configuration"][0] == code
+    assert message in found["Configuration"][1]
+    assert (found["Coverage"] == NOT_CHECKED) == (code == FAILURE)
+
+
+_NOVAS, _OURS = "nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"
+_ENTRY_POINTS = [
+    ((_NOVAS, _OURS), SUCCESS, ""),
+    ((_OURS, _NOVAS), SUCCESS, ""),
+    (("nova.scheduler.filters.compute_filter.ComputeFilter", _OURS), SUCCESS, ""),
+    ((), FAILURE, f"has no line with {_OURS}"),
+    ((_NOVAS,), FAILURE, f"has no line with {_OURS}"),
+    ((_NOVAS, "os_prefilter.nova.activat"), FAILURE, f"has no line with {_OURS}"),
+    ((_OURS,), FAILURE, "lacks Nova's own host filters, so that nova-scheduler does not start"),
+]
+
+
+@pytest.mark.parametrize(("values", "code", "message"), _ENTRY_POINTS)
+def test_entry_point_check_says_which_lines_to_write(
+    values: tuple[str, ...], code: int, message: str, server: Served, check: Check
+) -> None:
+    lines = "".join(f"available_filters = {value}\n" for value in values)
+    text = f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters = hpet\n"
+    found, details = check(text)["Entry point"]
+    assert found == code
+    if code == FAILURE:
+        assert message in details
+        assert f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'." in details
+
+
+def test_missing_entry_point_is_a_warning_while_no_filter_is_enabled(server: Served, check: Check) -> None:
+    assert check(nova_conf(server.url))["Entry point"][0] == WARNING
+
+
+def test_nova_scheduler_does_not_start_without_its_own_host_filters(tmp_path: Path) -> None:
+    """What the check says of such a configuration is true."""
+    path = tmp_path / "ours-alone.conf"
+    path.write_text("[filter_scheduler]\navailable_filters = os_prefilter.nova.activate\n")
+    with starting(tmp_path):
+        nova.conf.CONF([], project="nova", default_config_files=[str(path)])
+        with pytest.raises(exception.SchedulerHostFilterNotFound):
+            manager.SchedulerManager()
+
+
+def test_default_of_available_filters_is_novas() -> None:
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[])
+    (novas,) = [each for each in scheduler.filter_scheduler_opts if each.name == "available_filters"]
+    assert available_filters(conf, "nova.conf") == novas.default
+
+
+def test_config_dir_adds_lines_as_nova_reads_them(server: Served, check: Check, tmp_path: Path) -> None:
+    folder = tmp_path / "nova.conf.d"
+    folder.mkdir()
+    (folder / "os-prefilter.conf").write_text(f"{LINES}[prefilter]\nenabled_filters = hpet\n")
+    found = check(nova_conf(server.url), "--config-dir", str(folder))
+    assert found["Entry point"][0] == SUCCESS
+    assert found["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
+
+
+def test_default_files_are_those_of_nova_scheduler(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    folder = tmp_path / ".nova"
+    (folder / "nova-scheduler.conf.d").mkdir(parents=True)
+    (folder / "nova.conf").write_text(nova_conf(server.url))
+    (folder / "nova-scheduler.conf").write_text("[prefilter]\nenabled_filters = hpet\n")
+    (folder / "nova-scheduler.conf.d" / "lines.conf").write_text(LINES)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    main(["upgrade", "check", "--json"])
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert [each["result"] for each in checks[:3]] == [SUCCESS] * 3
+
+
+def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("oslo_config.cfg._search_dirs", lambda *_: None)
+    assert main(["upgrade", "check"]) == FAILURE
+    assert "There is no nova.conf in /etc/nova. Give --config-file FILE." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none.conf", "Failed to find some config files"),
+        ("broken.conf", "broken.conf"),
+        ("binary.conf", "codec can't decode"),
+    ],
+)
+def test_unreadable_configuration_gives_one_line_and_exit_code_2(
+    name: str, message: str, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "broken.conf").write_text("[placement]\npassword hunter2\n")
+    (tmp_path / "binary.conf").write_bytes(b"[a]\nb = \xff\n")
+    assert main(["--config-file", str(tmp_path / name), "upgrade", "check"]) == FAILURE
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("The configuration cannot be read: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert "hunter2" not in err
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Return a function that makes an installed package be of a version, for those who read its metadata."""
+
+    def install(name: str, version: str) -> None:
+        folder = tmp_path / "first" / f"{name.replace('-', '_')}-0.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        monkeypatch.syspath_prepend(str(folder.parent))
+
+    return install
+
+
+def test_nova_that_is_too_new_gives_a_warning(
+    server: Served, check: Check, install: Callable[[str, str], None]
+) -> None:
+    install("nova", "99.0.0")
+    code, details = check(_enabled(server, "hpet"))["Versions"]
+    assert code == WARNING
+    assert details.startswith("Nova 99.0.0 is newer than 34, the newest release that os-prefilter 0.1.0")
+
+
+@contextmanager
+def _scheduler(folder: Path, *arguments: str) -> Iterator[int]:
+    """Run a script with the name of Nova's, and yield its process ID."""
+    script = folder / "nova-scheduler"
+    script.write_text("import sys\nprint('ready', flush=True)\nsys.stdin.read()\n")
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with started([sys.executable, "-s", str(script), *arguments], **pipes) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid
+
+
+def test_scheduler_that_is_older_than_the_configuration_must_be_restarted(
+    server: Served, check: Check, conf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PROC", Path("/proc"))
+    text = _enabled(server, "hpet")
+    with _scheduler(tmp_path) as pid:
+        # Another nova-scheduler of this machine may be there as well.
+        assert str(pid) not in re.findall(r"\d+", check(text)["Workers"][1])
+        drop_in = tmp_path / "conf.d" / "later.conf"
+        drop_in.parent.mkdir()
+        drop_in.touch()
+        later = conf.stat().st_mtime + 3600
+        os.utime(drop_in, (later, later))
+        code, details = check(text, "--config-dir", str(drop_in.parent))["Workers"]
+    assert code == WARNING
+    assert str(pid) in re.findall(r"\d+", details)
+    assert f"{drop_in} changed at " in details
+    assert details.endswith("Restart it.")
+
+
+def test_only_processes_that_run_nova_scheduler_are_schedulers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PROC", Path("/proc"))
+    with _scheduler(tmp_path, "--config-file", "x") as pid, started(["sleep", "600"]) as other:
+        found = processes.start_times("nova-scheduler")
+        assert pid in found
+        assert other.pid not in found
+        with started([sys.executable, "-c", "import sys; sys.stdin.read()", "nova-scheduler"], stdin=-1) as named:
+            assert named.pid not in processes.start_times("nova-scheduler")
+    assert pid not in processes.start_times("nova-scheduler")
+
+
+def test_program_without_its_packages_names_them() -> None:
+    code = (
+        "import sys; sys.modules['oslo_upgradecheck'] = None\n"
+        "from os_prefilter_command import status; sys.exit(status())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 255
+    assert "oslo_upgradecheck, which is not installed: pip install 'os-prefilter[agent]'" in done.stderr
+
+
+def test_page_shows_what_the_command_prints(
+    conf: Path, tmp_path: Path, capsys: Capture, install: Callable[[str, str], None]
+) -> None:
+    """With the fleet and the configuration of the page; nova.conf has a Placement in any case."""
+    for name, version in (("os-prefilter", "0.1.0"), ("os-traits", "3.9.0"), ("nova", "34.0.0")):
+        install(name, version)
+    page = DOCS / "enable-safely.rst"
+    files = files_of(page)
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(files["fleet.yaml"])
+    (shown,) = [text for _, _, text in blocks(page) if text.startswith("$ os-prefilter-status upgrade check\n")]
+    with EmbeddedPlacement(load_fleet(fleet)) as placement, served(placement) as server:
+        # As the reports of kvm-1 and kvm-2 did.
+        placement.know(traits_to_know())
+        conf.write_text(nova_conf(server.url) + files["nova.conf"])
+        code = main(["--config-file", str(conf), "upgrade", "check"])
+    assert f"$ os-prefilter-status upgrade check\n{capsys.readouterr().out}$ echo $?\n{code}\n" == shown
+
+
+def test_installed_program_runs(server: Served, conf: Path) -> None:
+    conf.write_text(_enabled(server, "noop"))
+    program = Path(sys.executable).with_name("os-prefilter-status")
+    command = [str(program), "--config-file", str(conf), "upgrade", "check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.stderr == ""
+    assert "| Check: Traits in Placement" in done.stdout
+    assert done.returncode in (SUCCESS, WARNING)

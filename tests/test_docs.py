@@ -279,7 +279,18 @@ _PATH = re.compile(r"(?<!formerly )(?<!`)(``?)((?:[\w.-]+/)*[\w-]+\.py)\1(?!`)")
 _SOURCE = ROOT / "src" / "os_prefilter"
 _FOLDERS = (ROOT, DOCS, ROOT / "src", _SOURCE)
 # Code of other projects.
-_ELSEWHERE = ("common/states.py", "conductor/", "db/", "ironic/", "ironicclient/", "nova/", "placement/")
+_ELSEWHERE = (
+    "ansible/",
+    "common/states.py",
+    "conductor/",
+    "db/",
+    "ironic/",
+    "ironicclient/",
+    "kolla/",
+    "nova/",
+    "placement/",
+    "plugins/action/",
+)
 
 
 def _exists(dotted: str) -> bool:

@@ -107,7 +107,7 @@ class PlacementClient:
         """Return the newest microversion that this Placement has, such as ``1.39``."""
         # An older Placement refuses any request with the client's own.
         document = PlacementClient(self._adapter, microversion="1.0", timeout=self._timeout).request("GET", "/")
-        with expected("GET /"):
+        with check_response("GET /"):
             version, *_ = document["versions"]
             newest = str(version["max_version"])
             if not _MICROVERSION.fullmatch(newest):

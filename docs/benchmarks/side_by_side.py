@@ -6,7 +6,7 @@ import sqlite3
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -37,7 +37,7 @@ def side_by_side(sides: Mapping[str, Callable[[], object]], *, rounds: int, call
 def machine() -> str:
     """Return one line about where and when this is measured, and how busy it was in 1, 5 and 15 minutes."""
     parts = [
-        f"{datetime.now(UTC):%Y-%m-%d}",
+        f"{datetime.now(timezone.utc):%Y-%m-%d}",
         f"{_processor()}, {os.cpu_count()} cores",
         f"Python {platform.python_version()}",
         *filter(None, map(_installed, ("nova", "openstack-placement"))),

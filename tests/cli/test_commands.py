@@ -8,11 +8,13 @@ import subprocess
 import sys
 import threading
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
 from os_prefilter.cli import arguments, cloud
 from os_prefilter.cli.main import main
@@ -407,7 +409,9 @@ def test_permutations_of_many_groups_hide_no_host(
     assert main(["candidates", *argv, "-f", "json"]) == 0
     captured = capsys.readouterr()
     assert [row["Host"] for row in json.loads(captured.out)] == ["a", "b", "c"]
-    assert "asked for 40 allocation candidates, some of each host" in captured.err
+    # An older Placement returns all.
+    is_limited = Version(version("openstack-placement")) >= Version("13.0.0")
+    assert ("asked for 40 allocation candidates, some of each host" in captured.err) == is_limited
 
 
 @pytest.mark.parametrize("form", ["csv", "value"])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 import yaml
@@ -260,7 +260,7 @@ class Service:
         assert self.process.stderr
         return self.process.stderr.readline().rstrip("\n").partition(" [-] ")[2]
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Service":
         return self
 
     def __exit__(self, *_error: object) -> None:

@@ -13,7 +13,7 @@ _OPTIONAL = {"libvirt-python"}
 
 def wrong(constraints: str) -> list[str]:
     """Return a line for each package of ``NAME==VERSION`` lines that is not there in that version."""
-    pairs = [line.split("==") for line in constraints.splitlines() if line and not line.startswith("#")]
+    pairs = [line.split("==") for line in constraints.splitlines() if line and line[0] not in "#-"]
     return [
         f"{name}: {found or 'nothing'} is installed, the lower bound is {bound}"
         for name, bound in pairs

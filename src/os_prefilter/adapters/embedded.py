@@ -9,10 +9,10 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 from uuid import UUID, uuid5
 
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, UnknownTraits
@@ -34,7 +34,7 @@ try:
 
     from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.quoting import quote
-    from os_prefilter.common.trait_names import is_trait_name
+    from os_prefilter.common.trait_names import is_trait_name, standard_traits
     from os_prefilter.fleet.model import Fleet, Provider
 except ModuleNotFoundError as error:
     raise ConfigurationError(
@@ -61,7 +61,8 @@ class EmbeddedPlacement:
 
     :param database: the URL, as SQLAlchemy writes it, of an empty database to use; by default one in memory
     :param most_candidates: the most allocation candidates that it returns, at least one a host; of more, those of each
-        host in turn. Several request groups have one for each permutation of like devices
+        host in turn. Several request groups have one for each permutation of like devices. Placement before 13.0.0
+        (2025.1) returns all
     """
 
     client: PlacementClient
@@ -75,7 +76,7 @@ class EmbeddedPlacement:
         self._url = database
         self._cleanup = ExitStack()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "EmbeddedPlacement":
         with ExitStack() as cleanup:
             database = enginefacade.transaction_context()
             database.configure(connection=self._url, sqlite_synchronous=False)
@@ -132,9 +133,9 @@ class EmbeddedPlacement:
             wrong = sorted(name for name in missing_traits if not is_trait_name(name))
             if wrong:
                 raise PlacementRefused("the fleet", 400, f"no name of a trait: {', '.join(map(quote, wrong))}")
-            standard_traits = {name for name in missing_traits if not name.startswith("CUSTOM_")}
-            if standard_traits:
-                raise UnknownTraits(standard_traits)
+            unknown = {name for name in missing_traits if not name.startswith("CUSTOM_")} - standard_traits()
+            if unknown:
+                raise UnknownTraits(unknown)
             if missing_traits:
                 with self._engine.begin() as connection:
                     _write(connection, models.Trait, [{"name": name} for name in sorted(missing_traits)])
@@ -285,8 +286,10 @@ class _Transport(requests.adapters.BaseAdapter):
         """Return no more allocation candidates than that, those of each host in turn."""
         # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used, where
         # several groups request the same resource of one provider.
-        self._configuration.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
-        self._configuration.set_override("max_allocation_candidates", most, "placement")
+        # Placement before 13.0.0 (2025.1) has no limit: it returns all, which hides no host either.
+        with suppress(cfg.NoSuchOptError):
+            self._configuration.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
+            self._configuration.set_override("max_allocation_candidates", most, "placement")
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
         incoming = Request.blank(

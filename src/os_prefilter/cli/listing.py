@@ -5,7 +5,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
 from cliff.columns import FormattableColumn
@@ -19,8 +19,14 @@ from os_prefilter.cli.cloud import CloudCommand
 NO_HOST = 2
 """Exit code of a command that succeeds but finds no host."""
 
+if TYPE_CHECKING:
+    _Column = FormattableColumn[Any]
+else:
+    # cliff 4.9 made it generic.
+    _Column = FormattableColumn
 
-class Cell(FormattableColumn[Any]):
+
+class Cell(_Column):
     """A cell that JSON and YAML show as a list or an object, and other formats as text.
 
     :param text: for a table

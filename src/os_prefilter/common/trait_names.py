@@ -1,7 +1,11 @@
 """Trait names: which of them Placement could have, and the type of a checked one."""
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from types import MappingProxyType
 from typing import NewType
+
+import os_traits
 
 from os_prefilter.common.quoting import quote
 
@@ -12,6 +16,42 @@ CUSTOM_PREFIX = "CUSTOM_"
 
 _TRAIT_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _LONGEST_TRAIT = 255
+
+ADDED_IN: Mapping[str, str] = MappingProxyType(
+    {
+        name: version
+        for version, names in (
+            ("3.0.0", "COMPUTE_NET_VIRTIO_PACKED"),
+            (
+                "3.1.0",
+                "COMPUTE_SECURITY_STATELESS_FIRMWARE COMPUTE_SECURITY_TPM_CRB COMPUTE_SECURITY_TPM_TIS "
+                "HW_CPU_X86_AMD_SEV_ES",
+            ),
+            ("3.2.0", "COMPUTE_NET_VIF_MODEL_IGB"),
+            (
+                "3.3.0",
+                "COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT COMPUTE_SECURITY_TPM_SECRET_SECURITY_HOST "
+                "COMPUTE_SECURITY_TPM_SECRET_SECURITY_USER",
+            ),
+            (
+                "3.5.0",
+                "COMPUTE_SOUND_MODEL_AC97 COMPUTE_SOUND_MODEL_ES1370 COMPUTE_SOUND_MODEL_ICH6 COMPUTE_SOUND_MODEL_ICH9 "
+                "COMPUTE_SOUND_MODEL_PCSPK COMPUTE_SOUND_MODEL_SB16 COMPUTE_SOUND_MODEL_USB COMPUTE_SOUND_MODEL_VIRTIO "
+                "COMPUTE_USB_MODEL_NEC_XHCI COMPUTE_USB_MODEL_QEMU_XHCI",
+            ),
+            ("3.7.0", "HW_CPU_X86_AMD_SEV_SNP"),
+            ("3.8.0", "HW_CPU_X86_INTEL_TDX"),
+        )
+        for name in names.split()
+    }
+)
+"""Standard traits of the vocabulary -> the version of os-traits that added it; the others are in 2.10.0 already."""
+
+
+@cache
+def standard_traits() -> frozenset[str]:
+    """Return the names of all standard traits: those of the installed os-traits, and newer ones of the vocabulary."""
+    return frozenset((*os_traits.get_traits(), *ADDED_IN))
 
 
 def is_trait_name(name: object) -> bool:

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-import os_traits
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.validators import extend
 
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 
 Path = tuple[str | int, ...]
 """Keys and indexes that lead to a part of a document."""
@@ -156,9 +155,9 @@ def _expected_line(value: object) -> str:
 def _expected_trait(value: object) -> str:
     if not isinstance(value, str) or not is_trait_name(value):
         return "the name of a trait: A-Z, 0-9 and _"
-    if value.startswith(CUSTOM_PREFIX) or value in os_traits.get_traits():
+    if value.startswith(CUSTOM_PREFIX) or value in standard_traits():
         return ""
-    close = get_close_matches(value, os_traits.get_traits(), n=1)
+    close = get_close_matches(value, standard_traits(), n=1)
     like = f" (close to it: {close[0]})" if close else ""
     return f"a standard trait that the installed os-traits has{like}, or one that begins with CUSTOM_"
 

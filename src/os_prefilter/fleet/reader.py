@@ -24,16 +24,16 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import os_resource_classes
-import os_traits
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import standard_traits
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.documents.strict_yaml import parse_yaml
@@ -98,7 +98,7 @@ class _Reader:
         self._aggregates: dict[str, Aggregate] = {}
         self._aggregate_uuids: dict[str, str] = {}
         self._is_snapshot = False
-        self._traits: dict[str, str] = {name: name for name in os_traits.get_traits()}
+        self._traits: dict[str, str] = {name: name for name in standard_traits()}
         self._classes: dict[str, str] = {name: name for name in os_resource_classes.STANDARDS}
         self._trait_sets: dict[frozenset[str], frozenset[str]] = {}
         self._inventories: dict[tuple[object, ...], Inventory] = {}
@@ -281,10 +281,11 @@ class _Reader:
 
     def _time(self, where: str, value: object) -> str:
         with suppress(ValueError):
-            if value == "" or (
-                isinstance(value, str) and datetime.fromisoformat(value).utcoffset() == UTC.utcoffset(None)
+            # Python 3.10 reads no Z.
+            if isinstance(value, str) and (
+                not value or datetime.fromisoformat(value.replace("Z", "+00:00")).utcoffset() == timedelta(0)
             ):
-                return str(value)
+                return value
         raise self._problem(where, quote(value), "a time in UTC as text, such as '2026-11-21T18:00:00Z'")
 
     def _name(self, where: str, value: object, most: int = MAX_NAME) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
 from time import perf_counter
-from typing import Any, Self
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -72,7 +72,7 @@ class Pipeline:
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
-    ) -> Self:
+    ) -> "Pipeline":
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
@@ -104,7 +104,7 @@ class Pipeline:
     @classmethod
     def from_names(
         cls, *names: str, options: Options | None = None, facts: Mapping[str, ReadFact] | None = None
-    ) -> Self:
+    ) -> "Pipeline":
         """Load the filters of these names, without oslo.config.
 
         :param facts: the facts that the filters declare as needs, a callable ``(context) -> value`` by name; each is

@@ -9,13 +9,12 @@ from dataclasses import replace
 from pickle import PicklingError
 from typing import Any, ClassVar, NoReturn
 
-import os_traits
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from os_prefilter.common.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 from os_prefilter.conf.options import Options
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
@@ -201,7 +200,7 @@ class _EachFilter:
     def test_traits_are_valid_names(self, data: st.DataObject) -> None:
         """Placement refuses the whole query for a trait that it cannot have."""
         spec = data.draw(self.any_request)
-        standard = os_traits.get_traits()
+        standard = standard_traits()
         for item in self._requirements(spec):
             if not is_trait_name(item.trait) or not (item.trait.startswith(CUSTOM_PREFIX) or item.trait in standard):
                 self._fail(

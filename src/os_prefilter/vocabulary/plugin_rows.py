@@ -8,12 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-import os_traits
-
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.common.errors import UnusableRow
 from os_prefilter.common.quoting import quote
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 from os_prefilter.vocabulary.model import Row, Term, is_reported_marker
 
 GROUP = "os_prefilter.vocabulary"
@@ -83,7 +81,7 @@ def _wrong_traits(row: Row) -> Iterator[str]:
     for trait in sorted(map(str, row.traits)):
         if not is_trait_name(trait):
             yield f"{quote(trait)} is no name of a trait: A-Z, 0-9 and _, 255 characters at most"
-        elif not trait.startswith(CUSTOM_PREFIX) and trait not in os_traits.get_traits():
+        elif not trait.startswith(CUSTOM_PREFIX) and trait not in standard_traits():
             yield f"{quote(trait)} is no trait of os-traits, and no name that begins with {CUSTOM_PREFIX}"
         elif is_reported_marker(trait):
             yield f"{trait} is reserved as a report marker"

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from itertools import count
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -64,11 +64,11 @@ def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet) -> None
 @pytest.mark.parametrize("inventories", [True, False])
 def test_an_empty_placement_is_an_empty_fleet_read_now(inventories: bool) -> None:
     """The time is in UTC."""
-    before = datetime.now(UTC).replace(microsecond=0)
+    before = datetime.now(timezone.utc).replace(microsecond=0)
     with EmbeddedPlacement() as placement:
         read = read_fleet(placement.client, inventories=inventories)
     assert read == like(read, Fleet((), has_inventories=inventories))
-    assert before <= datetime.fromisoformat(read.taken_at) <= datetime.now(UTC)
+    assert before <= datetime.fromisoformat(read.taken_at.replace("Z", "+00:00")) <= datetime.now(timezone.utc)
 
 
 @pytest.mark.parametrize("hosts", [3, 300])

@@ -8,7 +8,7 @@ Source: Ironic's API reference. Node traits need its API 1.37, BIOS settings 1.4
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from openstack.baremetal.v1.node import Node
 
@@ -36,7 +36,7 @@ class IronicNode:
         self._lock_timeout = lock_timeout
 
     @classmethod
-    def of(cls, connection: Any, node: str) -> Self:
+    def of(cls, connection: Any, node: str) -> "IronicNode":
         """Return a node of the Ironic that a connection of openstacksdk finds.
 
         :raises IronicError: there is none, or it does not answer

@@ -12,7 +12,7 @@ them, new ones are not read, and those whose generation has changed are counted 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -51,7 +51,7 @@ def read_fleet(
     :raises PlacementError: Placement does not answer, or not as Placement does; no request is repeated
     """
     known = {each.uuid: _printable(each) for each in aggregates}
-    taken_at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    taken_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = {each.uuid: each for each in client.providers()}
     required = {trait: f"required={trait}" for trait in sorted(client.traits_in_use())}
     requests = _Requests(len(required) + len(before if inventories else known), progress)

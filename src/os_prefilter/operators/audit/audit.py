@@ -8,7 +8,7 @@ Thousands of images make tens of groups of images with the same requirements.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
@@ -86,8 +86,11 @@ class ImageGroups:
     """Requirements deferred by filters that wait, and how many images have them."""
 
 
-class Verdict(StrEnum):
+class Verdict(str, Enum):
     """The effect on an image of enabling the filters, most urgent first."""
+
+    # As in enum.StrEnum, which Python 3.10 does not have.
+    __str__ = str.__str__
 
     REJECTED = "becomes rejected"
     UNSCHEDULABLE = "becomes unschedulable"

@@ -6,7 +6,7 @@ hosts that could serve it. So the result is that of the scheduler with the same 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum
 from itertools import chain
 from typing import NamedTuple
 
@@ -43,8 +43,11 @@ _BESIDE: Mapping[tuple[str, str], Mapping[str, str]] = {
 }
 
 
-class Status(StrEnum):
+class Status(str, Enum):
     """Whether a value is offered."""
+
+    # As in enum.StrEnum, which Python 3.10 does not have.
+    __str__ = str.__str__
 
     OFFERED = "offered"
     """At least one enabled host serves it."""

@@ -8,6 +8,7 @@ from os_prefilter.cli.listing import Listing
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import installed_filters, load_filters
+from os_prefilter.vocabulary.releases import release_of_trait, release_of_value
 
 VOCABULARY_COLUMNS = (
     "Image property",
@@ -17,6 +18,8 @@ VOCABULARY_COLUMNS = (
     "Rule",
     "Trait",
     "Kind",
+    "Trait since",
+    "Nova since",
     "When",
     "Required by",
     "Why none",
@@ -43,6 +46,7 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
     """Yield one line for each trait of each value, those of the bundled configuration templates included."""
     for row in Options().rows:
         place = ", ".join(filter(None, (row.image_property or row.image_attribute, *row.legacy_names)))
+        names = place, row.extra_spec or ""
         required_by = ", ".join(row.required_by)
         for value, term in row.values.items():
             also = ", ".join(old for old, new in row.legacy_values.items() if new == value)
@@ -51,7 +55,8 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
                 rule = "required" if term.required else "forbidden"
                 when = "if reported" if term.opt_in else "always"
             for trait in term.traits or ("",):
-                yield place, row.extra_spec or "", value, also, rule, trait, term.kind, when, required_by, term.reason
+                since = release_of_trait(trait), release_of_value(row, value)
+                yield (*names, value, also, rule, trait, term.kind, *since, when, required_by, term.reason)
 
 
 def _summary(name: str) -> str:

@@ -9,7 +9,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -191,7 +191,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if not old:
             number = pluralize(len(started), "nova-scheduler")
             return Result(Code.SUCCESS, f"Started after the newest change of configuration and code: {number}.")
-        when = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        when = datetime.fromtimestamp(changed, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
         since = f"since before {escape_line(str(path))} changed at {when} UTC"
         pids = ", ".join(map(str, old))
         return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")

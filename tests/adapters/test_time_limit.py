@@ -20,7 +20,7 @@ from requests.adapters import HTTPAdapter
 from os_prefilter.adapters import time_limit
 from os_prefilter.adapters.time_limit import WholeAnswers, limit
 from os_prefilter.common.threads import start_thread
-from tests.services.cloud.others import Others
+from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 
 
@@ -156,22 +156,22 @@ class Keystone:
     """A Keystone that answers, or refuses what ``refuses`` says."""
 
     def __init__(self) -> None:
-        self._others = Others()
-        self._others.catalog = {"placement": "http://placement.invalid"}
+        self._logins = Logins()
+        self._logins.catalog = {"placement": "http://placement.invalid"}
         self.refuses: tuple[str, ...] = ()
         """HTTP methods."""
 
     def __call__(self, call: Call) -> Reply:
         if call.method in self.refuses:
             return Reply(401, b'{"error": {"code": 401, "message": "no", "title": "Unauthorized"}}', {})
-        status, document = self._others.answer(call.method, call.path)
+        status, document = self._logins.answer(call.method, call.path)
         headers = {"Content-Type": "application/json", "X-Subject-Token": "token"}
         return Reply(status, json.dumps(document).encode(), headers)
 
     @contextmanager
     def served(self) -> Iterator[str]:
-        with serving(self) as self._others.url:
-            yield self._others.url
+        with serving(self) as self._logins.url:
+            yield self._logins.url
 
 
 # Seconds after which something hangs: no answer here takes one.

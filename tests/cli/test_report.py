@@ -18,7 +18,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.services.cloud.others import Others
+from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
 
@@ -366,23 +366,23 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
 
 def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: Served, tmp_path: Path) -> None:
     """It answers 401 to the request for its versions, at which keystoneauth by itself waits without end (ADR 0026)."""
-    others = Others()
-    others.catalog = {"placement": aware.url}
+    logins = Logins()
+    logins.catalog = {"placement": aware.url}
     refuses = [True]
 
     def answer(call: Call) -> Reply:
         if refuses:
             return Reply(401, b"{}", {"Content-Type": "application/json"})
-        status, document = others.answer(call.method, call.path)
+        status, document = logins.answer(call.method, call.path)
         return Reply(
             status, json.dumps(document).encode(), {"Content-Type": "application/json", "X-Subject-Token": "admin"}
         )
 
-    with serving(answer) as others.url:
+    with serving(answer) as logins.url:
         conf = tmp_path / "nova.conf"
         login = "username = nova\npassword = secret\nproject_name = service\nuser_domain_id = default\n"
         conf.write_text(
-            f"[placement]\nauth_type = password\nauth_url = {others.url}/v3\n{login}project_domain_id = default\n"
+            f"[placement]\nauth_type = password\nauth_url = {logins.url}/v3\n{login}project_domain_id = default\n"
             "region_name = one\nvalid_interfaces = public\n"
         )
         with Service(str(conf), tmp_path) as service:

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from tests.services.cloud.others import Others
+from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, lone_host, served
 
@@ -46,10 +46,10 @@ LOGINS = ("accepted", "refused", "broken", "unreachable")
 @pytest.fixture(scope="module")
 def urls() -> Iterator[dict[str, str]]:
     """Return a Keystone of each kind, whose catalogue has a real Placement."""
-    others = Others()
+    logins = Logins()
 
     def accept(call: Call) -> Reply:
-        status, document = others.answer(call.method, call.path)
+        status, document = logins.answer(call.method, call.path)
         return Reply(
             status, json.dumps(document).encode(), {"Content-Type": "application/json", "X-Subject-Token": TOKEN}
         )
@@ -69,8 +69,8 @@ def urls() -> Iterator[dict[str, str]]:
         serving(refuse) as refusing,
         serving(fail) as failing,
     ):
-        others.url = accepting
-        others.catalog = {"placement": server.url, "image": accepting, "compute": accepting}
+        logins.url = accepting
+        logins.catalog = {"placement": server.url, "image": accepting, "compute": accepting}
         yield {"accepted": accepting, "refused": refusing, "broken": failing, "unreachable": "http://127.0.0.1:1"}
 
 

@@ -237,11 +237,12 @@ class PlacementUnavailable(PlacementError):
 class PlacementRefused(PlacementError):
     """Placement answered with a client error."""
 
-    def __init__(self, what: str, status: int, detail: str) -> None:
+    def __init__(self, what: str, status: int, detail: str, advice: str = "") -> None:
         self.status = status
         self.detail = detail
         words = escape_line(detail[:_DETAIL_LENGTH]) + "..." * (len(detail) > _DETAIL_LENGTH)
-        super().__init__(f"Placement refused {what} with status {status}: {words}")
+        end = f"{'' if words.endswith('.') else '.'} {advice}" if advice else ""
+        super().__init__(f"Placement refused {what} with status {status}: {words}{end}")
 
 
 class UnknownTraits(PlacementError):

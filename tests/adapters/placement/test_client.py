@@ -115,11 +115,13 @@ def test_other_client_errors_are_placement_refused(answer: tuple[int, object], d
     with pytest.raises(PlacementRefused) as raised:
         client.allocation_candidates("resources=VCPU:1")
     assert (raised.value.status, raised.value.detail) == (answer[0], detail)
-    assert str(raised.value).endswith(f"with status {answer[0]}: {detail}")
+    _, _, words = str(raised.value).partition(f"with status {answer[0]}: ")
+    advice = ". Use a user with a role that Placement's policy allows this: by default admin or service."
+    assert words == detail + (advice if answer[0] == 403 else "")
 
 
 def test_long_explanation_of_a_client_error_is_cut_in_the_message() -> None:
-    client, _ = client_of((403, b"<html>" + b"x" * 100_000))
+    client, _ = client_of((404, b"<html>" + b"x" * 100_000))
     with pytest.raises(PlacementRefused) as raised:
         client.allocation_candidates("resources=VCPU:1")
     assert len(str(raised.value)) < 1000

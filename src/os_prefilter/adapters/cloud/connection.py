@@ -16,7 +16,8 @@ from openstack.exceptions import SDKException
 
 from os_prefilter.adapters.cloud.resources import flavor_named, flavors, image_named, images
 from os_prefilter.adapters.cloud.servers import request_of_server
-from os_prefilter.adapters.cloud.service import Service, unexpected
+from os_prefilter.adapters.cloud.service import Service, proxy_of, unexpected
+from os_prefilter.adapters.login import log_in
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
 from os_prefilter.adapters.time_limit import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
@@ -40,9 +41,9 @@ _AGGREGATE_UUIDS = "2.41"
 
 
 def connect(name: str) -> Any:
-    """Return an ``openstack.connection.Connection`` to a cloud; no request is sent yet.
+    """Return an ``openstack.connection.Connection`` to a cloud, after the login at its Keystone.
 
-    :raises ConfigurationError: if there is no such cloud, or its entry or a file cannot be used.
+    :raises ConfigurationError: there is no such cloud, its entry or a file cannot be used, or the login fails
     """
     for path in _configuration_files():
         check_readable(path)
@@ -59,16 +60,18 @@ def connect(name: str) -> Any:
             "in this folder, in ~/.config/openstack or in /etc/openstack, and check its entry."
         ) from error
     limit(connection.session)
+    log_in(connection.session, name)
     return connection
 
 
 def placement_of(connection: Any) -> PlacementClient:
     """Return the client of a cloud's Placement.
 
-    :raises PlacementUnavailable: if the service catalog has no endpoint for it.
+    :raises CloudError: the service catalogue has no endpoint of it
+    :raises PlacementUnavailable: Keystone refuses, or the service does not show its versions
     """
     try:
-        return PlacementClient(connection.placement)
+        return PlacementClient(proxy_of(connection, "placement"))
     except (SDKException, ClientException) as error:
         raise PlacementUnavailable("GET /", describe_error(error)) from error
 

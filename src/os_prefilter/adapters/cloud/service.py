@@ -8,13 +8,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from keystoneauth1.exceptions import ClientException
-from openstack.exceptions import SDKException
+from keystoneauth1.exceptions import CatalogException, ClientException
+from openstack.exceptions import SDKException, ServiceDisabledException
 
+from os_prefilter.adapters.login import advice_on
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import describe_error, quote
 
-_NAMES = {"image": "Glance", "compute": "Nova", "block_storage": "Cinder"}
+_NAMES = {
+    "baremetal": "Ironic",
+    "block_storage": "Cinder",
+    "compute": "Nova",
+    "image": "Glance",
+    "placement": "Placement",
+}
 _TEXT_LENGTH = 300
 _OK, _NOT_FOUND = 200, 404
 
@@ -26,6 +33,27 @@ class CloudError(PrefilterError):
         self.status = status
         """The HTTP status of the response; 0 if there was none."""
         super().__init__(f"{what}: {reason}. {advice}")
+
+
+def proxy_of(connection: Any, kind: str) -> Any:
+    """Return openstacksdk's proxy of a service, which sends requests to the endpoint in the service catalogue.
+
+    :param connection: an ``openstack.connection.Connection``
+    :param kind: a key of ``_NAMES``
+    :raises CloudError: the catalogue has no endpoint of the service
+    :raises SDKException, ClientException: the service does not show its versions, or Keystone refuses
+    """
+    try:
+        proxy = getattr(connection, kind)
+        # The SDK has a proxy of a missing service too, which fails when it is used.
+        _ = proxy.request
+    except (ServiceDisabledException, CatalogException) as error:
+        region, interface = connection.config.get_region_name(kind), connection.config.get_interface(kind)
+        where = f"region {quote(region)}, interface {quote(interface)}"
+        reason = f"the service catalogue has no endpoint of type {kind.replace('_', '-')} for this user ({where})"
+        advice = "Check region_name and interface in clouds.yaml; 'openstack catalog list' shows what is there."
+        raise CloudError(_NAMES[kind], reason, advice) from error
+    return proxy
 
 
 class Service:
@@ -48,13 +76,15 @@ class Service:
         """
         what = f"{self._name}, GET {path.partition('?')[0]}"
         try:
-            adapter = getattr(self._connection, self._kind)
-            response = adapter.request(path, "GET", microversion=microversion, raise_exc=False)
+            # Else Glance's errors are HTML.
+            response = proxy_of(self._connection, self._kind).request(
+                path, "GET", microversion=microversion, raise_exc=False, headers={"Accept": "application/json"}
+            )
         except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
             advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
             raise CloudError(what, describe_error(error).rstrip("."), advice) from error
         if response.status_code != _OK:
-            raise _as_cloud_error(what, response)
+            raise _as_cloud_error(what, response, self._connection.session)
         try:
             document = response.json()
         except (ValueError, RecursionError):
@@ -114,12 +144,11 @@ def _next_page(page: Mapping[str, Any], name: str) -> str:
     return following if isinstance(following, str) else ""
 
 
-def _as_cloud_error(what: str, response: Any) -> CloudError:
+def _as_cloud_error(what: str, response: Any, session: Any) -> CloudError:
     status = response.status_code
     text = " ".join(response.text[: 10 * _TEXT_LENGTH].split())
-    advice = {
-        401: "Check the user and the password of the cloud.",
-        403: "Use a user with the roles that the documentation lists under 'A live cloud'.",
+    roles = "Use a user with the roles that the documentation lists under 'A live cloud'."
+    advice = advice_on(status, session, roles) or {
         404: "Check that it exists in this cloud, and that the user may see it.",
         406: "This needs a newer version of the service.",
     }.get(status, "Try again, or read the log of the service.")

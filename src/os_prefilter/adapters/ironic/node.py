@@ -12,6 +12,7 @@ from typing import Any
 
 from openstack.baremetal.v1.node import Node
 
+from os_prefilter.adapters.cloud.service import proxy_of
 from os_prefilter.adapters.ironic.api import bios_settings, convert_errors, need, read, visible
 from os_prefilter.adapters.ironic.steps import DEPLOY, LOCK_TIMEOUT, SERVICE, Kind, Step, Task
 from os_prefilter.adapters.ironic.traits import EXTRA, KEEP, MOST_TRAITS, TraitPlan, check_room, read_own_traits, write
@@ -39,11 +40,12 @@ class IronicNode:
     def of(cls, connection: Any, node: str) -> "IronicNode":
         """Return a node of the Ironic that a connection of openstacksdk finds.
 
-        :raises IronicError: there is none, or it does not answer
+        :raises CloudError: the service catalogue has no Ironic
+        :raises IronicError: there is no such node, or Ironic does not answer
         """
         with convert_errors("GET /v1", node):
             # Here the SDK queries the service and its versions.
-            baremetal = connection.baremetal
+            baremetal = proxy_of(connection, "baremetal")
         return cls(baremetal, node)
 
     def facts(self) -> IronicFacts:

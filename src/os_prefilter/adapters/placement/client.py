@@ -15,6 +15,7 @@ from uuid import UUID
 from keystoneauth1 import exceptions
 from keystoneauth1.adapter import Adapter
 
+from os_prefilter.adapters.login import advice_on
 from os_prefilter.common.errors import (
     GenerationConflict,
     PlacementRefused,
@@ -234,7 +235,9 @@ class PlacementClient:
         if status >= 500:  # noqa: PLR2004
             raise PlacementUnavailable(what, f"status {status}, {quote(_detail(response))}")
         if status >= 300:  # noqa: PLR2004
-            raise _refusal(what, status, _detail(response))
+            roles = "Use a user with a role that Placement's policy allows this: by default admin or service."
+            advice = advice_on(status, getattr(self._adapter, "session", None), roles)
+            raise _refusal(what, status, _detail(response), advice)
         return _object(what, response) if response.content else None
 
     def _request_provider(self, method: str, uuid: str, part: str, body: object = None) -> Any:
@@ -285,11 +288,11 @@ def _providers_by_host(used: list[frozenset[str]], summaries: Mapping[str, Any])
     return by_root
 
 
-def _refusal(what: str, status: int, detail: str) -> UnknownTraits | PlacementRefused:
+def _refusal(what: str, status: int, detail: str, advice: str) -> UnknownTraits | PlacementRefused:
     match = _NO_SUCH_TRAIT.search(detail) if status == _BAD_REQUEST else None
     if match:
         return UnknownTraits(name.strip() for name in match[1].split(",") if name.strip())
-    return PlacementRefused(what, status, detail)
+    return PlacementRefused(what, status, detail, advice)
 
 
 def _detail(response: Any) -> str:

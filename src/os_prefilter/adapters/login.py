@@ -1,0 +1,68 @@
+"""The login of a keystoneauth session at Keystone, and what a refused request has to do with it."""
+
+from typing import Any
+
+from keystoneauth1 import exceptions
+from keystoneauth1.identity.base import BaseIdentityPlugin
+
+from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.quoting import describe_error, quote
+
+_UNAUTHORIZED, _FORBIDDEN = 401, 403
+
+
+def log_in(session: Any, cloud: str) -> None:
+    """Log a session in, unless its plugin needs no login; a later failure would look like that of another service.
+
+    :param cloud: its name, for messages
+    :raises ConfigurationError: Keystone refuses, or does not answer
+    """
+    if not isinstance(session.auth, BaseIdentityPlugin):
+        return
+    try:
+        session.auth.get_access(session)
+    except (exceptions.ClientException, OSError, ValueError, TypeError) as error:
+        # 404: a token that has been revoked; or another path than that of Keystone.
+        if isinstance(error, exceptions.HTTPClientError):
+            reason = "Keystone refused the login"
+            advice = (
+                "Check auth_url, the user, the password, their domain and the project of its entry in clouds.yaml. An "
+                "application credential or a token may have expired, or been revoked: then create a new one."
+            )
+        else:
+            reason = "the login at Keystone failed"
+            advice = "Check auth_url and the rest of its entry in clouds.yaml, and that Keystone runs."
+        text = f"The cloud {quote(cloud)} cannot be used: {reason}: {describe_error(error).rstrip('.')}. {advice}"
+        raise ConfigurationError(text) from error
+
+
+def advice_on(status: int, session: Any, roles: str) -> str:
+    """Return what to do where a service answered 401 or 403; empty for another status.
+
+    :param session: the ``keystoneauth1.session.Session`` that sent the request, or None
+    :param roles: the advice where the user lacks a role
+    """
+    if status == _UNAUTHORIZED:
+        return (
+            "Check the login: the token may have expired or been revoked, or the access rules of the application "
+            "credential do not allow the request."
+        )
+    if status != _FORBIDDEN:
+        return ""
+    scope = _other_scope(session)
+    if scope:
+        return f"The token is for {scope}; the service wants one for a project: log in with project_name instead."
+    return roles
+
+
+def _other_scope(session: Any) -> str:
+    """Return the scope of a session's token; empty for a project, or where it is not known."""
+    auth = getattr(session, "auth", None)
+    if not isinstance(auth, BaseIdentityPlugin):
+        return ""
+    access = auth.get_access(session)
+    if access.project_scoped:
+        return ""
+    if access.domain_scoped:
+        return f"the domain {quote(access.domain_name)}"
+    return "the system" if getattr(access, "system_scoped", False) else "no scope"

@@ -1,5 +1,10 @@
-"""A cloud on loopback ports: a real Placement, Glance and Nova API, each behind a recorder, and a clouds.yaml."""
+"""A cloud on loopback ports: a real Keystone, Placement, Glance and Nova API, and a clouds.yaml.
 
+A recorder stands before each service.
+The service catalogue has the recorders as public endpoints, and the services themselves as internal ones.
+"""
+
+import json
 import os
 import subprocess
 import sys
@@ -8,96 +13,109 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import requests
+import openstack
 import yaml
 
 from os_prefilter.adapters.cloud.connection import connect
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.reader import example_fleet
 from tests.services.cloud.others import Others, others
 from tests.services.cloud.recorder import Recorder, recorded
-from tests.services.cloud.services import glance, nova, send
-from tests.support.placements import Served, served
+from tests.services.cloud.services import (
+    PASSWORD,
+    REGION,
+    SERVICE_USER,
+    Service,
+    glance,
+    keystone,
+    nova,
+    placement,
+    schemas,
+)
+from tests.test_docs import DOCS, files_of
 
 _NEWEST = {"OpenStack-API-Version": "compute 2.100"}
 _PATIENCE = 120
+EMPTY_REGION = "two"
+"""A region whose only service is Keystone."""
 
 
 class Cloud:
     """What runs, and what its users and administrators do."""
 
-    def __init__(self, folder: Path, placement: Served, glance: Recorder, nova: Recorder, others: Others) -> None:
+    def __init__(self, folder: Path, identity: Recorder) -> None:
         self.folder = folder
-        self.placement = placement
-        self.glance = glance
-        self.nova = nova
-        self.others = others
-        self._names = 0
-        token = {"auth_type": "admin_token", "region_name": "one", "identity_api_version": "3"}
-        urls = {
-            "placement_endpoint_override": placement.url,
-            "image_endpoint_override": glance.url,
-            "compute_endpoint_override": f"{nova.url}/v2.1",
-            "block_storage_endpoint_override": others.url,
-        }
-        clouds: dict[str, dict[str, Any]] = {
-            name: {**token, **urls, "auth": {"endpoint": nova.url, "token": name}}
-            for name in ("admin", "reader", "nobody")
-        }
-        clouds["down"] = {**clouds["admin"], "image_endpoint_override": "http://127.0.0.1:1"}
-        others.catalog = {"placement": placement.url, "image": glance.url, "compute": f"{nova.url}/v2.1"}
-        login = {
-            "auth_url": f"{others.url}/v3",
-            "username": "operator",
-            "password": "secret",
-            "project_name": "project",
-        }
-        domains = {"user_domain_id": "default", "project_domain_id": "default"}
-        clouds["login"] = {"auth_type": "password", "region_name": "one", "auth": {**login, **domains}}
+        self.keystone = identity
+        self.placement, self.glance, self.nova = Recorder(""), Recorder(""), Recorder("")
+        self.others = Others()
         path = folder / "clouds.yaml"
-        path.write_text(yaml.safe_dump({"clouds": clouds}), encoding="utf-8")
         self.environment: Mapping[str, str] = {"OS_CLIENT_CONFIG_FILE": str(path)}
+        self._clouds: dict[str, dict[str, Any]] = {}
+        self.add_cloud("admin", self.login("admin", project_name="admin"))
+        # The catalogue is still empty.
+        override: dict[str, Any] = {"identity_endpoint_override": f"{identity.real}/v3", "identity_api_version": "3"}
+        self.admin = openstack.connect(load_yaml_config=False, load_envvars=False, **self._clouds["admin"], **override)
+        """The administrator's connection to Keystone."""
+
+    def login(self, user: str, *, user_domain_id: str = "default", **scope: str) -> dict[str, str]:
+        """Return what a user logs in with."""
+        scope = {**scope, **({"project_domain_id": "default"} if "project_name" in scope else {})}
+        login = {"username": user, "password": PASSWORD, "user_domain_id": user_domain_id}
+        return {"auth_url": f"{self.keystone.url}/v3", **login, **scope}
+
+    def add_cloud(self, name: str, auth: Mapping[str, str], auth_type: str = "password", **options: Any) -> None:
+        """Write a cloud into clouds.yaml."""
+        self._clouds[name] = {"auth_type": auth_type, "region_name": REGION, "auth": dict(auth), **options}
+        Path(self.environment["OS_CLIENT_CONFIG_FILE"]).write_text(
+            yaml.safe_dump({"clouds": self._clouds}), encoding="utf-8"
+        )
+
+    def send(self, method: str, service: Recorder, path: str, body: object = None, **headers: str) -> Any:
+        """Send a request as an administrator to a service itself; return the JSON that comes back."""
+        data = {"data": body} if isinstance(body, bytes) else {"json": body}
+        url = service.real + path
+        response = self.admin.session.request(url, method, headers=headers, raise_exc=False, **data)
+        assert response.ok, response.text
+        return response.json() if response.content else None
 
     def connection(self, name: str = "admin") -> Any:
-        """Return a connection as the user whose token has this name."""
+        """Return a connection as the user of a cloud in clouds.yaml."""
         return connect(name)
+
+    @property
+    def services(self) -> tuple[Recorder, ...]:
+        """Return the recorders of those that a command reads, beside Keystone."""
+        return self.placement, self.glance, self.nova
 
     def forget(self) -> None:
         """Undo what a test did to the requests, and forget them."""
-        for service in (self.glance, self.nova):
+        for service in (self.keystone, *self.services):
             service.forget()
-        self.placement.sent.clear()
-        self.placement.answer = lambda _method, _url: None
 
     @property
     def written(self) -> list[str]:
-        """Each request since then that could have changed anything."""
-        sent = [*self.glance.sent, *self.nova.sent, *self.placement.sent]
-        return [each for each in sent if not each.startswith("GET ")]
+        """Each request since then that could have changed anything; a login is none."""
+        sent = [each for service in (self.keystone, *self.services) for each in service.sent]
+        return [each for each in sent if not each.startswith("GET ") and each != "POST /v3/auth/tokens"]
 
     def image(self, name: str, *, active: bool = False, **fields: Any) -> str:
         """Make an image, with data if it is to be active; return its ID."""
         body = {"name": name, "disk_format": "raw", "container_format": "bare", **fields}
-        image = str(send("POST", f"{self.glance.real}/v2/images", body)["id"])
+        image = str(self.send("POST", self.glance, "/v2/images", body)["id"])
         if active:
-            headers = {"X-Auth-Token": "admin", "Content-Type": "application/octet-stream"}
-            url = f"{self.glance.real}/v2/images/{image}/file"
-            with requests.Session() as http:
-                http.trust_env = False
-                assert http.put(url, data=b"x", headers=headers, timeout=60).ok
+            octets = {"Content-Type": "application/octet-stream"}
+            self.send("PUT", self.glance, f"/v2/images/{image}/file", b"x", **octets)
         return image
 
     def delete_image(self, image: str) -> None:
         """Take an image away."""
-        send("DELETE", f"{self.glance.real}/v2/images/{image}")
+        self.send("DELETE", self.glance, f"/v2/images/{image}")
 
     def flavor(self, name: str, flavor_id: str, extra_specs: Mapping[str, str] | None = None, **fields: Any) -> None:
         """Make a flavor."""
         body = {"name": name, "id": flavor_id, "ram": 512, "vcpus": 1, "disk": 1, **fields}
-        url = f"{self.nova.real}/v2.1/flavors"
-        send("POST", url, {"flavor": body}, **_NEWEST)
+        self.send("POST", self.nova, "/v2.1/flavors", {"flavor": body}, **_NEWEST)
         if extra_specs:
-            send("POST", f"{url}/{flavor_id}/os-extra_specs", {"extra_specs": dict(extra_specs)}, **_NEWEST)
+            path = f"/v2.1/flavors/{flavor_id}/os-extra_specs"
+            self.send("POST", self.nova, path, {"extra_specs": dict(extra_specs)}, **_NEWEST)
 
     def server(self, flavor_id: str, image: str = "", volume: str = "") -> str:
         """Create a server, which stays unbuilt; return its ID."""
@@ -105,12 +123,12 @@ class Cloud:
         if volume:
             root = {"boot_index": 0, "uuid": volume, "source_type": "volume", "destination_type": "volume"}
             body["block_device_mapping_v2"] = [root]
-        return str(send("POST", f"{self.nova.real}/v2.1/servers", {"server": body}, **_NEWEST)["server"]["id"])
+        return str(self.send("POST", self.nova, "/v2.1/servers", {"server": body}, **_NEWEST)["server"]["id"])
 
     def aggregate(self, name: str, zone: str | None = None) -> str:
         """Make a host aggregate; return its UUID."""
         body = {"aggregate": {"name": name, "availability_zone": zone}}
-        return str(send("POST", f"{self.nova.real}/v2.1/os-aggregates", body, **_NEWEST)["aggregate"]["uuid"])
+        return str(self.send("POST", self.nova, "/v2.1/os-aggregates", body, **_NEWEST)["aggregate"]["uuid"])
 
     def openstack(self, *argv: str, cloud: str = "admin") -> "subprocess.CompletedProcess[str]":
         """Run the real openstack client as a program."""
@@ -127,13 +145,89 @@ class Cloud:
         )
 
 
+def _register(cloud: Cloud, identity: Service) -> None:
+    """Register the services in Keystone's catalogue, and the user as whom they log in."""
+    catalogue = {
+        "identity": (f"{cloud.keystone.url}/v3", f"{identity.url}/v3"),
+        "placement": (cloud.placement.url, cloud.placement.real),
+        "image": (cloud.glance.url, cloud.glance.real),
+        "compute": (f"{cloud.nova.url}/v2.1", f"{cloud.nova.real}/v2.1"),
+        "block-storage": (f"{cloud.others.url}/v3",) * 2,
+    }
+    api: Any = cloud.admin.identity
+    api.create_region(id=EMPTY_REGION)
+    # The identity service itself is there: keystone-manage bootstrap makes it.
+    made = {each.type: each for each in api.services()}
+    for kind, urls in catalogue.items():
+        service = made.get(kind) or api.create_service(type=kind, name=kind)
+        for region in (REGION, EMPTY_REGION) if kind == "identity" else (REGION,):
+            for interface, url in zip(("public", "internal"), urls, strict=True):
+                api.create_endpoint(service_id=service.id, interface=interface, url=url, region_id=region)
+    _create_user(cloud, SERVICE_USER, "service", project=api.create_project(name=SERVICE_USER, domain_id="default"))
+
+
+def _create_user(cloud: Cloud, name: str, *roles: str, project: Any = None, domain: Any = None) -> None:
+    """Create a user with roles on a project of the domain "default", or on a domain that is the user's own as well."""
+    api: Any = cloud.admin.identity
+    user = api.create_user(name=name, password=PASSWORD, domain_id=domain.id if domain else "default")
+    for role in roles:
+        found = api.find_role(role) or api.create_role(name=role)
+        if domain:
+            api.assign_domain_role_to_user(domain, user, found)
+        else:
+            api.assign_project_role_to_user(project, user, found)
+
+
+def _create_users(cloud: Cloud) -> None:
+    """Create the users of the tests, with a cloud of the same name for each in clouds.yaml."""
+    api: Any = cloud.admin.identity
+    domain = api.create_domain(name="customers")
+    tenant = api.create_project(name="tenant", domain_id="default")
+    _create_user(cloud, "operator", "admin", domain=domain)
+    cloud.add_cloud("operator", cloud.login("operator", user_domain_id=domain.id, domain_name="customers"))
+    _create_user(cloud, "reader", "reader", project=tenant)
+    cloud.add_cloud("reader", cloud.login("reader", project_name="tenant"))
+    _create_user(cloud, "prefilter", "reader", "prefilter_reader", project=tenant)
+    cloud.add_cloud("prefilter", cloud.login("prefilter", project_name="tenant"))
+    cloud.add_cloud("system", cloud.login("admin", system_scope="all"))
+    cloud.add_cloud("nobody", {**cloud.login("admin", project_name="admin"), "password": "wrong"})
+    admin = cloud.login("admin", project_name="admin")
+    cloud.add_cloud("elsewhere", admin, region_name=EMPTY_REGION)
+    cloud.add_cloud("down", admin, image_endpoint_override="http://127.0.0.1:1")
+    add_application_credential(cloud, "application-credential")
+    rules = json.loads(files_of(DOCS / "live-cloud.rst")["access-rules.json"])
+    add_application_credential(cloud, "read-only", access_rules=rules)
+
+
+def add_application_credential(cloud: Cloud, name: str, **fields: Any) -> None:
+    """Create an application credential of the administrator, with a cloud of the same name in clouds.yaml."""
+    user = cloud.admin.session.get_user_id()
+    api: Any = cloud.admin.identity
+    made = api.create_application_credential(user, name, **fields)
+    secret = {"application_credential_id": made.id, "application_credential_secret": made.secret}
+    cloud.add_cloud(name, {"auth_url": f"{cloud.keystone.url}/v3", **secret}, "v3applicationcredential")
+
+
 @contextmanager
 def cloud_running(folder: Path) -> Iterator[Cloud]:
     """Run a cloud with the example fleet in its Placement; at the end of the context nothing of it is left."""
     with ExitStack() as ending:
-        placement = ending.enter_context(served(ending.enter_context(EmbeddedPlacement(example_fleet()))))
-        beside = ending.enter_context(others())
-        images = ending.enter_context(glance(folder))
-        compute = ending.enter_context(nova(folder, images.url, beside.url))
-        recorders = [ending.enter_context(recorded(each.url)) for each in (images, compute)]
-        yield Cloud(folder, placement, recorders[0], recorders[1], beside)
+        databases = ending.enter_context(schemas(folder))
+        identity = ending.enter_context(keystone(folder))
+        cloud = Cloud(folder, ending.enter_context(recorded(identity.url)))
+        ending.callback(cloud.admin.close)
+        cloud.others = ending.enter_context(others())
+        for database in databases:
+            database.succeed()
+        started = [
+            ending.enter_context(placement(folder, identity.url)),
+            ending.enter_context(glance(folder, identity.url)),
+            ending.enter_context(nova(folder, identity.url, cloud.others.url)),
+        ]
+        cloud.placement, cloud.glance, cloud.nova = (ending.enter_context(recorded(each.url)) for each in started)
+        _register(cloud, identity)
+        _create_users(cloud)
+        for service in started:
+            service.wait()
+        cloud.forget()
+        yield cloud

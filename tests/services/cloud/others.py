@@ -1,4 +1,4 @@
-"""As little of Neutron and Cinder as Nova's API needs to show a server, and of Keystone as a client needs to log in."""
+"""As little of Neutron and Cinder as Nova's API needs to show a server."""
 
 import json
 from collections.abc import Iterator
@@ -15,8 +15,6 @@ class Others:
     def __init__(self) -> None:
         self.url = ""
         self.volumes: dict[str, dict[str, Any]] = {}
-        self.catalog: dict[str, str] = {}
-        """Service type -> URL, for those who log in."""
 
     def volume(self, **metadata: str) -> str:
         """Make a bootable volume with this image metadata; return its ID."""
@@ -39,34 +37,16 @@ class Others:
         }
         return volume
 
-    def _token(self) -> dict[str, Any]:
-        endpoint = {"interface": "public", "region": "one", "region_id": "one"}
-        catalog = [
-            {"type": kind, "name": kind, "endpoints": [{**endpoint, "url": url}]} for kind, url in self.catalog.items()
-        ]
-        domain = {"id": "default", "name": "Default"}
-        return {
-            "methods": ["password"],
-            "expires_at": "2099-01-01T00:00:00.000000Z",
-            "issued_at": "2026-01-01T00:00:00.000000Z",
-            "user": {"id": "2" * 32, "name": "operator", "domain": domain},
-            "project": {"id": "1" * 32, "name": "project", "domain": domain},
-            "roles": [{"id": "3" * 32, "name": "admin"}],
-            "catalog": catalog,
-        }
-
     def answer(self, method: str, path: str) -> tuple[int, object]:
         """Return the status and the JSON of an answer."""
         parts = path.partition("?")[0].strip("/").split("/")
-        if (method, parts) == ("POST", ["v3", "auth", "tokens"]):
-            return 201, {"token": self._token()}
         if parts[0] == "v2.0":
             return 200, {parts[-1].replace("-", "_"): []}
         if method == "POST" and parts[-1] == "attachments":
             return 202, {"attachment": {"id": str(uuid4()), "connection_info": {}}}
         if parts[-2:-1] == ["volumes"] and parts[-1] in self.volumes:
             return 200, {"volume": self.volumes[parts[-1]]}
-        if path == "/":
+        if parts in ([""], ["v3"]):
             version = {"id": "v3.0", "status": "CURRENT", "version": "3.71", "min_version": "3.0"}
             return 200, {"versions": [{**version, "links": [{"rel": "self", "href": f"{self.url}/v3/"}]}]}
         return 404, {"itemNotFound": {"code": 404, "message": f"no {path}"}}
@@ -79,9 +59,7 @@ def others() -> Iterator[Others]:
 
     def answer(call: Call) -> Reply:
         status, document = state.answer(call.method, call.path)
-        # Only Keystone's answer to a login needs the token; services believe it (serve.py).
-        headers = {"Content-Type": "application/json", "X-Subject-Token": "admin"}
-        return Reply(status, json.dumps(document).encode(), headers)
+        return Reply(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
     with serving(answer) as state.url:
         yield state

@@ -13,7 +13,7 @@ Answer = tuple[int, object]
 Hook = Callable[[str, str], Answer | None]
 """(method, path) -> an answer in the service's place, or None to let it answer."""
 
-_KEPT = ("content-type", "openstack-api-version", "x-auth-token")
+_KEPT = ("accept", "content-type", "openstack-api-version", "x-auth-token", "x-subject-token")
 
 
 class Recorder:

@@ -13,7 +13,6 @@ from os_prefilter.adapters.cloud.service import CloudError
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
-from tests.services.cloud.services import send
 
 # What openstacksdk makes attributes of, renames, converts or fails at, and what it knows nothing of.
 _PROPERTIES = {
@@ -64,7 +63,7 @@ def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) ->
 
 def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Cloud) -> None:
     """Of its own schema, the fields that are its base, and those that depend on its configuration."""
-    schema = send("GET", f"{cloud.glance.real}/v2/schemas/image")["properties"]
+    schema = cloud.send("GET", cloud.glance, "/v2/schemas/image")["properties"]
     assert {name for name, each in schema.items() if each.get("is_base", True)} <= _IMAGE_FIELDS
 
 

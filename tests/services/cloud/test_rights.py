@@ -1,0 +1,271 @@
+"""Which users may run which command, and what a user without the rights reads."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+import pytest
+
+from os_prefilter.adapters.cloud import connection as clouds
+from os_prefilter.cli.main import main
+from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PrefilterError
+from tests.services.cloud.cloud import Cloud, add_application_credential
+from tests.support.programs import until
+from tests.test_docs import DOCS, files_of
+
+Capture = pytest.CaptureFixture[str]
+
+_PAGE = DOCS / "live-cloud.rst"
+_REQUEST = ["--property", "hw_time_hpet=yes"]
+COMMANDS = {
+    "audit": ["--enable", "hpet", "-f", "json"],
+    "candidates": [*_REQUEST, "-f", "json"],
+    "demo": ["-f", "json"],
+    "diagnose": [*_REQUEST, "-f", "json"],
+    "explain": [*_REQUEST, "-f", "json"],
+    "offer": ["--format", "json"],
+    "readiness": ["-f", "json"],
+    "snapshot": [],
+}
+"""Command -> its arguments, of those that read a cloud."""
+OF_NODES = {
+    "baremetal reconfigure": ["--node", "n", "--old-flavor", "f", "--new-flavor", "t"],
+    "baremetal steps": ["--node", "n", "--property", "a=b"],
+    "capabilities report": ["--driver", "ironic", "--node", "n"],
+    "capabilities show": ["--driver", "ironic", "--node", "n"],
+}
+"""Command -> its arguments, of those that need an Ironic, which this cloud has not."""
+
+
+def test_every_command_with_a_cloud_is_in_the_tables_above(capsys: Capture) -> None:
+    found = set()
+    for each in entry_points(group="os_prefilter.cli"):
+        name = each.name.replace("_", " ")
+        assert main([*name.split(), "--help"]) == 0
+        if "--os-cloud" in capsys.readouterr().out:
+            found.add(name)
+    assert found == {*COMMANDS, *OF_NODES}
+
+
+def _timeless(text: str) -> str:
+    return re.sub(r"\d{4}-\d\d-\d\d(T[\d:.]+Z)?", "TIME", text)
+
+
+def _run(capsys: Capture, cloud: str, *argv: str) -> tuple[int, str, str]:
+    code = main([*argv, "--os-cloud", cloud])
+    out, err = capsys.readouterr()
+    return code, _timeless(out), _timeless(err)
+
+
+@pytest.fixture(scope="session")
+def expected(whole_cloud: Cloud) -> dict[str, tuple[int, str]]:
+    """Return a place for the exit code and the output of each command."""
+    whole_cloud.image("public", active=True, hw_vif_model="igb", visibility="public")
+    return {}
+
+
+@pytest.mark.parametrize("user", ["admin", "application-credential", "read-only", "prefilter"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_gives_each_user_with_its_rights_the_same(
+    cloud: Cloud, command: str, user: str, capsys: Capture, expected: dict[str, tuple[int, str]]
+) -> None:
+    """By ``os-prefilter``; an audit is of the images that the user may see."""
+    with _policies_of_the_page(cloud) if user == "prefilter" else _no_change():
+        code, out, err = _run(capsys, user, command, *COMMANDS[command])
+    assert out, err
+    if command != "audit" or user != "prefilter":
+        assert expected.setdefault(command, (code, out)) == (code, out)
+    assert code in (0, 2)
+    assert cloud.written == []
+
+
+@pytest.mark.parametrize("user", ["admin", "application-credential"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_gives_the_same_in_the_openstack_client(
+    cloud: Cloud, command: str, user: str, capsys: Capture
+) -> None:
+    code, out, _ = _run(capsys, user, command, *COMMANDS[command])
+    done = cloud.openstack("prefilter", command, *COMMANDS[command], cloud=user)
+    assert (done.returncode, _timeless(done.stdout)) == (code, out), done.stderr
+    assert cloud.written == []
+
+
+@contextmanager
+def _no_change() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def _policies_of_the_page(cloud: Cloud) -> Iterator[None]:
+    """Give the services the policies on the page, as long as the context lasts."""
+    found = files_of(_PAGE)
+    paths = {service: cloud.folder / f"{service}-policy.yaml" for service in ("placement", "nova")}
+    for service, path in paths.items():
+        path.write_text(found[f"/etc/{service}/policy.yaml"], encoding="utf-8")
+    try:
+        yield
+    finally:
+        for path in paths.values():
+            # A service goes on with the rules of a file that is gone.
+            path.write_text("{}", encoding="utf-8")
+
+
+def _table() -> dict[str, set[str]]:
+    """Return command or option -> rules, as the page has them."""
+    _, _, rest = _PAGE.read_text(encoding="utf-8").partition("* - Command or option\n      - Policy rules")
+    table, _, _ = rest.partition("\n\n.. ")
+    found = {}
+    for row in table.split("    * - ")[1:]:
+        first, _, second = row.partition("\n      - ")
+        for name in re.findall(r"``([^`]+)``", first):
+            found[name] = set(re.findall(r"``(\w+:[\w:-]+|get_images?)``", second))
+    return found
+
+
+def _rules_of(cloud: Cloud) -> Iterator[set[str]]:
+    """Yield the rules that guard each request that was sent, as the services document them."""
+    for name, prefix in (("placement", ""), ("nova", "/v2.1"), ("glance", "")):
+        rules = [rule for rule in import_module(f"{name}.policies").list_rules() if hasattr(rule, "operations")]
+        patterns = [
+            (re.sub(r"\\{[^{}]+\\}", "[^/]+", re.escape(operation["path"].rstrip("/"))), rule.name)
+            for rule in rules
+            for operation in rule.operations
+            if "GET" in operation["method"]
+        ]
+        for sent in getattr(cloud, name).sent:
+            method, _, target = sent.partition(" ")
+            path = target.partition("?")[0].removeprefix(prefix).rstrip("/")
+            assert method == "GET"
+            if path not in ("", "/v2", "/v2.1"):
+                yield {rule for pattern, rule in patterns if re.fullmatch(pattern, path)}
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, "--image", "--flavor", "--server"])
+def test_page_names_the_policy_rules_of_each_command(cloud: Cloud, name: str, capsys: Capture) -> None:
+    table = _table()
+    known = {rule for rules in table.values() for rule in rules}
+    if name in COMMANDS:
+        _run(capsys, "admin", name, *COMMANDS[name])
+        # It reads the images of the cloud.
+        expected = table[name] | (table["--image"] - {"get_image"} if name == "audit" else set())
+    else:
+        image = cloud.image(f"for {name}", active=True)
+        if name != "--image":
+            cloud.flavor(f"for {name}", f"for{name}", {})
+        value = {"--image": f"for {name}", "--flavor": f"for{name}"}.get(name) or cloud.server(f"for{name}", image)
+        cloud.forget()
+        for argument in (image, value) if name == "--image" else (value,):
+            _run(capsys, "admin", "explain", *_REQUEST, name, argument)
+        expected = table["explain"] | table[name]
+    sent = list(_rules_of(cloud))
+    assert all(rules & known for rules in sent)
+    assert {rule for rules in sent for rule in rules & known} == expected
+
+
+_OF_PROJECT = "log in with project_name instead."
+_REFUSALS = [
+    ("operator", f"The token is for the domain 'customers'; the service wants one for a project: {_OF_PROJECT}"),
+    ("system", f"The token is for the system; the service wants one for a project: {_OF_PROJECT}"),
+    ("reader", "role"),
+]
+
+
+@pytest.mark.parametrize(("user", "advice"), _REFUSALS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_user_without_the_rights_reads_what_was_refused_and_what_to_do(
+    cloud: Cloud, user: str, advice: str, command: str, capsys: Capture
+) -> None:
+    """The operator is the administrator of a domain, "system" one of the whole cloud, but of no project in either."""
+    code, out, err = _run(capsys, user, command, *COMMANDS[command])
+    assert code == 1
+    # A diagnosis says it in its result.
+    (line,) = [json.loads(out)["message"]] if out else err.splitlines()
+    assert re.match(
+        r"(Placement refused GET /\w+ with|Nova, GET /os-aggregates:|Glance, GET /images:) status 403", line
+    )
+    assert advice in line
+    assert cloud.written == []
+
+
+@pytest.mark.parametrize("user", ["operator", "reader"])
+def test_openstack_client_gives_the_same_advice(cloud: Cloud, user: str, capsys: Capture) -> None:
+    code, _, err = _run(capsys, user, "explain", *_REQUEST)
+    done = cloud.openstack("prefilter", "explain", *_REQUEST, cloud=user)
+    assert (done.returncode, done.stderr) == (code, err)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *OF_NODES])
+def test_service_missing_from_the_catalogue_is_named_with_the_region(
+    cloud: Cloud, command: str, capsys: Capture, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cloud "elsewhere" names a region where only Keystone is; nowhere is there an Ironic."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("f", "t"):
+        (tmp_path / name).write_text('{"vcpus": 1, "ram": 1}', encoding="utf-8")
+    code, out, err = _run(capsys, "elsewhere", *command.split(), *(COMMANDS | OF_NODES)[command])
+    assert (code, out) == (1, "")
+    service = "Ironic: the service catalogue has no endpoint of type baremetal"
+    if command in COMMANDS:
+        service = "Placement: the service catalogue has no endpoint of type placement"
+    assert f"{service} for this user (region 'two', interface 'public')" in err
+    assert "'openstack catalog list' shows" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_revoked_token_is_replaced_by_a_new_login(cloud: Cloud) -> None:
+    """In the middle of a command, where the login is by a password or an application credential."""
+    image = cloud.image("after a new login")
+    for name in ("admin", "application-credential"):
+        connection = cloud.connection(name)
+        _revoke(cloud, connection.session.get_token())
+        assert clouds.image_named(connection, image).name == "after a new login"
+
+
+def _revoke(cloud: Cloud, token: str) -> None:
+    cloud.admin.identity.delete("/auth/tokens", headers={"X-Subject-Token": token})
+
+
+def test_revoked_token_ends_a_command_that_has_no_other_login(cloud: Cloud) -> None:
+    token = cloud.connection().session.get_token()
+    auth = {"auth_url": f"{cloud.keystone.url}/v3", "token": token, "project_name": "admin"}
+    cloud.add_cloud("token", {**auth, "project_domain_id": "default"}, "v3token")
+    fixed = {"endpoint": cloud.placement.url, "token": token}
+    cloud.add_cloud("fixed-token", fixed, "admin_token", placement_endpoint_override=cloud.placement.url)
+    _revoke(cloud, token)
+    with pytest.raises(ConfigurationError, match=r"'token' cannot be used: Keystone refused the login.*been revoked"):
+        cloud.connection("token")
+    with pytest.raises(PlacementRefused, match=r"GET /traits with status 401.*may have expired or been revoked"):
+        clouds.placement_of(cloud.connection("fixed-token")).traits()
+
+
+def test_expired_application_credential_is_refused_with_the_reason(cloud: Cloud) -> None:
+    soon = (datetime.now(timezone.utc) + timedelta(seconds=2)).strftime("%Y-%m-%dT%H:%M:%S.%f")
+    add_application_credential(cloud, "expiring", expires_at=soon)
+
+    def error() -> str:
+        try:
+            cloud.connection("expiring")
+        except ConfigurationError as found:
+            return str(found)
+        return ""
+
+    message = until(error, lambda: "it does not expire")
+    assert message.startswith("The cloud 'expiring' cannot be used: Keystone refused the login: Unauthorized")
+    assert "may have expired" in message
+
+
+def test_access_rules_of_an_application_credential_limit_it_to_what_they_allow(cloud: Cloud) -> None:
+    image = cloud.image("not by these rules")
+    rules = [{"service": "placement", "method": "GET", "path": "/**"}]
+    add_application_credential(cloud, "placement-only", access_rules=rules)
+    connection = cloud.connection("placement-only")
+    assert clouds.placement_of(connection).traits()
+    with pytest.raises(PrefilterError, match=r"Glance, GET /images/.* status 401.* access rules of the application"):
+        clouds.image_named(connection, image)
+    with pytest.raises(PlacementRefused, match=r"PUT /traits/CUSTOM_NEW with status 401.* access rules"):
+        clouds.placement_of(connection).create_trait("CUSTOM_NEW")

@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import KnownTraits, OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -143,6 +143,7 @@ def _pipeline() -> Pipeline:
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
         "answers": ReportCoverage(client),
+        "known_traits": KnownTraits(client),
     }
     try:
         return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)

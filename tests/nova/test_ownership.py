@@ -65,7 +65,7 @@ def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
     assert _schedule() == {"OWNER_NOVA"}
 
 
-def test_compute_version_gate_opens_with_the_last_cell_without_querying_placement(
+def test_compute_version_gate_opens_with_the_last_cell_without_querying_providers(
     start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cell by cell, one nova-compute after the other."""
@@ -80,7 +80,7 @@ def test_compute_version_gate_opens_with_the_last_cell_without_querying_placemen
         assert _schedule() == set()
         versions[cell] = 73
     assert _schedule() == {"OWNER_NOVA"}
-    assert observed.sent == []
+    assert set(observed.sent) == {"GET /traits"}
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

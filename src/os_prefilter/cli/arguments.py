@@ -312,6 +312,8 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         "owner_coverage": lambda _context: reported,
         "answers": lambda _context: coverage_of(fleet) if isinstance(fleet, Fleet) else fleet.coverage(),
     }
+    if not isinstance(fleet, Fleet):
+        facts["known_traits"] = lambda _context: fleet.known_traits()
     if arguments.filter:
         # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
         others = installed_filters().keys() - set(enabled)

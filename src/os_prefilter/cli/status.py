@@ -36,6 +36,7 @@ from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import EVERY, Unreported
 from os_prefilter.rules.reader import read_rules
+from os_prefilter.vocabulary import opt_in_traits
 
 GRACE = 5.0
 """Seconds after the start of a process in which a change of a file counts as read: it imports Nova first."""
@@ -43,7 +44,7 @@ GRACE = 5.0
 _OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
 _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
 # The facts that the entry point for Nova provides. Nothing queries them here.
-_FACTS = ("minimum_compute_version", "owner_coverage", "answers")
+_FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits")
 _MOST_TRAITS = 5
 _UNAUTHORIZED = 401
 
@@ -129,19 +130,20 @@ class Checks(upgradecheck.UpgradeCommands):
         said = []
         if standard:
             said.append(
-                f"Placement does not know {_of_filters(missing, standard)}. It refuses the requests that name one, and "
-                f"no host is found for them. Install os-traits {version('os-traits')} or newer beside Placement and "
-                "restart it."
+                f"Placement does not know {_of_filters(missing, standard)}. The filters do not require them, so that a "
+                "request may get a host that lacks the device. They come with a newer os-traits beside Placement; "
+                "'os-prefilter vocabulary list' has the releases."
             )
         if custom:
             said.append(
-                f"Not created in Placement: {_of_filters(missing, custom)}. Placement refuses the requests that name "
-                "one. "
+                f"Not created in Placement: {_of_filters(missing, custom)}. Until they are, the filters do not require "
+                "those of the vocabulary, and Placement refuses the requests that require any other. "
                 "'os-prefilter capabilities report' on a compute host creates those of the vocabulary; 'openstack "
                 "trait create NAME' creates any other."
             )
         # A filter that waits requires none before the hosts have reported, and that creates them.
-        fails = any(not self._waits(each, options) and traits & custom for each, traits in missing)
+        others = custom - opt_in_traits()
+        fails = any(not self._waits(each, options) and traits & others for each, traits in missing)
         return Result(Code.FAILURE if fails else Code.WARNING, " ".join(said)) if said else Result(Code.SUCCESS)
 
     @_failing

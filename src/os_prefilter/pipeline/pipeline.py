@@ -13,7 +13,7 @@ from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
-from os_prefilter.pipeline import nova_style, request_writer
+from os_prefilter.pipeline import known_traits, nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
@@ -58,7 +58,11 @@ class Pipeline:
         self._calls = [call_of(each) for each in self.filters]
         # Only those that a filter needs: a fact may be a query to every cell.
         names = {fact for each in self.filters for fact in each.facts}
-        self._names_of_facts = sorted(names | {FACT} if deferred else names)
+        if deferred:
+            names.add(FACT)
+        if self.filters and known_traits.FACT in facts:
+            names.add(known_traits.FACT)
+        self._names_of_facts = sorted(names)
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
         self._cache = DecisionCache()
@@ -78,8 +82,10 @@ class Pipeline:
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
             ``minimum_compute_version`` gives the lowest service version of all compute services, ``owner_coverage``
             whether every compute node has the owner trait in Placement; ``owner`` needs one of the two. ``answers``
-            gives a ``pipeline.report_gates.Coverage``; filters that wait for answers need it. ``rules`` is made
-            from ``rules_dirs`` unless it is among them.
+            gives a ``pipeline.report_gates.Coverage``; filters that wait for answers need it. ``known_traits`` gives
+            the names of all traits in Placement, which refuses a query that names another one: with it such a
+            requirement is left out where that excludes no host (:mod:`os_prefilter.pipeline.known_traits`). ``rules``
+            is made from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.
         :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
@@ -177,6 +183,8 @@ class Pipeline:
             start = perf_counter()
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = perf_counter() - start
+            if not each.nova_style:
+                result = known_traits.leave_out_unknown(result, values.get(known_traits.FACT))
             requirements = tuple([Requirement(*item[:4], each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)

@@ -1,4 +1,4 @@
-"""Which compute nodes have reported to Placement: the facts that open gates, and what commands ask a live cloud."""
+"""What a Placement has: the facts that open gates, the traits that it knows, and what commands ask a live cloud."""
 
 from collections.abc import Iterable
 from functools import cached_property
@@ -9,8 +9,9 @@ import os_traits
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import UnknownTraits
+from os_prefilter.pipeline.known_traits import TraitNames
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
-from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary import REPORTED, opt_in_traits
 
 
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
@@ -86,6 +87,33 @@ class OwnerCoverage:
         return self._compute_nodes_exist
 
 
+class KnownTraits:
+    """The fact ``known_traits``, for ``Pipeline.from_conf(conf, facts={"known_traits": KnownTraits(client)})``.
+
+    It takes one request.
+
+    :param client: of a Placement with microversion 1.6
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+        self._latest = TraitNames()
+
+    def __call__(self, _context: Any = None) -> TraitNames:
+        """Return the names of all traits, the same object as long as they are the same.
+
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer.
+        """
+        found = TraitNames(self._client.traits())
+        with check_response("GET /traits"):
+            # Each Placement has it. Where it is missing, the list is not the whole one.
+            if os_traits.COMPUTE_NODE not in found:
+                raise ValueError(f"the trait {os_traits.COMPUTE_NODE} is not in it")
+        if found != self._latest:
+            self._latest = found
+        return self._latest
+
+
 class LiveReported:
     """What the hosts of a live cloud report: the same questions as to a :class:`os_prefilter.fleet.model.Fleet`.
 
@@ -105,6 +133,10 @@ class LiveReported:
     def every_compute_has(self, trait: str) -> bool:
         """Whether there are compute nodes, and each has ``trait``."""
         return OwnerCoverage(self._client, trait)()
+
+    def known_traits(self) -> TraitNames:
+        """Return each trait that Placement has, and the vocabulary's ``CUSTOM_`` ones that hosts have yet to create."""
+        return TraitNames(KnownTraits(self._client)() | opt_in_traits())
 
     def coverage(self) -> Coverage:
         """Return which compute nodes have reported."""

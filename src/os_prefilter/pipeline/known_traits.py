@@ -1,0 +1,52 @@
+"""Traits that the cloud's Placement does not have: it refuses a query that names one, required or forbidden, with 400.
+
+The fact ``known_traits`` has the names that it has. With it, a filter's requirement for another one is left out with a
+note where that excludes no capable host: a forbidden trait, as no host has it; a standard trait, as this Placement is
+older than the trait; and a ``CUSTOM_`` trait of the vocabulary, as the first host that reports creates it. Any other
+``CUSTOM_`` trait is a decision of the operator's or of a filter's author and stays required: without it, a
+request would get hosts that they keep from it.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.request.requirements import Note, Requirement, Requirements
+from os_prefilter.vocabulary import opt_in_traits
+
+FACT = "known_traits"
+"""The name of the fact; its value is a :class:`TraitNames`."""
+
+
+class TraitNames(frozenset[str]):
+    """The names of all traits of a Placement; the log has their number."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} traits>"
+
+
+def leave_out_unknown(result: Requirements, known: Collection[str] | None) -> Requirements:
+    """Return the result of a filter without what names a trait that Placement does not have.
+
+    :param known: the names of the traits that it has; None where that is not known, and all requirements stay
+    """
+    if known is None or all(item.trait in known for item in result.requirements):
+        return result
+    left_out = {item: None for item in result.requirements if item.trait not in known and may_be_left_out(item)}
+    notes = tuple(
+        Note(
+            item.source,
+            f"this cloud's Placement has no trait {item.trait}: not {'required' if item.required else 'forbidden'}",
+            warn=item.required,
+        )
+        for item in left_out
+    )
+    kept = tuple(item for item in result.requirements if item not in left_out)
+    return replace(result, requirements=kept, notes=(*result.notes, *notes))
+
+
+def may_be_left_out(item: Requirement) -> bool:
+    """Whether a requirement for a trait that Placement does not have excludes no capable host if it is left out."""
+    return not item.required or not item.trait.startswith(CUSTOM_PREFIX) or item.trait in opt_in_traits()

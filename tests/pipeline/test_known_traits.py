@@ -1,0 +1,112 @@
+"""A Placement that is older than some traits: no query names one, and no capable host is excluded."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import os_traits
+import pytest
+
+from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.coverage import KnownTraits
+from os_prefilter.common.errors import PlacementUnavailable, UnknownTraits
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.pipeline.known_traits import TraitNames, leave_out_unknown
+from os_prefilter.request.requirements import ROOT, Requirement, Requirements
+from tests.conftest import conf_with, spec_of
+from tests.support.placements import Observed, put_traits
+from tests.support.reporting_fleets import fleet_of
+
+_IGB = "COMPUTE_NET_VIF_MODEL_IGB"
+_HPET = "CUSTOM_COMPUTE_TIME_HPET"
+_HOSTS = ("host-0", "host-1")
+
+
+@pytest.fixture
+def placement(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedPlacement]:
+    """Return a real Placement whose os-traits has no igb yet, as that of OpenStack 2024.1."""
+    old = [trait for trait in os_traits.get_traits() if trait != _IGB]
+    monkeypatch.setattr(os_traits, "get_traits", lambda *_: old)
+    with EmbeddedPlacement(fleet_of([set() for _ in _HOSTS])) as placement:
+        yield placement
+
+
+def _pipeline(placement: EmbeddedPlacement, *filters: str, **options: Any) -> Pipeline:
+    options = {"enabled_filters": list(filters), "facts_interval": 0, **options}
+    return Pipeline.from_conf(conf_with(**options), {"known_traits": KnownTraits(placement.client)})
+
+
+def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline, properties: dict[str, str]) -> tuple[str, ...]:
+    spec = spec_of(properties)
+    pipeline.apply(spec)
+    return placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+
+
+def test_without_the_fact_placement_refuses_the_query(placement: EmbeddedPlacement) -> None:
+    with pytest.raises(UnknownTraits, match=_IGB):
+        _hosts(placement, Pipeline.from_names("image_metadata"), {"hw_vif_model": "igb"})
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
+    scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = _pipeline(placement, "image_metadata", trait_scope=scope)
+    assert _hosts(placement, pipeline, {"hw_vif_model": "igb"}) == _HOSTS
+    reason = f"image property hw_vif_model=igb: this cloud's Placement has no trait {_IGB}: not required"
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert warnings == [f"Ignored part of the request: {reason}"]
+    # The others are required as ever.
+    assert _hosts(placement, pipeline, {"hw_vif_model": "igb", "hw_disk_bus": "virtio"}) == ()
+
+
+def test_custom_trait_of_the_vocabulary_is_required_once_a_host_has_created_it(placement: EmbeddedPlacement) -> None:
+    pipeline = _pipeline(placement, "hpet")
+    assert _hosts(placement, pipeline, {"hw_time_hpet": "yes"}) == _HOSTS
+    placement.know([_HPET])
+    put_traits(placement, lambda traits: traits.add(_HPET), "host-1")
+    assert _hosts(placement, pipeline, {"hw_time_hpet": "yes"}) == ("host-1",)
+
+
+_LEFT_OUT = [
+    (_IGB, True, True),
+    (_IGB, False, True),
+    (_HPET, True, True),
+    ("CUSTOM_OF_A_RULE", False, True),
+    # Without it, a request would get hosts that an operator keeps from it.
+    ("CUSTOM_OF_A_RULE", True, False),
+    ("COMPUTE_NODE", True, False),
+    ("COMPUTE_NODE", False, False),
+]
+
+
+@pytest.mark.parametrize(("trait", "required", "is_left_out"), _LEFT_OUT)
+def test_only_what_excludes_no_capable_host_is_left_out(trait: str, required: bool, is_left_out: bool) -> None:
+    item = Requirement(Trait(trait), required, ROOT, "x")
+    found = leave_out_unknown(Requirements((item,)), {"COMPUTE_NODE"})
+    assert found.requirements == (() if is_left_out else (item,))
+    assert [note.warn for note in found.notes] == ([required] if is_left_out else [])
+
+
+def test_nothing_is_left_out_while_the_traits_are_unknown() -> None:
+    result = Requirements((Requirement(Trait(_IGB), True, ROOT, "x"),))
+    assert leave_out_unknown(result, None) is result
+
+
+def test_fact_is_the_same_object_until_a_trait_is_added(placement: EmbeddedPlacement) -> None:
+    """Pipelines keep their results for as long."""
+    fact = KnownTraits(placement.client)
+    before = fact()
+    assert fact() is before
+    placement.know([_HPET])
+    assert fact() == before | {_HPET}
+    assert repr(fact()) == f"<{len(before) + 1} traits>"
+    assert isinstance(fact(), TraitNames)
+
+
+def test_answer_without_the_traits_of_every_placement_is_an_error(placement: EmbeddedPlacement) -> None:
+    """Absence of an answer is not absence of the traits."""
+    observed = Observed(placement, lambda _method, _url: (200, {"traits": []}))
+    with pytest.raises(PlacementUnavailable, match="COMPUTE_NODE is not in it"):
+        KnownTraits(observed.client)()

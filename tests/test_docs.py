@@ -27,6 +27,7 @@ from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.hosts.desired_traits import traits_to_know
+from tests.support.project import project_table
 
 pytest_plugins = ["pytester"]
 
@@ -206,20 +207,31 @@ def test_installed_reporter_is_described_on_exactly_one_page(name: str) -> None:
     assert sum(f".. _reporter-{name}:\n" in page.read_text(encoding="utf-8") for page in PAGES) == 1
 
 
-def test_systemd_unit_in_agent_rst_uses_valid_options_of_capabilities_report() -> None:
-    """Its options exist, and go together."""
-    units = [text for name, text in files_of(DOCS / "agent.rst").items() if name.endswith(".service")]
-    for text in units:
-        unit = configparser.RawConfigParser()
-        unit.optionxform = str  # type: ignore[assignment,method-assign]
-        unit.read_string(text)
-        _, *words = shlex.split(unit["Service"]["ExecStart"])
-        assert words[:2] == ["capabilities", "report"]
-        parser = CapabilitiesReport(Program("0"), None).get_parser("report")
-        arguments = parser.parse_args(words[2:])
-        assert arguments.watch
-        assert arguments.nova_conf
-    assert units
+def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
+    """Its options exist, and go together; so do those that agent.env names."""
+    folder = DOCS / "packaging"
+    unit = configparser.RawConfigParser()
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string((folder / "os-prefilter-agent.service").read_text(encoding="utf-8").replace("\\\n", ""))
+    _, *words, more = shlex.split(unit["Service"]["ExecStart"])
+    assert words[:2] == ["capabilities", "report"]
+    environment = (folder / "agent.env").read_text(encoding="utf-8")
+    assert environment.splitlines()[-1] == f"{more.removeprefix('$')}="
+    named = re.findall(r"^# (--\S+) ", environment, re.MULTILINE)
+    parser = CapabilitiesReport(Program("0"), None).get_parser("report")
+    arguments = parser.parse_args([*words[2:], *(word for option in named for word in (option, "34"))])
+    assert arguments.watch
+    assert arguments.nova_conf
+    assert arguments.config_file == "/etc/os-prefilter/agent.conf"
+    assert arguments.nova_release == 34
+
+
+def test_packages_have_the_version_of_the_project() -> None:
+    version = project_table()["version"]
+    changelog = (DOCS / "packaging" / "debian" / "changelog").read_text(encoding="utf-8")
+    assert changelog.startswith(f"os-prefilter ({version}-")
+    specification = (DOCS / "packaging" / "os-prefilter.spec").read_text(encoding="utf-8")
+    assert re.search(r"^Version: +(\S+)$", specification, re.MULTILINE)[1] == version  # type: ignore[index]
 
 
 @pytest.mark.parametrize("page", ["upgrade.rst", "enable-safely.rst"])

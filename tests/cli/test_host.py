@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from os_prefilter.adapters.libvirt.host import LibvirtHost
-from os_prefilter.cli.host import add_host_arguments, assumptions, facts_from
+from os_prefilter.cli.host import add_host_arguments, assumptions, builder_of, facts_from
 from os_prefilter.cli.main import main
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.ironic import IronicFacts
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from tests.support.libvirt_xml import FakeLibvirt, capabilities, domain_capabilities
@@ -69,14 +69,40 @@ class TestFiles:
             assert facts.own_guests.default_machine == "q35"
         assert assumptions(arguments, facts) == ()
 
-    def test_assumed_libvirt_and_qemu_versions_are_reported(self) -> None:
-        arguments = parsed(*SAVED)
+    @pytest.mark.parametrize(
+        ("release", "oldest", "of"),
+        [("34", (8, 0, 0), 34), ("29", (7, 0, 0), 29), ("27", (6, 0, 0), 27), ("12", (8, 0, 0), 34)],
+    )
+    def test_assumed_libvirt_and_qemu_versions_are_reported(self, release: str, oldest: Version, of: int) -> None:
+        """Libvirt is the oldest that the release of Nova runs on; of a release that is not known, the newest's."""
+        arguments = parsed(*SAVED, "--nova-release", release)
         facts = facts_from(arguments)
         assert isinstance(facts, LibvirtFacts)
-        assert (facts.libvirt_version, facts.hypervisor_version) == ((8, 0, 0), (7, 2, 0))
+        assert (facts.libvirt_version, facts.hypervisor_version) == (oldest, (7, 2, 0))
         libvirt, qemu = assumptions(arguments, facts)
-        assert libvirt.startswith("libvirt 8.0.0 is assumed")
+        assert libvirt.startswith(f"libvirt {version_text(oldest)} is assumed, the oldest that Nova {of} runs on.")
         assert qemu.startswith("QEMU 7.2.0 is assumed")
+
+    @pytest.mark.parametrize(
+        ("argv", "says"),
+        [
+            (("--nova-release", "34", "--libvirt-version", "8.0.0", "--qemu-version", "6.2.0"), ""),
+            (
+                ("--nova-release", "34", "--libvirt-version", "7.0.0", "--qemu-version", "5.2.0"),
+                "libvirt 7.0.0 is older than 8.0.0 and QEMU 5.2.0 is older than 6.2.0: nova-compute of Nova 34 does "
+                "not start here.",
+            ),
+            (("--nova-release", "29", "--libvirt-version", "7.0.0", "--qemu-version", "5.2.0"), ""),
+            (
+                ("--nova-release", "29", "--libvirt-version", "9.0.0", "--qemu-version", "5.1.0"),
+                "QEMU 5.1.0 is older than 5.2.0: nova-compute of Nova 29 does not start here.",
+            ),
+            (("--alone", "--libvirt-version", "6.0.0", "--qemu-version", "5.1.0"), ""),
+        ],
+    )
+    def test_versions_that_the_release_of_nova_refuses_are_reported(self, argv: tuple[str, ...], says: str) -> None:
+        found = [each for each in builder_of(facts_from(parsed(*SAVED, *argv))) if "does not start here" in each]
+        assert found == ([says] if says else [])
 
     @pytest.mark.parametrize(
         ("given", "says"), [((), "--libvirt-version"), (VERSIONS[:2], "--qemu-version"), (VERSIONS[2:], "--libvirt-")]

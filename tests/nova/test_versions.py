@@ -3,15 +3,17 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from nova.virt.libvirt import driver
 
-from os_prefilter.adapters.nova_conf import NOVA_RELEASES, unsupported_nova
+from os_prefilter.adapters.nova_conf import unsupported_nova
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from tests.support.nova_start import entries, starting
 
 Install = Callable[[str], None]
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture
@@ -30,14 +32,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        (
-            "28.1.0",
-            "Nova 28.1.0 is older than 31, the oldest release that os-prefilter 0.1.0 is tested with. ",
-        ),
-        (
-            "99.0.0",
-            "Nova 99.0.0 is newer than 34, the newest release that os-prefilter 0.1.0 is tested with. ",
-        ),
+        ("26.3.0", "its compute services may report fewer traits"),
+        ("28.1.0", "its compute services may report fewer traits"),
+        ("99.0.0", "a new request filter of Nova with the purpose of one of ours runs beside it"),
     ],
 )
 def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_both_versions(
@@ -48,10 +45,11 @@ def test_scheduler_with_an_unsupported_nova_starts_with_a_warning_that_names_bot
         start("hpet")
         assert entries()[-1] == "ours"
     (warning,) = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.nova"]
-    assert warning.startswith(f"{message}The filters run all the same")
+    assert warning.startswith("os-prefilter 0.1.0 is tested with Nova 27 (2023.1), 29 (2024.1), ")
+    assert f", not with Nova {version}. The filters run all the same, but {message}" in warning
 
 
-@pytest.mark.parametrize("version", ["31.0.0", "34.3.1", "34.1.0.dev12", "unknown"])
+@pytest.mark.parametrize("version", ["27.0.0", "31.0.0", "34.3.1", "34.1.0.dev12", "unknown"])
 def test_supported_or_unknown_nova_gives_no_warning(version: str, install: Install) -> None:
     install(version)
     assert unsupported_nova() == ""
@@ -67,11 +65,9 @@ def test_nova_that_lacks_what_the_entry_point_imports_gives_an_error_with_both_v
     last = done.stderr.splitlines()[-1]
     assert last.startswith("ImportError: os-prefilter 0.1.0 does not work in Nova 34.")
     assert "cannot import name 'SM_IMAGE_PROP_PREFIX' from 'nova.utils'" in last
-    assert "It supports Nova 31 to 34. Install the release of os-prefilter for this Nova" in last
+    assert ", 34 (2026.2). Install the release of os-prefilter for this Nova" in last
 
 
-def test_versions_of_nova_in_the_documentation_are_the_supported_ones() -> None:
-    text = (DOCS / "nova.rst").read_text(encoding="utf-8").partition("\nVersions of Nova\n")[2]
-    rows = [line for line in text.splitlines() if line.startswith("    * - ")][1:]
-    releases = [int(row.split()[2]) for row in rows]
-    assert (min(releases), max(releases)) == NOVA_RELEASES
+def test_oldest_libvirt_and_qemu_of_the_installed_nova_are_known() -> None:
+    release = NOVA_RELEASES[int(version("nova").partition(".")[0])]
+    assert (release.libvirt, release.qemu) == (driver.MIN_LIBVIRT_VERSION, driver.MIN_QEMU_VERSION)

@@ -19,9 +19,7 @@ from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.conf import as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
-
-NOVA_RELEASES = (31, 34)
-"""The oldest and the newest release of Nova that this version works with (docs/nova.rst)."""
+from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 _LIBVIRT = [
@@ -147,32 +145,28 @@ def installed_nova() -> int | None:
 def unsupported_nova() -> str:
     """Return a warning if this version was not tested with the installed Nova; empty if it was, or none is known."""
     release = installed_nova()
-    oldest, newest = NOVA_RELEASES
-    if release is None or oldest <= release <= newest:
+    if release is None or release in NOVA_RELEASES:
         return ""
-    nova, ours = version("nova"), f"os-prefilter {version('os-prefilter')}"
-    if release < oldest:
-        return (
-            f"Nova {nova} is older than {oldest}, the oldest release that {ours} is tested with. The filters run all "
-            "the same, but its compute services report fewer traits, and a filter that requires one of them finds no "
-            "host. Upgrade Nova, or audit each filter before it is enabled."
+    tested = f"os-prefilter {version('os-prefilter')} is tested with Nova {list_releases()}"
+    if release > NEWEST_NOVA:
+        advice = "a new request filter of Nova with the purpose of one of ours runs beside it. Upgrade os-prefilter."
+    else:
+        advice = (
+            "its compute services may report fewer traits, and a filter that requires one of them finds no host. "
+            "Upgrade Nova, or audit each filter before it is enabled."
         )
-    return (
-        f"Nova {nova} is newer than {newest}, the newest release that {ours} is tested with. The filters run all the "
-        f"same, but a new request filter of Nova with the purpose of one of ours runs beside it. Upgrade os-prefilter."
-    )
+    return f"{tested}, not with Nova {version('nova')}. The filters run all the same, but {advice}"
 
 
 def incompatible_nova(error: ImportError) -> str:
     """Return the message for a Nova in which the entry point cannot be imported."""
-    oldest, newest = NOVA_RELEASES
     try:
         nova = f"Nova {version('nova')}"
     except PackageNotFoundError:
         nova = "this environment, which has no Nova"
     return (
         f"os-prefilter {version('os-prefilter')} does not work in {nova}: {escape_line(str(error))}. It supports Nova "
-        f"{oldest} to {newest}. Install the release of os-prefilter for this Nova, or remove "
+        f"{list_releases()}. Install the release of os-prefilter for this Nova, or remove "
         "os_prefilter.nova.activate from [filter_scheduler] available_filters."
     )
 

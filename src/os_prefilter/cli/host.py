@@ -10,7 +10,8 @@ from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version, version_text
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
+from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.guest_starts import is_recorded, records
 from os_prefilter.hosts.reporter import HostFacts
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from os_prefilter.adapters.nova_conf import LibvirtSettings
     from os_prefilter.hosts.drivers.ironic_facts import IronicFacts
     from os_prefilter.vocabulary.config_templates import Templates
-
-OLDEST_LIBVIRT: Version = (8, 0, 0)
-"""The oldest that Nova 34 runs on (``MIN_LIBVIRT_VERSION`` in ``nova/virt/libvirt/driver.py``)."""
 
 _DRIVERS = ("libvirt", "vmware", "ironic", "fake")
 _OF_FILES = ("domain_capabilities", "libvirt_version", "qemu_version")
@@ -95,7 +93,8 @@ def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, .
     found = []
     if not _is_given(arguments, "libvirt_version"):
         found.append(
-            f"libvirt {version_text(facts.libvirt_version)} is assumed, the oldest that Nova 34 runs on. "
+            f"libvirt {version_text(facts.libvirt_version)} is assumed, the oldest that Nova "
+            f"{_known_release(facts.nova_release)} runs on. "
             "Give --libvirt-version X.Y.Z."
         )
     if facts.guests and not _is_given(arguments, "qemu_version"):
@@ -122,6 +121,9 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
             "Nova builds the guests, of an unknown release: a guest that only some releases start counts as yes. "
             f"Give --nova-release N, or --alone for {ours}."
         ]
+    too_old = describe_too_old(facts)
+    if too_old:
+        found.append(too_old)
     if facts.guests and not is_recorded(facts):
         tried = {f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()}
         builders = {f"Nova {each.nova}" if each.nova else "os-prefilter's settings" for each in records()}
@@ -207,7 +209,7 @@ def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume:
         read_bytes(arguments.capabilities),
         [(path, read_bytes(path)) for path in arguments.domain_capabilities],
         settings=settings,
-        libvirt_version=given.get("libvirt_version") or OLDEST_LIBVIRT,
+        libvirt_version=given.get("libvirt_version") or NOVA_RELEASES[_known_release(settings.nova_release)].libvirt,
         qemu_version=given.get("qemu_version"),
         where=arguments.capabilities,
     )
@@ -215,6 +217,10 @@ def _read(arguments: argparse.Namespace, settings: "LibvirtSettings", *, assume:
     if missing and not assume:
         raise DocumentError(arguments.capabilities, f"{missing[0]} Traits are not written by assumptions.")
     return facts
+
+
+def _known_release(release: int | None) -> int:
+    return release if release is not None and release in NOVA_RELEASES else NEWEST_NOVA
 
 
 # -- bare-metal nodes --------------------------------------------------------------------------------------------------

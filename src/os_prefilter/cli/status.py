@@ -20,7 +20,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 import os_prefilter
-from os_prefilter.adapters.nova_conf import NOVA_RELEASES, available_filters, reason_of, unsupported_nova
+from os_prefilter.adapters.nova_conf import available_filters, reason_of, unsupported_nova
 from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.from_conf import client_from
@@ -31,6 +31,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.operators.readiness import CLOSED, readiness, traits_named_by
 from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -179,9 +180,8 @@ class Checks(upgradecheck.UpgradeCommands):
         outside = unsupported_nova()
         if outside:
             return Result(Code.WARNING, outside)
-        oldest, newest = NOVA_RELEASES
         ours = f"os-prefilter {version('os-prefilter')}, os-traits {version('os-traits')}"
-        return Result(Code.SUCCESS, f"{ours}, Nova {nova} ({oldest} to {newest} are supported).")
+        return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
 
     def _workers(self) -> Result:
         started = start_times("nova-scheduler")

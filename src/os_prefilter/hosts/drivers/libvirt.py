@@ -71,6 +71,8 @@ class Needs:
 VERSIONS: Mapping[tuple[str, str], Needs] = {
     ("vif_model", "igb"): Needs(libvirt=(9, 3, 0), qemu=(8, 0, 0)),
     ("sound_model", "virtio"): Needs(libvirt=(10, 4, 0), qemu=(8, 2, 0)),
+    # libvirt's docs/formatdomain.rst. Nova has it since 29, which needs newer ones; a Nova 27 runs on libvirt 6.0.
+    ("packed_virtqueue", "true"): Needs(libvirt=(6, 3, 0)),
     ("viommu_model", "virtio"): Needs(libvirt=(8, 3, 0)),
     ("firmware_stateless", "true"): Needs(libvirt=(8, 6, 0)),
     ("maxphysaddr_mode", "emulate"): Needs(libvirt=(8, 7, 0)),

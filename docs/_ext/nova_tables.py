@@ -5,7 +5,10 @@ from collections.abc import Iterator
 from from_code import FromCode
 from sphinx.application import Sphinx
 
+from os_prefilter.hosts.drivers.libvirt_facts import version_text
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
+from tests.against_nova.releases import page
 
 
 def differences() -> Iterator[str]:
@@ -33,6 +36,26 @@ def _example(difference: Difference) -> str:
     return ", ".join(f"``{name}={value}``" for name, value in said.items())
 
 
+def nova_releases() -> Iterator[str]:
+    """Yield what differs in each release of Nova, as reStructuredText."""
+    for number, lists in page():
+        known = NOVA_RELEASES[number]
+        title = f"Nova {number} ({known.openstack})"
+        yield from (title, "~" * len(title), "")
+        yield f":Runs on: libvirt {version_text(known.libvirt)} and QEMU {version_text(known.qemu)}, or newer"
+        queries = [each.title for each in DIFFERENCES if QUERY in each.of and each.since <= number < each.before]
+        if queries:
+            yield f":Another query: {'; '.join(queries)} (:doc:`differences`)"
+        yield from (f":{heading}: {text}" for heading, text in lists)
+        yield ""
+
+
+class NovaReleases(FromCode):
+    """``.. nova-releases::``."""
+
+    make = staticmethod(nova_releases)
+
+
 class Differences(FromCode):
     """``.. differences-from-nova::``."""
 
@@ -42,4 +65,5 @@ class Differences(FromCode):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directive."""
     app.add_directive("differences-from-nova", Differences)
+    app.add_directive("nova-releases", NovaReleases)
     return {"parallel_read_safe": True}

@@ -103,6 +103,30 @@ def stateless_is_ignored(answer: Answer, spec: Any, nova: Nova) -> Answer:
     return empty_says_nothing(nova(clone), clone, nova)
 
 
+def _requires(answer: Answer, trait: str) -> Answer:
+    """Return the query with one more trait required in the group without a suffix."""
+    parameters = parse_qsl(str(answer), keep_blank_values=True)
+    traits = {trait, *dict(parameters).get("required", trait).split(",")}
+    # Nova lists the forbidden ones last.
+    text = ",".join(sorted(traits, key=lambda each: (each.startswith("!"), each)))
+    return urlencode(sorted([*((name, value) for name, value in parameters if name != "required"), ("required", text)]))
+
+
+def tpm_model(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    version = _said(spec, "tpm_version")
+    if answer == REFUSED or not version or f"COMPUTE_SECURITY_TPM_{version.replace('.', '_')}" not in str(answer):
+        return answer
+    model = _said(spec, "tpm_model") or "tpm-tis"
+    return _requires(answer, f"COMPUTE_SECURITY_{model.upper().replace('-', '_')}")
+
+
+def mem_encryption_model(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    if answer == REFUSED or "MEM_ENCRYPTION_CONTEXT" not in str(answer):
+        return answer
+    model = _said(spec, "mem_encryption_model") or "amd-sev"
+    return _requires(answer, f"HW_CPU_X86_{model.upper().replace('-', '_')}")
+
+
 def no_boolean_is_refused(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return REFUSED if _extra_specs(spec).get("hw:mem_encryption") == "maybe" else answer
 

@@ -36,6 +36,8 @@ class Difference:
     """``(what Nova answers, request spec, Nova) -> what we answer``; the same where the difference does not apply."""
     before: int = 0
     """The version of Nova that does as we do; 0 if none does."""
+    since: int = 0
+    """The version of Nova that brought it; an older one does not know its properties. 0 if it is older than all."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """Image properties of a request that shows it."""
     extra_specs: Mapping[str, str] = field(default_factory=dict)
@@ -125,7 +127,28 @@ DIFFERENCES: tuple[Difference, ...] = (
         reason="only UEFI has state",
         becomes=becomes.stateless_is_ignored,
         before=34,
+        since=30,
         properties={"hw_firmware_stateless": "true"},
+    ),
+    Difference(
+        "The model of a TPM",
+        of=(QUERY,),
+        nova="before Nova 30, requires the trait of its version alone, and its hosts report no model",
+        ours="requires the trait of the model as well, as Nova 30 does",
+        reason="a host must have both",
+        becomes=becomes.tpm_model,
+        before=30,
+        properties={"hw_tpm_version": "2.0", "hw_tpm_model": "tpm-crb"},
+    ),
+    Difference(
+        "The model of memory encryption",
+        of=(QUERY,),
+        nova="before Nova 32, requires the resource alone, and does not know hw:mem_encryption_model",
+        ours="requires the trait of the model as well, as Nova 32 does",
+        reason="hosts have the resource for several models",
+        becomes=becomes.mem_encryption_model,
+        before=32,
+        properties={"hw_mem_encryption": "true", "hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
     Difference(
         "hw:mem_encryption that is no boolean",
@@ -191,6 +214,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="requires the trait of every model",
         reason="the libvirt driver reports each of them, and a host without it fails the spawn",
         becomes=becomes.sound,
+        since=32,
         properties={"hw_sound_model": "ich9"},
     ),
     Difference(
@@ -200,6 +224,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="refuses it before anything is scheduled",
         reason="no host can do both",
         becomes=becomes.usb,
+        since=32,
         properties={"hw_usb_model": "nec-xhci"},
         extra_specs={"hw:usb_model": "qemu-xhci"},
     ),
@@ -210,6 +235,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="refuses it before anything is scheduled; a bus counts only where the guest has a disk or CD-ROM on it",
         reason="no host can do both",
         becomes=becomes.impossible,
+        since=32,
         properties={"hw_machine_type": "virt", "hw_sound_model": "sb16"},
     ),
     Difference(

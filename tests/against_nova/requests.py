@@ -30,6 +30,7 @@ _CLASSES = (
     "NO_SUCH_CLASS",
 )
 _SUFFIXES = ("", "1", "_gpu")
+IMAGE = "55555555-5555-4555-8555-555555555555"
 PCI_REQUEST = "11111111-1111-4111-8111-111111111111"
 PORT = "22222222-2222-4222-8222-222222222222"
 _GROUPS = (f"{PCI_REQUEST}-0", f"{PCI_REQUEST}-1", "device_profile_0", f"device_profile_0{PORT}", PORT)
@@ -105,7 +106,7 @@ def images(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
     properties = draw(_of_theme(PROPERTIES, theme))
     properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_TRAITS), max_size=2))}
     disk_format = draw(st.sampled_from(["qcow2", "QCOW2", "raw", "iso", "vmdk", "ami", "vhdx", "ploop"]))
-    return objects.ImageMeta.from_dict({"name": "i", "disk_format": disk_format, "properties": properties})
+    return objects.ImageMeta.from_dict({"id": IMAGE, "name": "i", "disk_format": disk_format, "properties": properties})
 
 
 @st.composite

@@ -1,50 +1,28 @@
-"""Since which release Nova has the properties and values of the vocabulary, against the installed Nova."""
+"""The table of releases is what the installed Nova says, and what README and pages show."""
 
-from importlib.metadata import version
-
-import pytest
-from nova.api.validation.extra_specs import validators
-from nova.network import model as network_model
-from nova.objects import fields, image_meta
-
-from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.model import Row
-from os_prefilter.vocabulary.releases import ADDED_TO_NOVA, OLDEST, release_of_value
-
-_MAJOR = {
-    "2023.1": 27,
-    "2023.2": 28,
-    "2024.1": 29,
-    "2024.2": 30,
-    "2025.1": 31,
-    "2025.2": 32,
-    "2026.1": 33,
-    "2026.2": 34,
-}
-_INSTALLED = int(version("nova").partition(".")[0])
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
+from tests.against_nova.nova import NOVA
+from tests.against_nova.record import record
+from tests.against_nova.releases import README, page, releases, with_table
 
 
-def _is_there(row: Row, value: str) -> bool:
-    return _MAJOR[release_of_value(row, value)] <= _INSTALLED
+def test_recorded_differences_are_exactly_those_of_the_installed_nova() -> None:
+    """A difference that the table does not name fails, and one that is gone; record.py says how to write it anew."""
+    assert record() == releases()[NOVA]
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.image_property or row.extra_spec], ids=lambda row: row.name)
-def test_installed_nova_has_exactly_the_properties_of_its_release_and_before(row: Row) -> None:
-    property_release = ADDED_TO_NOVA.get(row.name, {}).get("", OLDEST)
-    expected = _MAJOR[property_release] <= _INSTALLED
-    if row.image_property:
-        assert (row.image_property in image_meta.ImageMetaProps.fields) == expected
-    # Nova reads hw:maxphysaddr_mode, and validates it in no release.
-    if row.extra_spec and row.name != "maxphysaddr_mode":
-        validators.load_validators()
-        names = {name for name in validators.VALIDATORS if not name.startswith("os_prefilter")}
-        assert (row.extra_spec in names) == expected
+def test_every_release_is_recorded_and_shown() -> None:
+    assert list(releases()) == list(NOVA_RELEASES)
+    assert [number for number, _ in page()] == sorted(NOVA_RELEASES, reverse=True)
 
 
-def test_installed_nova_has_exactly_the_values_of_its_release_and_before() -> None:
-    found = {"vif_model": network_model.VIF_MODEL_ALL, "mem_encryption_model": fields.MemEncryptionModel.ALL}
-    for row in ROWS:
-        for value in found.get(row.name, ()):
-            assert _is_there(row, value)
-        later = {value for value in ADDED_TO_NOVA.get(row.name, {}) if value}
-        assert {value for value in later if _is_there(row, value)} == later & set(found.get(row.name, ()))
+def test_no_release_has_an_image_property_or_a_value_that_is_unknown_here() -> None:
+    for release in releases().values():
+        assert release.novas_properties == []
+        assert release.novas_values == {}
+
+
+def test_readme_has_the_current_table_of_releases_and_pythons() -> None:
+    """``python -m tests.against_nova.releases`` writes it."""
+    text = README.read_text(encoding="utf-8")
+    assert text == with_table(text)

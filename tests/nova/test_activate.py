@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from importlib.metadata import EntryPoint, version
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,13 +24,12 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.filters.loading import NAMESPACE, installed_filters
 from os_prefilter.nova import SAME_PURPOSE
+from tests.against_nova.nova import NOVA
+from tests.against_nova.releases import releases
 from tests.support.nova_start import Start, entries, our_entry, starting
 from tests.support.rule_texts import rule, write_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-# Each was added by the Nova of this major version; the others are older than any that works.
-_SINCE = {"virtio_sound_filter": 32, "tpm_secret_security_filter": 33, "owner_nova_filter": 34}
 
 # Those of Nova's filters that ask about the deployment, not about what a host can do.
 _NOVAS_ALONE = {
@@ -166,11 +165,10 @@ def test_third_party_request_filters_keep_their_position(start: Start) -> None:
 
 
 def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> None:
-    """In Nova from the version on that brought it; a new filter of Nova's fails this."""
+    """Older Novas lack those that releases.yaml names; a filter of Nova's without a counterpart fails this."""
     assert set(SAME_PURPOSE) <= set(installed_filters())
-    major = int(version("nova").partition(".")[0])
     missing = {name for name in SAME_PURPOSE.values() if not hasattr(request_filter, name)}
-    assert missing == {name for name, since in _SINCE.items() if since > major}
+    assert missing == set(releases()[NOVA].request_filters)
     assert set(entries()) - set(SAME_PURPOSE.values()) == _NOVAS_ALONE
 
 

@@ -1,0 +1,96 @@
+"""Record what the installed Nova knows, beside what we know: ``python -m tests.against_nova.record``.
+
+Run it in the environment of each release: ``tox -e nova29 -- python -m tests.against_nova.record``.
+"""
+
+import re
+from collections.abc import Callable
+from importlib.metadata import metadata
+from pathlib import Path
+
+import nova
+import os_traits
+from nova import exception
+from nova.api.validation.extra_specs import validators
+from nova.objects.image_meta import ImageMetaProps
+from nova.scheduler import request_filter
+
+from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA
+from os_prefilter.vocabulary.model import Row
+from tests.against_nova.nova import NOVA
+from tests.against_nova.releases import Release, write
+
+_LISTS = {"hw_numa_cpus", "hw_numa_mem", "img_block_device_mapping", "img_mappings", "traits_required"}
+"""Image properties that are no texts, numbers or booleans: Nova's own business."""
+_PARTS = ("compute/provider_tree.py", "virt/driver.py", "virt/libvirt", "virt/vmwareapi", "virt/ironic")
+"""The source of what a nova-compute reports."""
+
+
+def record() -> Release:
+    """Return what the installed Nova does and we do not, and the reverse."""
+    named = [row for row in ROWS if row.image_property]
+    known = set(os_traits.get_traits())
+    standard = {str(term.trait) for row in ROWS for term in row.values.values() if term.kind == "standard"}
+    filters = {each.__name__ for each in request_filter.ALL_REQUEST_FILTERS}
+    source = _source()
+    return Release(
+        pythons=_pythons(),
+        properties=sorted({str(row.image_property) for row in named} - set(ImageMetaProps.fields)),
+        values=_difference(named, lambda row, enumerated: set(row.values) - enumerated),
+        extra_specs={
+            str(row.extra_spec): refused
+            for row in sorted(ROWS, key=lambda row: str(row.extra_spec))
+            if row.extra_spec and (refused := sorted(value for value in row.values if _is_refused(row, value)))
+        },
+        request_filters=sorted(set(SAME_PURPOSE.values()) - filters),
+        traits=sorted(standard - known),
+        unreported=sorted(trait for trait in standard & known if not _is_named(trait, source)),
+        novas_request_filters=sorted(filters - set(SAME_PURPOSE.values())),
+        novas_properties=sorted(set(ImageMetaProps.fields) - _LISTS - KEPT_BY_NOVA),
+        novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.legacy_values)),
+    )
+
+
+def _pythons() -> list[str]:
+    classifiers: list[str] = metadata("nova").get_all("Classifier", [])
+    found = [each.rpartition(" :: ")[2] for each in classifiers if "Python :: 3." in each]
+    return sorted(found, key=lambda text: int(text.partition(".")[2]))
+
+
+def _difference(rows: list[Row], of: Callable[[Row, set[str]], set[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in sorted(rows, key=lambda row: str(row.image_property)):
+        enumerated = getattr(getattr(ImageMetaProps.fields.get(row.image_property), "AUTO_TYPE", None), "ALL", None)
+        if enumerated and (different := sorted(of(row, set(enumerated)))):
+            found[str(row.image_property)] = different
+    return found
+
+
+def _is_refused(row: Row, value: str) -> bool:
+    try:
+        validators.validate(row.extra_spec, value)
+    except exception.ValidationError:
+        return True
+    return False
+
+
+def _source() -> str:
+    root = Path(str(nova.__file__)).parent
+    places = [root / part for part in _PARTS]
+    files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
+    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def _is_named(trait: str, source: str) -> bool:
+    """Whether the source names the trait, or makes it of its prefix: ``f"COMPUTE_STORAGE_BUS_{bus}"``."""
+    if re.search(rf"\b{trait}\b", source):
+        return True
+    parts = trait.split("_")
+    prefixes = ("_".join(parts[:number]) + "_" for number in range(2, len(parts)))
+    return any(re.search(rf"\b{prefix}(?![A-Z0-9_a-z])", source) for prefix in prefixes)
+
+
+if __name__ == "__main__":
+    write(NOVA, record())

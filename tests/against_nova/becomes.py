@@ -120,6 +120,13 @@ def tpm_model(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return _requires(answer, f"COMPUTE_SECURITY_{model.upper().replace('-', '_')}")
 
 
+def maxphysaddr_mode(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    row, mode = BY_NAME["maxphysaddr_mode"], _said(spec, "maxphysaddr_mode")
+    if REFUSED in (answer, mode) or _extra_specs(spec).get(str(row.extra_spec), "") not in ("", *row.values):
+        return REFUSED
+    return _requires(answer, str(row.values[mode].trait)) if mode else answer
+
+
 def mem_encryption_model(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     if answer == REFUSED or "MEM_ENCRYPTION_CONTEXT" not in str(answer):
         return answer

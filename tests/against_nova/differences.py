@@ -151,6 +151,16 @@ DIFFERENCES: tuple[Difference, ...] = (
         properties={"hw_mem_encryption": "true", "hw_firmware_type": "uefi", "hw_machine_type": "q35"},
     ),
     Difference(
+        "The width of physical addresses",
+        of=(QUERY,),
+        nova="Nova 27 does not know hw:maxphysaddr_mode",
+        ours="requires the trait of the mode, as Nova 29 does",
+        reason="the extra spec says so",
+        becomes=becomes.maxphysaddr_mode,
+        before=29,
+        extra_specs={"hw:maxphysaddr_mode": "emulate"},
+    ),
+    Difference(
         "hw:mem_encryption that is no boolean",
         of=(QUERY,),
         nova="takes it for false",

@@ -1,6 +1,6 @@
 """Record what the installed Nova knows, beside what we know: ``python -m tests.against_nova.record``.
 
-Run it in the environment of each release: ``tox -e nova29 -- python -m tests.against_nova.record``.
+Run it in the environment of each release, after its tests: ``.tox/nova29/bin/python -m tests.against_nova.record``.
 """
 
 import re

@@ -15,8 +15,8 @@ import yaml
 from os_prefilter.hosts.drivers.libvirt_facts import version_text
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.vocabulary import ROWS
+from tests.support.project import ROOT, project_table
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 _DATA = Path(__file__).with_name("releases.yaml")
 _TESTED_WITH = "3.11"
@@ -67,8 +67,7 @@ def write(number: int, release: Release) -> None:
 
 def readme_table() -> str:
     """Return the table of releases and Pythons as Markdown."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    ours = [each.rpartition(" ")[2] for each in project["classifiers"] if each.startswith(_PYTHON)]
+    ours = [each.rpartition(" ")[2] for each in project_table()["classifiers"] if each.startswith(_PYTHON)]
     heads = ["OpenStack", "Nova", "libvirt, QEMU", *(f"Python {each}" for each in ours)]
     rows = [heads, ["---"] * len(heads), *(_row(number, release, ours) for number, release in releases().items())]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

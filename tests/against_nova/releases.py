@@ -9,20 +9,20 @@ from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
 
-import tomllib
 import yaml
 
 from os_prefilter.hosts.drivers.libvirt_facts import version_text
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.vocabulary import ROWS
-from tests.support.project import ROOT, project_table
+from tests.support.project import ROOT
 
 README = ROOT / "README.md"
 _DATA = Path(__file__).with_name("releases.yaml")
 _TESTED_WITH = "3.11"
 """The Python of ``.ci/run``."""
 _TABLE = re.compile(r"^\| OpenStack \| Nova .*\n(?:\|.*\n)*", re.MULTILINE)
-_PYTHON = "Programming Language :: Python :: 3."
+_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+"""Those for which tox.ini has an environment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,19 +67,18 @@ def write(number: int, release: Release) -> None:
 
 def readme_table() -> str:
     """Return the table of releases and Pythons as Markdown."""
-    ours = [each.rpartition(" ")[2] for each in project_table()["classifiers"] if each.startswith(_PYTHON)]
-    heads = ["OpenStack", "Nova", "libvirt, QEMU", *(f"Python {each}" for each in ours)]
-    rows = [heads, ["---"] * len(heads), *(_row(number, release, ours) for number, release in releases().items())]
+    heads = ["OpenStack", "Nova", "libvirt, QEMU", *(f"Python {each}" for each in _PYTHONS)]
+    rows = [heads, ["---"] * len(heads), *(_row(number, release) for number, release in releases().items())]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _row(number: int, release: Release, ours: list[str]) -> list[str]:
+def _row(number: int, release: Release) -> list[str]:
     known = NOVA_RELEASES[number]
     return [
         known.openstack,
         str(number),
         f"{version_text(known.libvirt)}, {version_text(known.qemu)}",
-        *("tested" if each == _TESTED_WITH else "yes" if each in release.pythons else "-" for each in ours),
+        *("tested" if each == _TESTED_WITH else "yes" if each in release.pythons else "-" for each in _PYTHONS),
     ]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIGHUP
 from urllib.parse import parse_qs
 
 from kombu.connection import Connection
@@ -80,6 +81,21 @@ auth_strategy = noauth2
 connection = {database}
 sync_on_startup = true
 """
+
+
+def hang_up(scheduler: Program, text: str) -> None:
+    """Send SIGHUP, and wait until Nova 34 has replaced its workers, or each of an older Nova's has written ``text``."""
+    old, listening, written = scheduler.workers(), scheduler.log.count(LISTENING), scheduler.log.count(text)
+    scheduler.signal(SIGHUP)
+
+    def is_done() -> bool:
+        log, workers = scheduler.log, scheduler.workers()
+        if workers == old:
+            # They write it, and so does the process that started them.
+            return log.count(text) - written >= 1 + WORKERS
+        return old.isdisjoint(workers) and log.count(LISTENING) - listening >= WORKERS
+
+    until(is_done, lambda: f"the workers were not replaced, and did not write {text!r}")
 
 
 @dataclass(frozen=True)
@@ -184,7 +200,7 @@ class Cloud:
     def _start_placement(self, ending: ExitStack) -> Program:
         database = self.databases.create("placement")
         (self.folder / "placement.conf").write_text(_PLACEMENT_CONF.format(database=database))
-        argv = ["waitress-serve", "--listen=127.0.0.1:0", "placement.wsgi.api:application"]
+        argv = ["waitress-serve", "--listen=127.0.0.1:0", "--call", "placement.wsgi:init_application"]
         environment = {"OS_PLACEMENT_CONFIG_DIR": str(self.folder)}
         program = ending.enter_context(running(argv, self.folder, "placement", environment))
         self.programs.append(program)
@@ -224,7 +240,8 @@ class Cloud:
     def _report(self, host: str, can: Mapping[str, str]) -> None:
         """Report what the host can do, beside its nova-compute."""
         client = self.placement
-        ours = f"/resource_providers?name={host}&required=OWNER_NOVA"
+        # The trait comes with the first full report, after the provider itself.
+        ours = f"/resource_providers?name={host}&required=COMPUTE_NODE"
         until(lambda: client.request("GET", ours)["resource_providers"], lambda: f"nova-compute did not report {host}")
         facts = FakeFacts(can={**LIKE_NOVA, **{row: frozenset((value,)) for row, value in can.items()}})
         HostTraits(client, host).sync(Goal(select_managed(capability_traits(facts), Mode.BESIDE, facts)))

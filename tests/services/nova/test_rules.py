@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from signal import SIGHUP
 
 import pytest
 
-from tests.services.nova.cloud import ACTIVATION, LISTENING, WORKERS, Cloud
-from tests.support.programs import Program, needs_services, until
+from tests.services.nova.cloud import ACTIVATION, WORKERS, Cloud, hang_up
+from tests.support.programs import Program, needs_services
 from tests.support.rule_texts import rule, write_rules
 
 pytestmark = needs_services
 
 _WINDOWS = {"os_distro": "windows"}
+_RELOADED = "Reloaded the request rules"
 _TIMER, _CARD = "CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_NET_VIF_MODEL_E1000E"
 
 
@@ -33,14 +33,6 @@ def scheduler(cloud: Cloud, folder: Path) -> Iterator[Program]:
         yield program
 
 
-def _hang_up(scheduler: Program, times: int) -> None:
-    """Send SIGHUP, and wait until new workers have taken the place of the old ones."""
-    old = scheduler.workers()
-    scheduler.signal(SIGHUP)
-    scheduler.wait_for_log(LISTENING, (times + 1) * WORKERS)
-    until(lambda: old.isdisjoint(scheduler.workers()), lambda: "the old workers did not end")
-
-
 def _hosts_of_many(cloud: Cloud) -> set[tuple[str, ...]]:
     """Ask so often that no worker is left out."""
     return {cloud.ask(_WINDOWS).hosts for _ in range(5 * WORKERS)}
@@ -54,15 +46,16 @@ def test_sighup_reloads_rules_and_an_invalid_file_keeps_the_old_ones(
     assert _hosts_of_many(cloud) == {("timer-host",)}
     _write(folder, _CARD)
     assert _hosts_of_many(cloud) == {("timer-host",)}
-    _hang_up(scheduler, 1)
+    hang_up(scheduler, _RELOADED)
     assert _hosts_of_many(cloud) == {("e1000e-host",)}
     _write(folder, "lower")
-    _hang_up(scheduler, 2)
+    problem = f"{folder}/a.yaml:2: the rule licensed: require[0] is 'lower'"
+    hang_up(scheduler, problem)
     assert _hosts_of_many(cloud) == {("e1000e-host",)}
-    assert f"{folder}/a.yaml:2: the rule licensed: require[0] is 'lower'" in scheduler.log
+    assert problem in scheduler.log
     # One that no host has and Placement does not know yet: it is created, and no host is left.
     _write(folder, "CUSTOM_OF_NO_HOST")
-    _hang_up(scheduler, 3)
+    hang_up(scheduler, _RELOADED)
     answer = cloud.ask(_WINDOWS)
     assert answer.hosts == ()
     assert cloud.query_of(answer)["root_required"][0].split(",").count("CUSTOM_OF_NO_HOST") == 1

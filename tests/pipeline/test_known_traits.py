@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import os_traits
@@ -10,13 +11,16 @@ import pytest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import KnownTraits
-from os_prefilter.common.errors import PlacementUnavailable, UnknownTraits
+from os_prefilter.common.errors import FilterFailed, PlacementUnavailable, UnknownTraits
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
+from tests.support.rule_texts import rule, write_rules
 
 _IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 _HPET = "CUSTOM_COMPUTE_TIME_HPET"
@@ -87,6 +91,35 @@ def test_only_what_excludes_no_capable_host_is_left_out(trait: str, required: bo
     found = leave_out_unknown(Requirements((item,)), {"COMPUTE_NODE"})
     assert found.requirements == (() if is_left_out else (item,))
     assert [note.warn for note in found.notes] == ([required] if is_left_out else [])
+
+
+def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlacement, tmp_path: Path) -> None:
+    """On SIGHUP the rules are read again, and the names of the traits may be as old as ``facts_interval``."""
+    write_rules(tmp_path / "rules.yaml", rule("other", "{image_property: hw_time_hpet, present: true}", forbid=["CUSTOM_OTHER"]))
+    conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
+    facts = {"known_traits": KnownTraits(placement.client)}
+    pipeline = Pipeline.from_conf(conf, facts, ensure_traits=placement.client.ensure_traits)
+    assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == _HOSTS
+    placement.know(["CUSTOM_KEPT"])
+    put_traits(placement, lambda traits: traits.add("CUSTOM_KEPT"), "host-1")
+    write_rules(tmp_path / "rules.yaml", rule("keep", "{image_property: hw_disk_bus, is: virtio}", forbid=["CUSTOM_KEPT"]))
+    conf.mutate_config_files()
+    assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == ("host-0",)
+
+
+def test_standard_trait_that_a_rule_forbids_is_left_out() -> None:
+    """What Placement is too old for, no host has."""
+    item = Requirement(Trait(_IGB), False, ROOT, "x")
+    assert leave_out_unknown(Requirements((item,)), {"COMPUTE_NODE"}, {_IGB}).requirements == ()
+
+
+@pytest.mark.parametrize("trait", [None, ["COMPUTE_NODE"], "compute_node"])
+def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter(trait: Any) -> None:
+    result = Requirements((Requirement(trait, True, ROOT, "x"),))
+    known = Fact("known_traits", lambda _context: TraitNames(("COMPUTE_NODE",)), 60.0)
+    pipeline = Pipeline([LoadedFilter("theirs", lambda _request: result)], facts={"known_traits": known})
+    with pytest.raises(FilterFailed, match="not a trait name"):
+        pipeline.apply(spec_of({}))
 
 
 def test_nothing_is_left_out_while_the_traits_are_unknown() -> None:

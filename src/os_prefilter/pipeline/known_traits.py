@@ -2,20 +2,25 @@
 
 The fact ``known_traits`` has the names that it has. With it, a filter's requirement for another one is left out with a
 note where that excludes no capable host: a forbidden trait, as no host has it; a standard trait, as this Placement is
-older than the trait; and a ``CUSTOM_`` trait of the vocabulary, as the first host that reports creates it. Any other
-``CUSTOM_`` trait is a decision of the operator's or of a filter's author and stays required: without it, a
-request would get hosts that they keep from it.
+older than the trait; and a ``CUSTOM_`` trait of the vocabulary, as the first host that reports creates it. A
+``CUSTOM_`` trait that an operator's rule forbids stays: it exists before the rule is used, and hosts may have it since
+these names were read. Any other ``CUSTOM_`` trait is a decision of the operator's or of a filter's author and stays
+required: without it, a request would get hosts that they keep from it.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
+from functools import cache
 
-from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.vocabulary import opt_in_traits
 
 FACT = "known_traits"
 """The name of the fact; its value is a :class:`TraitNames`."""
+
+# Of all rows; requests ask again and again.
+_opt_in_traits = cache(opt_in_traits)
 
 
 class TraitNames(frozenset[str]):
@@ -27,14 +32,21 @@ class TraitNames(frozenset[str]):
         return f"<{len(self)} traits>"
 
 
-def leave_out_unknown(result: Requirements, known: Collection[str] | None) -> Requirements:
+def leave_out_unknown(
+    result: Requirements, known: Collection[str] | None, of_rules: Collection[str] = ()
+) -> Requirements:
     """Return the result of a filter without what names a trait that Placement does not have.
 
     :param known: the names of the traits that it has; None where that is not known, and all requirements stay
+    :param of_rules: the traits that the operator's rules name
     """
-    if known is None or all(item.trait in known for item in result.requirements):
+    if known is None:
         return result
-    left_out = {item: None for item in result.requirements if item.trait not in known and may_be_left_out(item)}
+    # What is no name of a trait stays: it is an error of the filter.
+    unknown = [item for item in result.requirements if is_trait_name(item.trait) and item.trait not in known]
+    left_out = {item: None for item in unknown if may_be_left_out(item) and not _is_created(item, of_rules)}
+    if not left_out:
+        return result
     notes = tuple(
         Note(
             item.source,
@@ -49,4 +61,9 @@ def leave_out_unknown(result: Requirements, known: Collection[str] | None) -> Re
 
 def may_be_left_out(item: Requirement) -> bool:
     """Whether a requirement for a trait that Placement does not have excludes no capable host if it is left out."""
-    return not item.required or not item.trait.startswith(CUSTOM_PREFIX) or item.trait in opt_in_traits()
+    return not item.required or not item.trait.startswith(CUSTOM_PREFIX) or item.trait in _opt_in_traits()
+
+
+def _is_created(item: Requirement, of_rules: Collection[str]) -> bool:
+    """Whether an operator's rule forbids a trait that is created before the rule is used."""
+    return not item.required and item.trait.startswith(CUSTOM_PREFIX) and item.trait in of_rules

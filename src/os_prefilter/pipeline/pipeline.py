@@ -17,7 +17,7 @@ from os_prefilter.pipeline import known_traits, nova_style, request_writer
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
-from os_prefilter.pipeline.facts_from_conf import derived_facts, facts_from
+from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
@@ -171,6 +171,7 @@ class Pipeline:
 
     def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
         values = dict(zip(self._names_of_facts, facts, strict=True))
+        of_rules = getattr(values.get(RULES), "traits", ())
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending: list[Requirement] = []
@@ -184,7 +185,7 @@ class Pipeline:
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = perf_counter() - start
             if not each.nova_style:
-                result = known_traits.leave_out_unknown(result, values.get(known_traits.FACT))
+                result = known_traits.leave_out_unknown(result, values.get(known_traits.FACT), of_rules)
             requirements = tuple([Requirement(*item[:4], each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)

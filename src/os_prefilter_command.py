@@ -7,6 +7,9 @@ is outside the package, and imports it where an interruption is caught.
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
+
+Program = Callable[[Sequence[str]], int]
 
 _ERROR = 1
 _INTERRUPTED = 130
@@ -15,33 +18,45 @@ _UNEXPECTED = 255
 
 
 def status() -> int:
-    """Run ``os-prefilter-status``; return its exit code, that of oslo.upgradecheck."""
+    """Run ``os-prefilter-status``; return its exit code, that of oslo.upgradecheck, or 130 after Ctrl-C."""
+    return _run(_status)
+
+
+def main() -> int:
+    """Run the command; return its exit code, which is 130 after Ctrl-C."""
+    return _run(_command)
+
+
+def _status() -> Program | int:
     try:
         from os_prefilter.cli.status import main as run  # noqa: PLC0415 - its packages may be missing
     except ModuleNotFoundError as error:
         advice = f"os-prefilter-status needs {error.name}, which is not installed: pip install 'os-prefilter[agent]'"
         print(advice, file=sys.stderr)  # noqa: T201
         return _UNEXPECTED
-    return run(sys.argv[1:])
+    return run
 
 
-def main() -> int:
-    """Run the command; return its exit code, which is 130 after Ctrl-C."""
-    # Python's own handler, or none if a script ignores the signal.
-    handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:
-        # The import machinery swallows exceptions at some places.
-        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
+def _command() -> Program | int:
     try:
         from os_prefilter.cli.main import main as run  # noqa: PLC0415 - see above
     except ModuleNotFoundError:
         advice = "os-prefilter: the command needs more than the library: pip install 'os-prefilter[cli]'"
         print(advice, file=sys.stderr)  # noqa: T201
         return _ERROR
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    signal.signal(signal.SIGINT, handler)
+    return run
+
+
+def _run(load: Callable[[], Program | int]) -> int:
+    """Import a program, and run it."""
+    # Python's own handler, or none if a script ignores the signal.
+    handler = signal.getsignal(signal.SIGINT)
+    if handler is signal.default_int_handler:
+        # The import machinery swallows exceptions at some places.
+        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(_INTERRUPTED))
     try:
-        return run(sys.argv[1:])
+        program = load()
+        signal.signal(signal.SIGINT, handler)
+        return program if isinstance(program, int) else program(sys.argv[1:])
     except KeyboardInterrupt:
         return _INTERRUPTED

@@ -54,10 +54,16 @@ sys.exit({attribute}())
 """
 
 
-@pytest.mark.parametrize("package", ["os_prefilter", "os_traits", "oslo_config", "cliff.app"])
-def test_interrupt_while_importing_ends_the_command_without_a_traceback(package: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        *(("os-prefilter", package) for package in ("os_prefilter", "os_traits", "oslo_config", "cliff.app")),
+        *(("os-prefilter-status", package) for package in ("os_prefilter", "oslo_upgradecheck")),
+    ],
+)
+def test_interrupt_while_importing_ends_the_command_without_a_traceback(name: str, package: str) -> None:
     """What an installer makes of the entry point, and Ctrl-C at the import of a package; 130 is a shell's exit code."""
-    (point,) = entry_points(group="console_scripts", name="os-prefilter")
+    (point,) = entry_points(group="console_scripts", name=name)
     script = _INTERRUPTED.format(package=package, module=point.module, attribute=point.attr)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (130, "")

@@ -334,7 +334,9 @@ def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.Monk
     [
         ("none.conf", "Failed to find some config files"),
         ("broken.conf", "broken.conf"),
-        ("binary.conf", "codec can't decode"),
+        ("binary.conf", "binary.conf: 'utf-8' codec can't decode"),
+        # Its reader would wait for ever.
+        ("pipe.conf", "pipe.conf: this is a named pipe"),
     ],
 )
 def test_unreadable_configuration_gives_one_line_and_exit_code_2(
@@ -342,6 +344,7 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
 ) -> None:
     (tmp_path / "broken.conf").write_text("[placement]\npassword hunter2\n")
     (tmp_path / "binary.conf").write_bytes(b"[a]\nb = \xff\n")
+    os.mkfifo(tmp_path / "pipe.conf")
     assert main(["--config-file", str(tmp_path / name), "upgrade", "check"]) == FAILURE
     out, err = capsys.readouterr()
     assert out == ""
@@ -414,6 +417,37 @@ def test_only_processes_that_run_nova_scheduler_are_schedulers(tmp_path: Path, m
         with started([sys.executable, "-c", "import sys; sys.stdin.read()", "nova-scheduler"], stdin=-1) as named:
             assert named.pid not in processes.start_times("nova-scheduler")
     assert pid not in processes.start_times("nova-scheduler")
+
+
+def test_log_of_client_libraries_shows_no_password(tmp_path: Path, capsys: Capture) -> None:
+    """keystoneauth1 logs the URL of a Keystone that does not answer."""
+    path = tmp_path / "nova.conf"
+    login = "auth_type = password\nauth_url = http://nova:hunter2@127.0.0.1:9/v3\nusername = nova\npassword = x\n"
+    path.write_text(f"{LINES}[placement]\n{login}")
+    assert main(["--config-file", str(path), "upgrade", "check"]) == FAILURE
+    out, err = capsys.readouterr()
+    assert "http://***@127.0.0.1:9/v3" in err
+    assert "hunter2" not in out + err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_gives_no_traceback(unbuffered: str, tmp_path: Path) -> None:
+    """On a full disk with exit code 255 and the reason."""
+    path = tmp_path / "nova.conf"
+    path.write_text(LINES)
+    program = Path(sys.executable).with_name("os-prefilter-status")
+    command = [str(program), "--config-file", str(path), "upgrade", "check"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    assert done.returncode == 255
+    assert done.stderr.startswith("The standard output cannot be written: No space left on device.")
+    assert len(done.stderr.splitlines()) == 1
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_program_without_its_packages_names_them() -> None:

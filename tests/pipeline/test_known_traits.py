@@ -95,14 +95,18 @@ def test_only_what_excludes_no_capable_host_is_left_out(trait: str, required: bo
 
 def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlacement, tmp_path: Path) -> None:
     """On SIGHUP the rules are read again, and the names of the traits may be as old as ``facts_interval``."""
-    write_rules(tmp_path / "rules.yaml", rule("other", "{image_property: hw_time_hpet, present: true}", forbid=["CUSTOM_OTHER"]))
+    write_rules(
+        tmp_path / "rules.yaml", rule("other", "{image_property: hw_time_hpet, present: true}", forbid=["CUSTOM_OTHER"])
+    )
     conf = conf_with(enabled_filters=["rules"], rules_dirs=[str(tmp_path)])
     facts = {"known_traits": KnownTraits(placement.client)}
     pipeline = Pipeline.from_conf(conf, facts, ensure_traits=placement.client.ensure_traits)
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == _HOSTS
     placement.know(["CUSTOM_KEPT"])
     put_traits(placement, lambda traits: traits.add("CUSTOM_KEPT"), "host-1")
-    write_rules(tmp_path / "rules.yaml", rule("keep", "{image_property: hw_disk_bus, is: virtio}", forbid=["CUSTOM_KEPT"]))
+    write_rules(
+        tmp_path / "rules.yaml", rule("keep", "{image_property: hw_disk_bus, is: virtio}", forbid=["CUSTOM_KEPT"])
+    )
     conf.mutate_config_files()
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == ("host-0",)
 

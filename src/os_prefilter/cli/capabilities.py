@@ -24,7 +24,7 @@ from os_prefilter.cli.host import (
     settings_from,
 )
 from os_prefilter.cli.listing import Listing
-from os_prefilter.cli.main import PasswordMaskingFormatter
+from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, pluralize
 from os_prefilter.hosts import agent

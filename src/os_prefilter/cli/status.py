@@ -4,14 +4,16 @@ It reads nova.conf as nova-scheduler does, only reads Placement, and prints what
 a table, or with ``--json`` a document. Its exit codes are those of oslo.upgradecheck.
 """
 
+import argparse
 import logging
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import datetime, timezone
 from functools import wraps
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 
 from keystoneauth1.exceptions import Unauthorized
@@ -25,11 +27,13 @@ from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.processes import start_times
+from os_prefilter.cli.program import PasswordMaskingFormatter, flush, prepare_output
 from os_prefilter.common.errors import PlacementError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP
 from os_prefilter.conf.options import Options
+from os_prefilter.documents.files import check_readable
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.operators.readiness import CLOSED, readiness, traits_named_by
@@ -48,6 +52,8 @@ _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_
 _FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits")
 _MOST_TRAITS = 5
 _UNAUTHORIZED = 401
+# oslo.upgradecheck's exit code for an error that is not the result of a check.
+_UNEXPECTED = 255
 
 
 def _failing(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
@@ -235,15 +241,50 @@ def main(argv: Sequence[str]) -> int:
     upgradecheck.register_cli_options(conf, Checks(conf))
     # Those that nova-scheduler reads.
     files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
+    prepare_output()
+    named = _named_in(argv) or [*files, *folders]
     try:
+        for path in named:
+            check_readable(path)
         conf(list(argv), project="nova", default_config_files=files, default_config_dirs=folders)
-    except (cfg.Error, OSError, ValueError) as error:
+    except (cfg.Error, OSError, ValueError, PrefilterError) as error:
         # Without its cause, which has the line, in which a password may be.
+        where = f"{escape_line(', '.join(named))}: " if isinstance(error, UnicodeError) else ""
         advice = "Correct it, or give --config-file."
-        print(f"The configuration cannot be read: {reason_of(error)} {advice}", file=sys.stderr)  # noqa: T201
+        print(f"The configuration cannot be read: {where}{reason_of(error)} {advice}", file=sys.stderr)  # noqa: T201
         return int(Code.FAILURE)
     upgradecheck.CONF = conf
-    return int(upgradecheck.run(conf))
+    # oslo.upgradecheck would print a traceback where the reader of its output has gone.
+    with _masked_log(), redirect_stdout(StringIO()) as text:
+        code = int(upgradecheck.run(conf))
+    print(text.getvalue(), end="")  # noqa: T201
+    return flush(code, _UNEXPECTED)
+
+
+def _named_in(argv: Sequence[str]) -> list[str]:
+    """Return the files and directories of the configuration that a command line names."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    for option in ("--config-file", "--config-dir"):
+        parser.add_argument(option, action="append", dest="named", default=[])
+    try:
+        return [str(path) for path in parser.parse_known_args(list(argv))[0].named]
+    except (argparse.ArgumentError, SystemExit):
+        # oslo.config says what is wrong.
+        return []
+
+
+@contextmanager
+def _masked_log() -> Iterator[None]:
+    """Print warnings of client libraries, without the passwords in URLs."""
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(PasswordMaskingFormatter(logging.Formatter()))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
 
 
 def _not_checked() -> Result:
@@ -267,9 +308,12 @@ def _logged_warnings() -> Iterator[list[str]]:
     handler, logger = logging.Handler(logging.WARNING), logging.getLogger("os_prefilter")
     handler.emit = lambda record: texts.append(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
+    # The table shows them.
+    before, logger.propagate = logger.propagate, False
     try:
         yield texts
     finally:
+        logger.propagate = before
         logger.removeHandler(handler)
 
 

@@ -52,7 +52,7 @@ class _Section:
         self._where = where
         if SECTION not in conf.list_all_sections():
             raise ConfigurationError(
-                f"{where}: it has no section [{SECTION}]. Give the nova.conf of a compute service, which has one."
+                f"{where}: it has no section [{SECTION}]. Give that of nova-compute or nova-scheduler."
             )
         adapter_options = loading.get_adapter_conf_options(include_deprecated=False)
         # As in nova/conf/utils.py.

@@ -1,0 +1,50 @@
+"""What the programs have in common: how they write to the standard output, and log lines without passwords."""
+
+import io
+import logging
+import os
+import sys
+from pathlib import Path
+
+from os_prefilter.common.quoting import mask_passwords
+
+ERROR = 1
+BROKEN_PIPE = 141
+
+
+class PasswordMaskingFormatter(logging.Formatter):
+    """Another formatter's lines, without the passwords in URLs of client libraries and tracebacks."""
+
+    def __init__(self, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self._formatter = formatter
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return mask_passwords(self._formatter.format(record))
+
+
+def prepare_output() -> None:
+    """Let any text be written to the standard output, and errors of writing show in :func:`flush` alone."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names may have letters that the terminal does not have. Argparse ignores errors of writing, and where Python
+        # does not buffer (PYTHONUNBUFFERED) there would be no second one.
+        sys.stdout.reconfigure(errors="backslashreplace", write_through=False)
+
+
+def flush(code: int, error_code: int = ERROR) -> int:
+    """Write out what was printed; return the exit code, or that of an error if it cannot be written."""
+    try:
+        # autopage closes it where the reader of a help has gone.
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError as error:
+        # The interpreter would try again when it ends, and print a traceback.
+        with Path(os.devnull).open("w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            return BROKEN_PIPE
+        advice = "Check where it is redirected to, and how much space there is."
+        print(f"The standard output cannot be written: {error.strerror}. {advice}", file=sys.stderr)  # noqa: T201
+        return error_code
+    return code

@@ -20,8 +20,9 @@ def log_in(session: Any, cloud: str) -> None:
     if not isinstance(session.auth, BaseIdentityPlugin):
         return
     try:
-        session.auth.get_access(session)
-    except (exceptions.ClientException, OSError, ValueError, TypeError) as error:
+        # Each request reads when the token expires.
+        session.auth.get_access(session).will_expire_soon()
+    except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         # 404: a token that has been revoked; or another path than that of Keystone.
         if isinstance(error, exceptions.HTTPClientError):
             reason = "Keystone refused the login"
@@ -60,7 +61,11 @@ def _other_scope(session: Any) -> str:
     auth = getattr(session, "auth", None)
     if not isinstance(auth, BaseIdentityPlugin):
         return ""
-    access = auth.get_access(session)
+    try:
+        access = auth.get_access(session)
+    except (exceptions.ClientException, OSError, ValueError, TypeError, KeyError):
+        # The token has expired since, and there is no other.
+        return ""
     if access.project_scoped:
         return ""
     if access.domain_scoped:

@@ -1,0 +1,28 @@
+"""A Keystone that does not answer as Keystone does, at the login of a cloud."""
+
+import json
+from typing import Any
+
+import pytest
+from keystoneauth1.identity.v3 import Password
+from keystoneauth1.session import Session
+
+from os_prefilter.adapters.login import log_in
+from os_prefilter.common.errors import ConfigurationError
+from tests.support.loopback import Call, Reply, serving
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-Subject-Token": "t"}])
+@pytest.mark.parametrize("token", [None, [], {}, {"expires_at": "no"}])
+def test_token_that_cannot_be_read_is_an_error_of_the_login(token: Any, headers: dict[str, str]) -> None:
+    def answer(_call: Call) -> Reply:
+        return Reply(201, json.dumps({"token": token}).encode(), headers)
+
+    with serving(answer) as url:
+        options: dict[str, Any] = {"username": "u", "password": "hunter2", "user_domain_name": "d", "project_name": "p"}
+        auth = Password(f"{url}/v3", **options)
+        session = Session(auth=auth)
+        session.session.trust_env = False
+        with pytest.raises(ConfigurationError, match="the login at Keystone failed") as caught:
+            log_in(session, "mine")
+    assert "hunter2" not in str(caught.value)

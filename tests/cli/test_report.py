@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -319,6 +320,10 @@ def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: st
     configuration.write_text(f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n")
     with Service(conf, tmp_path, "--config-file", str(configuration)) as service:
         until(aware, 2)
+        deadline = time.monotonic() + 60
+        # The first round may not have ended yet.
+        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
         assert service.end(signal.SIGTERM) == ("", "", 0)
     (line,) = log.read_text().splitlines()
     assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line

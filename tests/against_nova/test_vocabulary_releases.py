@@ -7,20 +7,12 @@ from nova.api.validation.extra_specs import validators
 from nova.network import model as network_model
 from nova.objects import fields, image_meta
 
+from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row
 from os_prefilter.vocabulary.releases import ADDED_TO_NOVA, OLDEST, release_of_value
 
-_MAJOR = {
-    "2023.1": 27,
-    "2023.2": 28,
-    "2024.1": 29,
-    "2024.2": 30,
-    "2025.1": 31,
-    "2025.2": 32,
-    "2026.1": 33,
-    "2026.2": 34,
-}
+_MAJOR = {release.openstack: number for number, release in NOVA_RELEASES.items()}
 _INSTALLED = int(version("nova").partition(".")[0])
 
 

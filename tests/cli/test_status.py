@@ -308,6 +308,14 @@ def test_config_dir_adds_lines_as_nova_reads_them(server: Served, check: Check, 
     assert found["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
 
 
+def test_config_dir_that_is_a_file_is_refused_with_its_path(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "nova.conf").touch()
+    assert main(["--config-dir", str(tmp_path / "nova.conf"), "upgrade", "check"]) == FAILURE
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert f"{tmp_path}/nova.conf: this is not a directory." in err
+
+
 def test_default_files_are_those_of_nova_scheduler(
     server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
@@ -326,7 +334,10 @@ def test_missing_nova_conf_is_a_failure(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("oslo_config.cfg._search_dirs", lambda *_: None)
     assert main(["upgrade", "check"]) == FAILURE
-    assert "There is no nova.conf in /etc/nova. Give --config-file FILE." in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "There is no nova.conf in /etc/nova. Give --config-file FILE." in out
+    # One failure, not one for each check that needs a configuration.
+    assert (out.count("Result: Failure"), out.count("Not checked: correct the failures above first.")) == (1, 4)
 
 
 @pytest.mark.parametrize(
@@ -356,7 +367,7 @@ def test_unreadable_configuration_gives_one_line_and_exit_code_2(
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Return a function that makes an installed package be of a version, for those who read its metadata."""
+    """Return a function that makes an installed package be of a version, as its metadata says."""
 
     def install(name: str, version: str) -> None:
         folder = tmp_path / "first" / f"{name.replace('-', '_')}-0.dist-info"

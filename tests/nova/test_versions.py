@@ -1,4 +1,4 @@
-"""A Nova that is older or newer than those that this version is tested with: nova-scheduler says so when it starts."""
+"""A Nova that is older or newer than the tested releases: nova-scheduler says so when it starts."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ Install = Callable[[str], None]
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Return a function that makes the installed Nova be of a version, for those who read its metadata."""
+    """Return a function that makes the installed Nova be of a version, as its metadata says."""
 
     def install(version: str) -> None:
         folder = tmp_path / "first" / "nova-0.dist-info"

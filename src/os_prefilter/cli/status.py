@@ -28,7 +28,7 @@ from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.processes import start_times
 from os_prefilter.cli.program import PasswordMaskingFormatter, flush, prepare_output
-from os_prefilter.common.errors import PlacementError, PrefilterError
+from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP
@@ -86,7 +86,8 @@ class Checks(upgradecheck.UpgradeCommands):
     @_failing
     def _configuration(self) -> Result:
         if not self._files():
-            return Result(Code.FAILURE, "There is no nova.conf in /etc/nova. Give --config-file FILE.")
+            where = escape_line(", ".join(self._conf.config_dir)) or "/etc/nova"
+            return Result(Code.FAILURE, f"There is no nova.conf in {where}. Give --config-file FILE.")
         with _logged_warnings() as warnings:
             self._pipeline = Pipeline.from_conf(self._conf, dict.fromkeys(_FACTS, lambda _context: None))
         names = [each.name for each in self._pipeline.filters]
@@ -97,6 +98,8 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _entry_point(self) -> Result:
+        if not self._files():
+            return _not_checked()
         found = available_filters(self._conf, self._where())
         option = "[filter_scheduler] available_filters"
         if _OURS not in found:
@@ -111,6 +114,8 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_failing
     def _placement_api(self) -> Result:
+        if not self._files():
+            return _not_checked()
         client = client_from(self._conf, self._where())
         try:
             newest = client.newest_microversion()
@@ -239,7 +244,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return its exit code: 0 success, 1 warning, 2 failure, 255 an unexpected error."""
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
-    # Those that nova-scheduler reads.
+    # As nova-scheduler does.
     files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
     prepare_output()
     named = _named_in(argv) or [*files, *folders]
@@ -247,6 +252,10 @@ def main(argv: Sequence[str]) -> int:
         for path in named:
             check_readable(path)
         conf(list(argv), project="nova", default_config_files=files, default_config_dirs=folders)
+        for folder in conf.config_dir:
+            # To oslo.config a file is an empty directory.
+            if not Path(folder).is_dir():
+                raise DocumentError(folder, "this is not a directory.")
     except (cfg.Error, OSError, ValueError, PrefilterError) as error:
         # Without its cause, which has the line, in which a password may be.
         where = f"{escape_line(', '.join(named))}: " if isinstance(error, UnicodeError) else ""

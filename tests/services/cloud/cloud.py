@@ -190,7 +190,7 @@ def _create_users(cloud: Cloud) -> None:
     _create_user(cloud, "prefilter", "reader", "prefilter_reader", project=tenant)
     cloud.add_cloud("prefilter", cloud.login("prefilter", project_name="tenant"))
     cloud.add_cloud("system", cloud.login("admin", system_scope="all"))
-    cloud.add_cloud("nobody", {**cloud.login("admin", project_name="admin"), "password": "wrong"})
+    cloud.add_cloud("wrong-password", {**cloud.login("admin", project_name="admin"), "password": "wrong"})
     admin = cloud.login("admin", project_name="admin")
     cloud.add_cloud("elsewhere", admin, region_name=EMPTY_REGION)
     cloud.add_cloud("down", admin, image_endpoint_override="http://127.0.0.1:1")

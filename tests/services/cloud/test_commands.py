@@ -136,7 +136,7 @@ def test_snapshot_of_the_cloud_loads_with_the_same_hosts_and_traits(cloud: Cloud
 
 _WRONG = [
     ("--os-cloud nosuch --image x", "The cloud 'nosuch' cannot be used"),
-    ("--os-cloud nobody --image x", "The cloud 'nobody' cannot be used: Keystone refused the login"),
+    ("--os-cloud wrong-password --image x", "The cloud 'wrong-password' cannot be used: Keystone refused the login"),
     ("--os-cloud down --image x", "Check that the service runs and is reachable"),
     ("--os-cloud admin --image nosuch-image", "--image: there is no image 'nosuch-image', neither in this cloud"),
     ("--os-cloud admin --flavor nosuch-flavor", "--flavor: there is no flavor 'nosuch-flavor'"),

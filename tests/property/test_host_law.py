@@ -43,7 +43,7 @@ if corpus_hosts():
 
 def test_required_traits_and_late_check_agree_for_each_value_on_libvirt_hosts(record_property: Record) -> None:
     for facts in libvirt_hosts():
-        compare(single_cases(), facts, record_property)
+        compare(single_cases(facts.emulated_architectures), facts, record_property)
 
 
 @pytest.mark.parametrize("driver", installed_by_us(REPORTERS))
@@ -53,12 +53,15 @@ def test_required_traits_and_late_check_agree_for_pairs_of_values_not_owned(
     """Those with one that it owns are among the tests of each reporter."""
     for facts in (*_FEW, *_OTHERS):
         if facts.driver == driver:
-            compare(_pairs_without(reporter_of(facts).owns), facts, record_property)
+            cases = _pairs_without(reporter_of(facts).owns, facts.emulated_architectures)
+            compare(cases, facts, record_property)
 
 
 def test_required_traits_and_late_check_agree_for_each_value_in_an_i686_image(record_property: Record) -> None:
-    cases = [case_of(((BY_NAME["architecture"], "i686"), choice)) for choice in choices()]
+    i686 = (BY_NAME["architecture"], "i686")
     for facts in _FEW:
+        emulated = facts.emulated_architectures
+        cases = [case_of((i686, choice), emulated=emulated) for choice in choices(emulated)]
         compare(cases, facts, record_property)
 
 
@@ -79,9 +82,9 @@ def _iso_cases() -> list[Case]:
 
 
 @cache
-def _pairs_without(owned: frozenset[str]) -> list[Case]:
-    others = [choice for choice in choices() if choice[0].name not in owned]
-    return [case_of(pair) for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
+def _pairs_without(owned: frozenset[str], emulated: frozenset[str]) -> list[Case]:
+    others = [choice for choice in choices(emulated) if choice[0].name not in owned]
+    return [case_of(pair, emulated=emulated) for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
 
 
 def test_enumerated_hosts_cover_all_drivers_virt_types_and_main_architectures() -> None:

@@ -11,6 +11,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, V
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import ROWS
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 _X86_BUSES = frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata"))
 _ARM_BUSES = frozenset(("fdc", "scsi", "virtio", "usb", "sata"))
@@ -104,11 +105,17 @@ _GUESTS = (
 )
 
 
+EVERY_ARCHITECTURE = frozenset(ARCHITECTURES.split())
+"""The option ``emulated_architectures`` with all that there are."""
+
+
 def libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield hosts over virt types, architectures, machine types and versions."""
-    for (architecture, guests), virt_type, (libvirt, qemu) in product(_GUESTS, ("kvm", "qemu"), _VERSIONS):
+    kinds = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, (frozenset[str](), EVERY_ARCHITECTURE))
+    for (architecture, guests), virt_type, (libvirt, qemu), emulated in kinds:
         yield LibvirtFacts(
             architecture=architecture,
+            emulated_architectures=emulated,
             virt_type=virt_type,
             libvirt_version=libvirt,
             hypervisor_version=qemu,
@@ -145,6 +152,7 @@ def other_hosts() -> Iterator[HostFacts]:
     yield FakeFacts()
     yield FakeFacts(can={})
     yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS})
+    yield FakeFacts(can={row.name: frozenset(row.values) for row in ROWS}, emulated_architectures=EVERY_ARCHITECTURE)
     yield IronicFacts()
     yield IronicFacts(architecture="x86_64", boot_mode="uefi", secure_boot=True, bios={"LogicalProc": BiosSetting()})
     yield IronicFacts(

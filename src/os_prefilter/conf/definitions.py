@@ -106,6 +106,24 @@ a name or pattern that matches none of them. That hosts do report them is not ch
 """,
         ),
     ),
+    cfg.ListOpt(
+        "emulated_architectures",
+        default=[],
+        help=_help(
+            """
+Architectures whose guests hosts of other architectures may run, by emulation, for images with
+``hw_emulation_architecture``. Only for these are the qualified traits (``CUSTOM_AARCH64_*``) and
+``CUSTOM_COMPUTE_ARCH_*`` reported and required: some twenty on each host that has the QEMU, for each architecture.
+Set it alike for the schedulers and for ``os-prefilter capabilities report``.
+""",
+            values="names of architectures as Nova spells them, separated by commas, such as ``aarch64``.",
+            default="""
+empty; an image that names an architecture runs on hosts of that architecture, or on those that Nova's driver itself
+reports for it.
+""",
+            wrong="one that is not the name of an architecture.",
+        ),
+    ),
     cfg.StrOpt(
         "config_templates",
         default="",

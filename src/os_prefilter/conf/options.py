@@ -1,12 +1,15 @@
 """The options of the library as plain values, for the core; :mod:`os_prefilter.conf` reads them."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 import os_traits
 
-from os_prefilter.vocabulary import table
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary import TRAITS_OF_EMULATION, table
 from os_prefilter.vocabulary.config_templates import Templates
+from os_prefilter.vocabulary.machine_types import guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
@@ -18,6 +21,8 @@ class Options:
     mirror_to_unsuffixed: bool = False
     unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
+    emulated_architectures: frozenset[str] = frozenset()
+    """The architectures, as Nova spells them, of which hosts of another one may run guests."""
     templates: Templates | None = None
     """The deployment's configuration templates; None for the bundled ones."""
     owner_trait: str = os_traits.OWNER_NOVA
@@ -41,7 +46,12 @@ class Options:
 
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
-        return matches_any(trait, self.reported_traits)
+        emulated = TRAITS_OF_EMULATION.get(Trait(trait))
+        return (not emulated or self.emulates(emulated)) and matches_any(trait, self.reported_traits)
+
+    def emulates(self, architecture: str) -> bool:
+        """Whether the cloud offers to emulate an architecture."""
+        return is_offered(architecture, self.emulated_architectures)
 
     @property
     def owns_hosts(self) -> bool:
@@ -56,6 +66,11 @@ class Options:
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def is_offered(architecture: str, emulated: Collection[str]) -> bool:
+    """Whether an architecture is among those to be emulated; a guest of i686 has the platform of x86_64."""
+    return architecture in emulated or architecture in map(guest_architecture, emulated)
 
 
 def effective_templates(templates: Templates | None) -> Templates:

@@ -12,7 +12,7 @@ from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, matches_any
-from os_prefilter.vocabulary import opt_in_traits
+from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.resource_classes import is_resource_class
@@ -45,6 +45,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
         unknown_values=UnknownValues(group.unknown_values),
         reported_traits=tuple(group.reported_traits),
+        emulated_architectures=frozenset(group.emulated_architectures),
         templates=_templates(group.config_templates),
         owner_trait=group.owner_trait,
         foreign_owner_traits=tuple(group.foreign_owner_traits),
@@ -99,6 +100,10 @@ def _check(options: Options) -> None:
                 f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
                 "list' has all.",
             )
+    architectures = BY_NAME["emulation_architecture"].values
+    for name in sorted(options.emulated_architectures - architectures.keys()):
+        problem = f"{quote(name)} is not an architecture. Those that exist: {join_names(architectures)}. Correct it."
+        raise InvalidOption("emulated_architectures", problem)
     for option, traits in (
         ("owner_trait", (options.owner_trait,)),
         ("foreign_owner_traits", options.foreign_owner_traits),

@@ -6,6 +6,7 @@ In the group of a GPU, the trait would be one of the GPU. Enabling this filter s
 qualified ones for guests of an emulated architecture, whatever ``reported_traits`` says.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,7 +20,11 @@ from os_prefilter.vocabulary import HPET, QUALIFIED
 _TRAITS = (HPET, *(qualified for (trait, _), qualified in QUALIFIED.items() if trait == HPET))
 
 
-@Declaration(traits=lambda _options: _TRAITS)
+def _traits(options: Options) -> Iterable[str]:
+    return filter(_with_hpet(options).reports, _TRAITS)
+
+
+@Declaration(traits=_traits)
 def hpet(request: Request, *, options: Options) -> Requirements:
     """Require the trait of the timer on the host.
 

@@ -10,7 +10,7 @@ from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.request.row_values import RowValue, is_implied, row_value
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, row_named, rows_required_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, row_named, rows_required_by
 from os_prefilter.vocabulary.model import Row
 
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
@@ -86,7 +86,7 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
         if row.per_architecture:
             trait = _of_guest(row, trait, found, guest, options)
         if _is_opt_in(row, trait, found.value) and not options.reports(trait):
-            notes.append(Note(str(found.source), f"{trait} is not in [prefilter] reported_traits: not required"))
+            notes.append(Note(str(found.source), f"{_why_not_reported(trait, options)}: not required"))
         else:
             requirements.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
         if scope == ROOT:
@@ -118,13 +118,21 @@ def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
     return term.opt_in or trait != term.trait
 
 
+def _why_not_reported(trait: Trait, options: Options) -> str:
+    emulated = TRAITS_OF_EMULATION.get(trait)
+    if emulated and not options.emulates(emulated):
+        return f"{emulated} is not in [prefilter] emulated_architectures"
+    return f"{trait} is not in [prefilter] reported_traits"
+
+
 def _of_guest(row: Row, trait: Trait, found: RowValue, guest: Guest, options: Options) -> Trait:
     """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
 
     The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
-    guests of any architecture have.
+    guests of any architecture have. Where the cloud does not offer to emulate the architecture, only a host of that
+    architecture can run the guest.
     """
-    if not guest.architecture:
+    if not options.emulates(guest.architecture):
         return trait
     qualified = QUALIFIED.get((trait, guest.architecture))
     own = row.values[found.value].opt_in
@@ -150,7 +158,7 @@ def _forbid_incapable_defaults(
         return []
     known = {item.trait for item in requirements}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
-    if guest.default_architecture:
+    if guest.default_architecture == "i686" or options.emulates(guest.default_architecture):
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return [
         Requirement(trait, False, ROOT, str(found.source))

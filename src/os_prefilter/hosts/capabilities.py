@@ -7,8 +7,10 @@ from os_prefilter.common.entry_points import Errors, load_entry_point
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.common.quoting import join_names
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.conf.options import is_offered
 from os_prefilter.hosts.reporter import HostFacts, Reporter
-from os_prefilter.vocabulary import QUALIFIED, table
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, table
+from os_prefilter.vocabulary.machine_types import guest_architecture
 
 REPORTERS = "os_prefilter.capability_reporters"
 """The entry point group of capability reporters."""
@@ -51,7 +53,8 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     reporter = reporter_of(facts)
     owned = {trait: meaning for trait in _meanings() if (meaning := _owned_meaning(reporter, trait))}
     configured = reporter.configured(facts) if reporter.configured else {}
-    return {trait: reporter.refusal(facts, *meaning) for trait, meaning in owned.items()} | dict(configured)
+    reasons = {trait: emulation_refusal(trait, facts) for trait in owned}
+    return {t: reasons[t] or reporter.refusal(facts, *meaning) for t, meaning in owned.items()} | dict(configured)
 
 
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
@@ -60,7 +63,21 @@ def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None
     if trait in configured:
         return configured[trait]
     meaning = _owned_meaning(reporter, trait)
-    return reporter.refusal(facts, *meaning) if meaning else None
+    return emulation_refusal(trait, facts) or reporter.refusal(facts, *meaning) if meaning else None
+
+
+def emulation_refusal(trait: Trait, facts: HostFacts) -> str:
+    """Return why a host must not have a trait about an architecture that the cloud does not offer to emulate."""
+    architecture = TRAITS_OF_EMULATION.get(trait) or _foreign_architecture(trait, facts)
+    if not architecture or is_offered(architecture, facts.emulated_architectures):
+        return ""
+    return f"{architecture} is not in [prefilter] emulated_architectures"
+
+
+def _foreign_architecture(trait: Trait, facts: HostFacts) -> str:
+    """Return the architecture of a trait of Nova's, if it is not the host's own; else empty."""
+    named = (value for value, term in BY_NAME["emulation_architecture"].values.items() if term.trait == trait)
+    return next((value for value in named if guest_architecture(value) != facts.architecture), "")
 
 
 def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:

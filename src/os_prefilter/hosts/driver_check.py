@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from os_prefilter.common.errors import UnknownValue, UnsupportedByHost
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.capabilities import refusal_of, reporter_of
+from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.row_values import RowValue, is_implied, named_traits, row_value, unknown_configurations
@@ -24,6 +24,7 @@ from os_prefilter.vocabulary.model import Row, UnknownValues
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
+_EMULATION = BY_NAME["emulation_architecture"]
 _SECURE_BOOT = BY_NAME["secure_boot"]
 _ADDRESS_SPACE = BY_NAME["maxphysaddr_mode"]
 # What QEMU takes, and its default; libvirt before 9.2 requires a number.
@@ -170,6 +171,8 @@ class _Check:
             architecture = self._guest.architecture if row.per_architecture and self._guest.has_own_traits else ""
             exact = self._exact_machine() if row is _MACHINE else value
             reason = self._reporter.refusal(self._facts, row.name, exact, architecture)
+        if row is _EMULATION and not term.opt_in and term.trait:
+            reason = reason or emulation_refusal(term.trait, self._facts)
         if row.namespace or not owned:
             lacks = (self._lacks(trait, required=term.required) for trait in term.traits)
             reason = reason or next(filter(None, lacks), "")

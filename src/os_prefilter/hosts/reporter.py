@@ -40,6 +40,8 @@ class HostFacts:
     """Of its processors; None if that is not known."""
     other_traits: frozenset[str] = frozenset()
     """Traits that operators or other services have set; they count for rows that the reporter does not own."""
+    emulated_architectures: frozenset[str] = frozenset()
+    """The architectures that the cloud offers to emulate: its option ``emulated_architectures``."""
     templates: Templates | None = None
     """The deployment's configuration templates; None for the bundled ones."""
 

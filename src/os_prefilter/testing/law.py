@@ -46,9 +46,25 @@ def list_requiring_filters() -> tuple[str, ...]:
 
 
 @cache
-def choices() -> tuple[Choice, ...]:
-    """Return each value of each row that filters require, with those of the bundled configuration templates."""
-    return tuple((row, value) for row in Options().rows if row.required_by for value in row.values)
+def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
+    """Return each value of each row that filters require, with those of the bundled configuration templates.
+
+    :param emulated: the option ``emulated_architectures``; without it, an architecture that no driver of Nova reports
+        requires nothing, and is left out
+    """
+    options = _options(emulated)
+    return tuple(
+        (row, value)
+        for row in options.rows
+        if row.required_by
+        for value, term in row.values.items()
+        if not term.trait or not term.opt_in or row.namespace or options.reports(term.trait)
+    )
+
+
+@cache
+def _options(emulated: frozenset[str]) -> Options:
+    return Options(reported_traits=("*",), emulated_architectures=emulated)
 
 
 def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = None) -> RequestSpec:
@@ -66,11 +82,19 @@ def spec_with(some: Iterable[Choice], extra_specs: Mapping[str, str] | None = No
     return RequestSpec(Flavor(vcpus=1, memory_mb=512, extra_specs=specs), Image(properties, disk_format=disk_format))
 
 
-def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = None) -> Case:
-    """Return a request for these values with what the filters and Nova's own translation require."""
+def case_of(
+    some: tuple[Choice, ...],
+    extra_specs: Mapping[str, str] | None = None,
+    *,
+    emulated: frozenset[str] = frozenset(),
+) -> Case:
+    """Return a request for these values with what the filters and Nova's own translation require.
+
+    :param emulated: the option ``emulated_architectures``
+    """
     spec = spec_with(some, extra_specs)
     try:
-        decision = _pipeline().apply(spec)
+        decision = _pipeline(emulated).apply(spec)
         from_request = requirements_without_filters(Request(spec))
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
@@ -79,67 +103,76 @@ def case_of(some: tuple[Choice, ...], extra_specs: Mapping[str, str] | None = No
 
 
 @cache
-def _pipeline() -> Pipeline:
-    return Pipeline.from_names(*list_requiring_filters(), options=Options(reported_traits=("*",)))
+def _pipeline(emulated: frozenset[str]) -> Pipeline:
+    return Pipeline.from_names(*list_requiring_filters(), options=_options(emulated))
 
 
 @cache
-def single_cases() -> tuple[Case, ...]:
-    """Return each value alone, and each with one of the flavor's ways to name a device by its trait."""
+def single_cases(emulated: frozenset[str] = frozenset()) -> tuple[Case, ...]:
+    """Return each value alone, and each with one of the flavor's ways to name a device by its trait.
+
+    :param emulated: the option ``emulated_architectures``
+    """
     explicit = [
-        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule})
+        case_of((), {**resources, f"trait{suffix}:{row.values['true'].trait}": rule}, emulated=emulated)
         for row in table()
         if row.boolean and row.values["true"].trait
         for suffix, resources in (("", {}), ("1", {"resources1:VCPU": "1"}), ("2", {"resources2:VGPU": "1"}))
         for rule in ("required", "forbidden")
     ]
-    return (*map(case_of, ((choice,) for choice in choices())), *explicit)
+    return (*(case_of((choice,), emulated=emulated) for choice in choices(emulated)), *explicit)
 
 
 @cache
-def pair_cases(owned: frozenset[str] | None = None, first: int = 0, step: int = 1) -> tuple[Case, ...]:
+def pair_cases(
+    owned: frozenset[str] | None = None, first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset()
+) -> tuple[Case, ...]:
     """Return each two values of different rows.
 
     :param owned: only those in which one is of these rows
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
+    :param emulated: the option ``emulated_architectures``
     """
-    return tuple(map(case_of, _pairs(owned)[first::step]))
+    return tuple(case_of(pair, emulated=emulated) for pair in _pairs(owned, emulated)[first::step])
 
 
 @cache
-def _pairs(owned: frozenset[str] | None) -> list[tuple[Choice, Choice]]:
+def _pairs(owned: frozenset[str] | None, emulated: frozenset[str]) -> list[tuple[Choice, Choice]]:
     return [
         (one, other)
-        for one, other in combinations(choices(), 2)
+        for one, other in combinations(choices(emulated), 2)
         if one[0] is not other[0] and (owned is None or one[0].name in owned or other[0].name in owned)
     ]
 
 
 @cache
-def platform_cases(first: int = 0, step: int = 1) -> tuple[Case, ...]:
+def platform_cases(first: int = 0, step: int = 1, emulated: frozenset[str] = frozenset()) -> tuple[Case, ...]:
     """Return each value on each machine type of some emulated architectures, and on the default one of i686.
 
     :param first: index of the first one to return
     :param step: return each ``step``-th one from there
+    :param emulated: the option ``emulated_architectures``
     """
-    machine, emulated = row_named("machine_type"), row_named("emulation_architecture")
+    machine, emulation = row_named("machine_type"), row_named("emulation_architecture")
+    offered = {value for row, value in choices(emulated) if row is emulation}
+    architectures = [architecture for architecture in _EMULATED if architecture in offered]
     # A guest whose image names it has a default machine type of its own.
     i686 = (row_named("architecture"), "i686")
     triples: list[tuple[Choice, ...]] = [
-        ((machine, family), (emulated, architecture), choice)
+        ((machine, family), (emulation, architecture), choice)
         for family in machine.values
-        for architecture in _EMULATED
-        for choice in choices()
-        if choice[0] not in (machine, emulated)
+        for architecture in architectures
+        for choice in choices(emulated)
+        if choice[0] not in (machine, emulation)
     ]
     triples += [
         (i686, *beside, choice)
-        for beside in ((), *(((emulated, architecture),) for architecture in _EMULATED))
-        for choice in choices()
-        if choice[0] not in (i686[0], emulated)
+        for beside in ((), *(((emulation, architecture),) for architecture in architectures))
+        for choice in choices(emulated)
+        if choice[0] not in (i686[0], emulation)
     ]
-    return tuple(map(case_of, triples[first::step]))
+    return tuple(case_of(triple, emulated=emulated) for triple in triples[first::step])
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "REPORTED",
     "REPORTED_CUSTOM",
     "ROWS",
+    "TRAITS_OF_EMULATION",
     "opt_in_traits",
     "row_named",
     "rows_required_by",
@@ -89,6 +90,19 @@ def _qualify() -> dict[tuple[Trait, str], Trait]:
 
 QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualify())
 """(trait, architecture) -> the trait that means the same for guests of that architecture, the host's or emulated."""
+
+TRAITS_OF_EMULATION: Mapping[Trait, str] = MappingProxyType(
+    {
+        # KVM runs guests of i686 on x86_64: that is no emulation.
+        **{qualified: architecture for (_, architecture), qualified in QUALIFIED.items() if architecture != "i686"},
+        **{
+            term.trait: value
+            for value, term in BY_NAME["emulation_architecture"].values.items()
+            if term.trait and term.opt_in
+        },
+    }
+)
+"""Trait -> the architecture; reported and required only where the cloud offers to emulate that one."""
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:

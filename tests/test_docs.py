@@ -25,8 +25,8 @@ from os_prefilter.cli.capabilities import CapabilitiesReport
 from os_prefilter.cli.main import Program, main
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import REPORTERS
-from os_prefilter.hosts.desired_traits import traits_to_know
 from tests.support.project import project_table
 
 pytest_plugins = ["pytester"]
@@ -255,11 +255,11 @@ def test_agent_rst_counts_and_lists_the_custom_traits_that_a_first_report_create
     text = (DOCS / "agent.rst").read_text(encoding="utf-8")
     told = re.search(r"about (\d+) requests at the first report", text)
     assert told
-    assert abs(int(told[1]) - len(traits_to_know())) <= 10
+    assert abs(int(told[1]) - len(EVERY_TRAIT.known)) <= 10
     loop = re.search(r"os-prefilter (capabilities show .*?) \|", text)
     assert loop
     listed, _ = run(Command(DOCS / "agent.rst", f"os-prefilter {loop[1].partition(' | ')[0]}", "", None))
-    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == traits_to_know()
+    assert {line for line in listed.splitlines() if line.startswith("CUSTOM_")} == EVERY_TRAIT.known
 
 
 @pytest.mark.parametrize("option", sorted(option.name for option in OPTIONS))

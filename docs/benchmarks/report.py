@@ -14,9 +14,10 @@ from os_prefilter import Options
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed, traits_to_know, with_marker
+from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed, with_marker
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 
 _GUESTS = GuestFacts(
@@ -50,7 +51,7 @@ class _Counted:
 def goal_of(facts: LibvirtFacts) -> Goal:
     """Return what Placement should say of a host beside a nova-compute."""
     traits = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
-    return Goal(traits, Options(), traits_to_know())
+    return Goal(traits, Options(), EVERY_TRAIT.known)
 
 
 def main() -> None:

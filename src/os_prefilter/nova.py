@@ -16,6 +16,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import KnownTraits, OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.filters.report_scope import configured_scope
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
@@ -142,10 +143,10 @@ def _pipeline() -> Pipeline:
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
-        "answers": ReportCoverage(client),
         "known_traits": KnownTraits(client),
     }
     try:
+        facts["answers"] = ReportCoverage(client, configured_scope(conf))
         return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)
     except ConfigurationError as error:
         problem = error

@@ -15,8 +15,8 @@ import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.main import main
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.logins import Logins
@@ -41,7 +41,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.fixture
 def aware(server: Served) -> Served:
     """Return the server with every trait that a report creates."""
-    server.placement.know({*traits_to_know(), REPORTED})
+    server.placement.know({*EVERY_TRAIT.known, REPORTED})
     return server
 
 
@@ -77,9 +77,9 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
 def test_first_report_creates_every_trait_that_requests_may_name(server: Served, conf: str, capsys: Capture) -> None:
     rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
     created = {row["Trait"] for row in rows if row["Change"] == "create"}
-    assert created == (traits_to_know() | {REPORTED}) - OLD
+    assert created == (EVERY_TRAIT.known | {REPORTED}) - OLD
     assert {row["Provider"] for row in rows if row["Change"] == "create"} == {""}
-    assert server.placement.client.traits() >= traits_to_know()
+    assert server.placement.client.traits() >= EVERY_TRAIT.known
 
 
 def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:

@@ -25,8 +25,8 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import available_filters
 from os_prefilter.cli.main import main as os_prefilter_main
 from os_prefilter.cli.status import main
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.reader import load_fleet
-from os_prefilter.hosts.desired_traits import traits_to_know
 from tests.services.cloud.others import others
 from tests.support.nova_start import starting
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
@@ -484,7 +484,7 @@ def test_page_shows_what_the_command_prints(
     (shown,) = [text for _, _, text in blocks(page) if text.startswith("$ os-prefilter-status upgrade check\n")]
     with EmbeddedPlacement(load_fleet(fleet)) as placement, served(placement) as server:
         # As the reports of kvm-1 and kvm-2 did.
-        placement.know(traits_to_know())
+        placement.know(EVERY_TRAIT.known)
         conf.write_text(nova_conf(server.url) + files["nova.conf"])
         code = main(["--config-file", str(conf), "upgrade", "check"])
     assert f"$ os-prefilter-status upgrade check\n{capsys.readouterr().out}$ echo $?\n{code}\n" == shown

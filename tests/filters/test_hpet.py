@@ -9,8 +9,8 @@ from os_prefilter import allocation_candidates_query, capability_traits, unsuppo
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.vocabulary import HPET
 from tests.conftest import pipeline_of, required_by, spec_of
 from tests.support.hosts import ARM, KVM, X86
@@ -107,7 +107,7 @@ def both_architectures() -> Iterator[PlacementClient]:
     traits = {name: {trait for trait, has in capability_traits(facts).items() if has} for name, facts in _HOSTS.items()}
     fleet = Fleet(tuple(provider(name, "VCPU MEMORY_MB DISK_GB", " ".join(traits[name])) for name in _HOSTS))
     with EmbeddedPlacement(fleet) as embedded:
-        embedded.client.ensure_traits(traits_to_know())
+        embedded.client.ensure_traits(EVERY_TRAIT.known)
         yield embedded.client
 
 

@@ -12,6 +12,7 @@ from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
@@ -21,8 +22,6 @@ from os_prefilter.hosts.desired_traits import (
     is_recognized,
     is_uuid,
     select_managed,
-    traits_to_know,
-    with_custom_marker,
     with_marker,
     with_traits,
 )
@@ -101,7 +100,7 @@ def test_reporter_of_another_package_declares_what_its_nova_driver_writes(
 
 
 def test_traits_to_create_include_every_custom_trait_of_the_vocabulary() -> None:
-    known = traits_to_know()
+    known = EVERY_TRAIT.known
     machines = BY_NAME["default_machine"].traits
     assert known >= machines
     assert known >= {name for (trait, _), name in QUALIFIED.items() if trait in machines}
@@ -207,7 +206,10 @@ def test_on_an_ironic_node_all_traits_but_the_image_types_are_managed() -> None:
 def test_report_marker_is_set_only_if_all_capabilities_of_the_host_are_known(facts: HostFacts, known: bool) -> None:
     """Where Ironic has not read the BIOS settings, it stays as it was: neither said nor taken back."""
     traits = capability_traits(facts)
-    for found, marker in ((with_marker(traits, facts), REPORTED), (with_custom_marker(traits, facts), REPORTED_CUSTOM)):
+    for found, marker in (
+        (with_marker(traits, facts), REPORTED),
+        (with_marker(traits, facts, REPORTED_CUSTOM), REPORTED_CUSTOM),
+    ):
         assert found == (traits | {marker: True} if known else traits)
 
 

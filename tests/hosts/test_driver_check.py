@@ -10,9 +10,9 @@ from os_prefilter import Flavor, Image, RequestGroup, RequestSpec, allocation_ca
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnsupportedByHost, UnusableReporter
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet, Inventory
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.reporter import HostFacts, Setting
 from os_prefilter.vocabulary import BY_NAME, HPET, ROWS
@@ -157,7 +157,7 @@ def devices() -> Iterator[PlacementClient]:
     host = provider("kvm-1", "VCPU MEMORY_MB DISK_GB", " ".join(traits), _DEVICES)
     room = {"VCPU": Inventory(16), "MEMORY_MB": Inventory(4096), "DISK_GB": Inventory(100)}
     with EmbeddedPlacement(Fleet((replace(host, resources=room),))) as placement:
-        placement.know(traits_to_know())
+        placement.know(EVERY_TRAIT.known)
         yield placement.client
 
 

@@ -10,7 +10,7 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.operators.readiness import traits_named_by
+from os_prefilter.filters.report_scope import traits_named_by
 from os_prefilter.testing.generated import any_request, known_traits
 from os_prefilter.vocabulary import ROWS
 from tests.conftest import pipeline_of, times

@@ -5,8 +5,9 @@ from collections.abc import Set as AbstractSet
 
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, select_managed, with_custom_marker, with_marker
+from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.vocabulary import REPORTED_CUSTOM
 
 
 def by_nova_alone(facts: HostFacts) -> set[str]:
@@ -24,7 +25,7 @@ def by_the_agent(facts: HostFacts) -> set[str]:
 
 def by_provider_config(facts: HostFacts) -> set[str]:
     """Return the traits of a host whose nova-compute reads a provider configuration file of ours."""
-    ours = with_custom_marker(capability_traits(facts), facts)
+    ours = with_marker(capability_traits(facts), facts, REPORTED_CUSTOM)
     return by_nova_alone(facts) | {trait for trait, has in ours.items() if has and trait.startswith("CUSTOM_")}
 
 

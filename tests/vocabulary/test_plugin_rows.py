@@ -133,7 +133,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         """
         from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec, capability_traits, unsupported
         from os_prefilter.cli.catalogue import vocabulary
-        from os_prefilter.hosts.desired_traits import traits_to_know
+        from os_prefilter.filters.report_scope import EVERY_TRAIT
         from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():
@@ -146,7 +146,7 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
             facts = FakeFacts(can=can)
             print(capability_traits(facts)["CUSTOM_COMPUTE_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
         print(*[line[2] for line in vocabulary() if line[0] == "hw_watchdog_action"])
-        print("CUSTOM_COMPUTE_WATCHDOG_PAUSE" in traits_to_know())
+        print("CUSTOM_COMPUTE_WATCHDOG_PAUSE" in EVERY_TRAIT.known)
         """,
     )
     assert out.splitlines() == [

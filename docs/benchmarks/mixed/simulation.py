@@ -11,8 +11,8 @@ from mixed.scheduler import Outcome, Scheduler, scheduler
 from mixed.ways import Way
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Inventory, Provider
-from os_prefilter.hosts.desired_traits import traits_to_know
 from os_prefilter.hosts.driver_check import unsupported
 
 LIMIT = 1000
@@ -95,7 +95,7 @@ class Run:
         with EmbeddedPlacement(loaded) as placement, scheduler(self._way, placement, names) as nova:
             if self._way.ours:
                 # As the agent does: a query with a trait that Placement does not know fails.
-                placement.client.ensure_traits(traits_to_know())
+                placement.client.ensure_traits(EVERY_TRAIT.known)
             results = self._all(nova)
             self._check_usage(placement)
         return results

@@ -24,6 +24,7 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.loading import installed_filters, load_filters
+from os_prefilter.filters.report_scope import configured_scope
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
@@ -34,7 +35,7 @@ from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
-from os_prefilter.vocabulary import opt_in_traits
+from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -305,12 +306,15 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     conf.set_override("enabled_filters", enabled, GROUP)
     if not conf[GROUP].reported_traits:
         conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
+        emulated = {architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in fleet.traits}
+        conf.set_override("emulated_architectures", sorted(emulated), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0
+    scope = configured_scope(conf)
     facts = {
         "minimum_compute_version": lambda _context: version,
         "owner_coverage": lambda _context: reported,
-        "answers": lambda _context: coverage_of(fleet) if isinstance(fleet, Fleet) else fleet.coverage(),
+        "answers": lambda _context: coverage_of(fleet, scope) if isinstance(fleet, Fleet) else fleet.coverage(scope),
     }
     if not isinstance(fleet, Fleet):
         facts["known_traits"] = lambda _context: fleet.known_traits()

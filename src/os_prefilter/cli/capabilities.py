@@ -3,10 +3,11 @@
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from logging import Formatter
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -26,7 +27,9 @@ from os_prefilter.cli.host import (
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
-from os_prefilter.common.quoting import describe_error, pluralize
+from os_prefilter.common.quoting import describe_error, escape_line, pluralize
+from os_prefilter.conf import GROUP
+from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
@@ -34,14 +37,12 @@ from os_prefilter.hosts.desired_traits import (
     Goal,
     Mode,
     select_managed,
-    traits_to_know,
-    with_custom_marker,
     with_marker,
     withdraw_all,
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
-from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 
@@ -74,7 +75,7 @@ class CapabilitiesShow(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         if parsed_args.alone and parsed_args.driver != "libvirt":
             raise DocumentError("--alone", f"it is for --driver libvirt, not {parsed_args.driver}.")
-        facts = facts_from(parsed_args)
+        facts = replace(facts_from(parsed_args), emulated_architectures=_emulated(parsed_args))
         lines = capabilities(facts, every_architecture=parsed_args.all)
         counts = {answer: sum(line.answer == answer for line in lines) for answer in ("yes", "no", "not owned")}
         summary = ", ".join(f"{number} {answer}" for answer, number in counts.items())
@@ -98,6 +99,12 @@ class CapabilitiesReport(Listing):
             "--provider", metavar="NAME", help="the resource provider, by name or UUID; default: the host's name"
         )
         group.add_argument("--dry-run", action="store_true", help="print the changes without making them")
+        group.add_argument(
+            "--all",
+            action="store_true",
+            help="report every trait that the host has, also of architectures that it emulates; default: those that the "
+            "filters in [prefilter] enabled_filters of nova.conf may require",
+        )
         ways = group.add_mutually_exclusive_group()
         ways.add_argument(
             "--provider-config",
@@ -163,6 +170,49 @@ class CapabilitiesReport(Listing):
         agent.run_until_signal(watch)
 
 
+class _Reported(NamedTuple):
+    """What a host reports, as the cloud is configured."""
+
+    scope: ReportScope
+    emulated: frozenset[str]
+    """The architectures that the cloud offers to emulate."""
+
+    def of(self, facts: HostFacts) -> dict[str, bool]:
+        return self.scope.restrict(capability_traits(replace(facts, emulated_architectures=self.emulated)))
+
+
+_EVERYTHING = _Reported(EVERY_TRAIT, frozenset(ARCHITECTURES.split()))
+
+
+def _emulated(arguments: argparse.Namespace) -> frozenset[str]:
+    """Return the architectures that the cloud offers to emulate; without a nova.conf, whatever the host could."""
+    if not arguments.nova_conf:
+        return _EVERYTHING.emulated
+    from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+
+    return prefilter_options(load_conf(arguments.nova_conf)).emulated_architectures
+
+
+def _reported_by(arguments: argparse.Namespace) -> _Reported:
+    """Return what the host reports.
+
+    :raises ConfigurationError: if nova.conf enables no filter, so that nothing would be left of earlier reports
+    """
+    if arguments.all:
+        return _EVERYTHING
+    from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+
+    conf = load_conf(arguments.nova_conf)
+    emulated = prefilter_options(conf).emulated_architectures
+    if not conf[GROUP].enabled_filters:
+        where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"
+        raise ConfigurationError(
+            f"{where}: [prefilter] enabled_filters names no filter, and hosts report what filters may require. Copy "
+            "the section [prefilter] of the schedulers' nova.conf, or give --all to report everything."
+        )
+    return _Reported(configured_scope(conf), emulated)
+
+
 class _Placement:
     """The Placement of a nova.conf, and the resource provider of the host there."""
 
@@ -182,6 +232,7 @@ class _Placement:
         self._client = self._new_client()
         self._traits_of = HostTraits
         self._options = prefilter_options(conf)
+        self._reported = _EVERYTHING if arguments.remove else _reported_by(arguments)
         self._name = ""
         self._provider: HostTraits | None = None
 
@@ -205,10 +256,11 @@ class _Placement:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        traits = select_managed(capability_traits(facts), mode, facts)
+        traits = select_managed(self._reported.of(facts), mode, facts)
         if self._arguments.remove:
             return Goal(withdraw_all(traits))
-        return Goal(with_marker(traits, facts), self._options, traits_to_know())
+        scope = self._reported.scope
+        return Goal(with_marker(traits, facts, scope.marker), self._options, scope.known)
 
 
 def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
@@ -219,10 +271,12 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
     if arguments.remove:
         check_node_arguments(arguments)
         return node_of(arguments).withdraw(dry_run=arguments.dry_run)
+    reported = _reported_by(arguments)
     facts = facts_from(arguments)
-    every = capability_traits(facts)
-    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts)
-    leave = {*every, REPORTED} - traits.keys()
+    every = reported.of(facts)
+    marker = reported.scope.marker
+    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, marker)
+    leave = {*every, marker} - traits.keys()
     # By its UUID: its name may be that of another node by now.
     return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)
 
@@ -261,9 +315,10 @@ def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], lis
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
+    reported = _reported_by(arguments)
 
     def write(facts: HostFacts) -> list[Change]:
-        traits = with_custom_marker(capability_traits(facts), facts)
+        traits = with_marker(reported.of(facts), facts, reported.scope.custom_marker)
         return write_document(path, traits, provider, dry_run=arguments.dry_run)
 
     return write

@@ -35,8 +35,9 @@ from os_prefilter.conf import GROUP
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.filters.report_scope import traits_named_by
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
-from os_prefilter.operators.readiness import CLOSED, readiness, traits_named_by
+from os_prefilter.operators.readiness import CLOSED, readiness
 from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import EVERY, Unreported

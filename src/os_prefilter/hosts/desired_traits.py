@@ -10,12 +10,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, trait_named
+from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from os_prefilter.vocabulary.model import is_reported_marker
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
@@ -94,14 +94,9 @@ def knows_all(facts: HostFacts) -> bool:
     return not reporter_of(facts).unknown(facts)
 
 
-def with_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:
-    """Return the managed traits with the marker of a full report; without it where the facts lack something."""
-    return {**traits, REPORTED: True} if knows_all(facts) else dict(traits)
-
-
-def with_custom_marker(traits: Mapping[str, bool], facts: HostFacts) -> dict[str, bool]:
-    """Return the same where only ``CUSTOM_`` traits are written."""
-    return {**traits, REPORTED_CUSTOM: True} if knows_all(facts) else dict(traits)
+def with_marker(traits: Mapping[str, bool], facts: HostFacts, marker: Trait = REPORTED) -> dict[str, bool]:
+    """Return the managed traits with the marker of their report; without it where the facts lack something."""
+    return {**traits, marker: True} if knows_all(facts) else dict(traits)
 
 
 def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
@@ -109,16 +104,15 @@ def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
     return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
 
 
-def traits_to_know() -> frozenset[str]:
-    """Return the ``CUSTOM_`` traits of the vocabulary: Placement must know each that a request may name."""
-    return frozenset(trait for trait in opt_in_traits() if trait.startswith(CUSTOM_PREFIX))
-
-
 def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:
-    """Return the traits of a provider after the change; a new marker replaces those of other releases."""
+    """Return the traits of a provider after the change.
+
+    A marker replaces those of other releases and other scopes of its kind.
+    """
     has = {trait for trait, wanted in traits.items() if wanted}
-    outdated = filter(is_reported_marker, present) if REPORTED in traits else ()
-    return (present - traits.keys()).difference(outdated) | has
+    kinds = [is_marker for is_marker in (is_reported_marker, is_custom_marker) if any(map(is_marker, traits))]
+    outdated = {trait for trait in present if any(is_marker(trait) for is_marker in kinds)}
+    return (present - traits.keys()) - outdated | has
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:

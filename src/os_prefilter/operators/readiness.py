@@ -9,10 +9,11 @@ import os_traits
 from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, report_scope
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
-from os_prefilter.vocabulary import BY_NAME, opt_in_traits, rows_required_by
+from os_prefilter.vocabulary import BY_NAME, rows_required_by
 
 OPEN = "open"
 """The state of what can be required without excluding a host that can."""
@@ -34,9 +35,12 @@ class Line(NamedTuple):
     """The names of the compute nodes that have not reported, sorted."""
 
 
-def coverage_of(fleet: Fleet) -> Coverage:
-    """Return the capability reports of a fleet, as filters that wait get them."""
-    unreported = {each: Unreported.of(unreported_in(fleet, each)) for each in REPORTS}
+def coverage_of(fleet: Fleet, scope: ReportScope = EVERY_TRAIT) -> Coverage:
+    """Return the capability reports of a fleet, as filters that wait get them.
+
+    :param scope: what the filters need to be reported
+    """
+    unreported = {each: Unreported.of(unreported_in(fleet, scope.markers(each))) for each in REPORTS}
     return Coverage(unreported, any(_compute_nodes(fleet)), fleet.traits)
 
 
@@ -52,27 +56,15 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
     the vocabulary: it needs no capability reports.
     """
     some = any(_compute_nodes(fleet))
+    filters = tuple(filters)
+    scope = report_scope(filters, options)
     lines = []
     for each in filters:
         for gate in _gates(each, options):
-            unreported = unreported_in(fleet, gate.reported_by)
+            unreported = unreported_in(fleet, scope.markers(gate.reported_by))
             state = OPEN if some and not unreported else CLOSED
             lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
     return lines
-
-
-def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:
-    """Return the traits that a filter may require or forbid: Placement refuses a query with one that it lacks.
-
-    Without the traits of operators' rules, and without those of a filter that neither the vocabulary nor the filter's
-    own declaration names.
-    """
-    rows = rows_required_by(each.name)
-    # Of a device, hosts with some default machine types are excluded.
-    opt_in = opt_in_traits((*rows, BY_NAME["default_machine"])) if rows else frozenset()
-    by_drivers = {trait for row in rows for trait in row.traits} - opt_in
-    declared = (*each.declaration.traits(options), *each.declaration.other_traits(options))
-    return frozenset((*by_drivers, *filter(options.reports, opt_in), *declared))
 
 
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:

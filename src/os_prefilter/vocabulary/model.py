@@ -177,14 +177,24 @@ REVISION = 2
 """Revision of the table: each release that adds a trait to it raises it, as older reports lack that trait."""
 
 REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
-"""Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported"."""
+"""Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".
+
+A host that reports only what some filters require has one with a digest of these traits at its end
+(:mod:`os_prefilter.filters.report_scope`).
+"""
 
 REPORTED_CUSTOM = Trait(f"CUSTOM_PREFILTER_REPORTED_CUSTOM_{REVISION}")
 """The same for ``CUSTOM_`` traits only: a provider configuration file of Nova's takes no others."""
 
-_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_\d+", re.ASCII)
+_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_\d+(_[0-9A-F]{8})?", re.ASCII)
+_CUSTOM_MARKER = re.compile(r"CUSTOM_PREFILTER_REPORTED_CUSTOM_\d+(_[0-9A-F]{8})?", re.ASCII)
 
 
 def is_reported_marker(trait: str) -> bool:
-    """Whether a trait is :data:`REPORTED`, of this revision or another."""
+    """Whether a trait is :data:`REPORTED`, of this revision or another, and of all traits or some."""
     return _MARKER.fullmatch(trait) is not None
+
+
+def is_custom_marker(trait: str) -> bool:
+    """Whether a trait is :data:`REPORTED_CUSTOM`, of any revision and scope."""
+    return _CUSTOM_MARKER.fullmatch(trait) is not None

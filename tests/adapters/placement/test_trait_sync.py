@@ -33,7 +33,7 @@ from tests.support.placements import (
 HPET = "CUSTOM_COMPUTE_TIME_HPET"
 XEN = "CUSTOM_VM_MODE_XEN"
 OWNER = Options()
-# A few of traits_to_know(): creating all takes a second.
+# A few of EVERY_TRAIT.known: creating all takes a second.
 KNOWN = frozenset((HPET, XEN, "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"))
 GOAL = Goal({HPET: True, XEN: False}, OWNER, KNOWN)
 TREE = f"GET /resource_providers?in_tree={UUID}"

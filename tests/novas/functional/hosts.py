@@ -20,9 +20,10 @@ import os_prefilter
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.hosts.capabilities import reporter_of
-from os_prefilter.hosts.desired_traits import Goal, traits_to_know
+from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
@@ -140,7 +141,7 @@ def report(placement: PlacementClient) -> None:
 
 def report_host(placement: PlacementClient, facts: HostFacts) -> None:
     """Write to Placement what a host can do."""
-    goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=traits_to_know())
+    goal = Goal(os_prefilter.capability_traits(facts), owner=Options(), known=EVERY_TRAIT.known)
     HostTraits(placement, facts.host).sync(goal)
 
 

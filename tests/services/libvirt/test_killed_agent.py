@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.hosts.desired_traits import traits_to_know
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.services.libvirt.connection import needs_libvirt, uri
@@ -37,7 +37,7 @@ _REQUESTS = 5
 def server() -> Iterator[Served]:
     with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
         # It would create them one by one.
-        placement.know(traits_to_know())
+        placement.know(EVERY_TRAIT.known)
         yield state
 
 

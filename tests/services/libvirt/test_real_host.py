@@ -24,8 +24,9 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.reader import load_fleet
-from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, traits_to_know
+from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.libvirt_domain_xml import device_models, domain_elements, driver_attributes
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import GuestSettings
@@ -56,7 +57,7 @@ def placement(facts: LibvirtFacts, tmp_path_factory: pytest.TempPathFactory) -> 
     fleet = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
     fleet.write_text(_FLEET.format(name=json.dumps(facts.host)))
     with EmbeddedPlacement(load_fleet(fleet)) as embedded:
-        goal = Goal(select_managed(capability_traits(facts), Mode.ALONE, facts), Options(), traits_to_know())
+        goal = Goal(select_managed(capability_traits(facts), Mode.ALONE, facts), Options(), EVERY_TRAIT.known)
         changes = HostTraits(embedded.client, facts.host).sync(goal)
         assert {change.trait for change in changes if change.provider == facts.host} == {
             *(trait for trait, has in capability_traits(facts).items() if has),

@@ -21,7 +21,8 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.from_conf import client_from
 from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, traits_to_know
+from os_prefilter.filters.report_scope import EVERY_TRAIT
+from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
 from tests.services.mariadb.databases import Databases
 from tests.support.programs import Program, running, until
@@ -146,7 +147,7 @@ class Cloud:
             self._set_up_databases(ending, placement)
             self._start_client(ending)
             conductor = self._start(ending, "nova-conductor", "conductor", _DATABASES_CONF)
-            self.placement.ensure_traits(traits_to_know())
+            self.placement.ensure_traits(EVERY_TRAIT.known)
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
                 self._start(ending, "nova-compute", host)

@@ -18,7 +18,7 @@ from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.hosts.desired_traits import Change
-from os_prefilter.vocabulary import REPORTED
+from os_prefilter.vocabulary.model import is_reported_marker
 
 EXTRA = "os_prefilter_traits"
 """The key in a node's ``extra``: the traits that we have set, sorted."""
@@ -113,19 +113,21 @@ def write(baremetal: Any, node: Node, plan: TraitPlan) -> None:
     before = plan.noted_before
     if before != plan.noted:
         _note(baremetal, node, before)
-    # The marker that all traits are reported is removed first and added last.
-    for trait in sorted(plan.removed, key=lambda trait: (trait != REPORTED, trait)):
+    # A report marker is removed first and added last.
+    for trait in sorted(plan.removed, key=lambda trait: (not is_reported_marker(trait), trait)):
         _remove(baremetal, node, trait)
-    refused = {trait: error for trait in sorted(plan.added - {REPORTED}) if (error := _add(baremetal, node, trait))}
+    markers = {trait for trait, has in plan.traits.items() if has and is_reported_marker(trait)}
+    refused = {trait: error for trait in sorted(plan.added - markers) if (error := _add(baremetal, node, trait))}
     after = plan.noted_after - refused.keys()
-    if refused and plan.traits.get(REPORTED):
-        # The report marker is withheld while the node lacks traits, unless an operator set it.
-        if REPORTED in plan.present & plan.noted:
-            _remove(baremetal, node, REPORTED)
-        after -= {REPORTED}
-    elif REPORTED in plan.added and (error := _add(baremetal, node, REPORTED)):
-        refused[REPORTED] = error
-        after -= {REPORTED}
+    for marker in sorted(markers):
+        if refused:
+            # It is withheld while the node lacks traits, unless an operator set it.
+            if marker in plan.present & plan.noted:
+                _remove(baremetal, node, marker)
+            after -= {marker}
+        elif marker in plan.added and (error := _add(baremetal, node, marker)):
+            refused[marker] = error
+            after -= {marker}
     if after != before:
         _note(baremetal, node, after)
     for error in refused.values():

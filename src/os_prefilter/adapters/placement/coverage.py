@@ -9,6 +9,7 @@ import os_traits
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import UnknownTraits
+from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope
 from os_prefilter.pipeline.known_traits import TraitNames
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED, opt_in_traits
@@ -28,10 +29,12 @@ class ReportCoverage:
     It takes two requests once every compute node has reported, and before that one more for each row of the vocabulary.
 
     :param client: of a Placement with microversion 1.22
+    :param scope: what the enabled filters need to be reported; hosts that were configured for others have not reported
     """
 
-    def __init__(self, client: PlacementClient) -> None:
+    def __init__(self, client: PlacementClient, scope: ReportScope = EVERY_TRAIT) -> None:
         self._client = client
+        self._scope = scope
 
     def __call__(self, _context: Any = None) -> Coverage:
         """Ask Placement.
@@ -40,12 +43,12 @@ class ReportCoverage:
         """
         in_use = self._client.traits_in_use()
         # A trait that no provider has need not be excluded, and Placement refuses one that it does not know.
-        marker = in_use & {REPORTED}
+        marker = in_use & self._scope.markers(frozenset((REPORTED,)))
         found = {marker: Unreported.of(_compute_nodes_without(self._client, marker))}
         unreported = {}
         for traits in REPORTS:
             # REPORTED is one of them: where all compute nodes have it, none lacks all of the traits.
-            wanted = traits & in_use if found[marker].number else marker
+            wanted = self._scope.markers(traits) & in_use if found[marker].number else marker
             if wanted not in found:
                 found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))
             unreported[traits] = found[wanted]
@@ -138,6 +141,6 @@ class LiveReported:
         """Return each trait that Placement has, and the vocabulary's ``CUSTOM_`` ones that hosts have yet to create."""
         return TraitNames(KnownTraits(self._client)() | opt_in_traits())
 
-    def coverage(self) -> Coverage:
-        """Return which compute nodes have reported."""
-        return ReportCoverage(self._client)()
+    def coverage(self, scope: ReportScope) -> Coverage:
+        """Return which compute nodes have reported all of a scope."""
+        return ReportCoverage(self._client, scope)()

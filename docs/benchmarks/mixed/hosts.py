@@ -7,6 +7,7 @@ found them; traits and late checks both come from these facts.
 import random
 from dataclasses import dataclass, replace
 
+from mixed.ways import SCOPE
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
@@ -111,8 +112,8 @@ class Kind:
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        written = select_managed(capability_traits(self.facts), Mode.BESIDE, self.facts)
-        added = with_marker(written, self.facts)
+        written = select_managed(SCOPE.restrict(capability_traits(self.facts)), Mode.BESIDE, self.facts)
+        added = with_marker(written, self.facts, SCOPE.marker)
         return self.nova_traits | {trait for trait, has in added.items() if has}
 
 
@@ -130,6 +131,7 @@ def _kvm(name: str, share: int, versions: str, guests: GuestFacts, what: str) ->
         guests={architecture: guests},
         smt=is_x86,
         swtpm_enabled=bool(guests.tpm_models),
+        built_by_nova=True,
     )
     runs = ("i686", "x86_64") if is_x86 else ("aarch64",)
     supported = tuple((arch, hypervisor, "hvm") for arch in runs for hypervisor in ("qemu", "kvm"))

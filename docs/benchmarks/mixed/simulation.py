@@ -8,10 +8,9 @@ from urllib.parse import parse_qsl
 from mixed.hosts import KINDS, Kind, fleet, kind_of
 from mixed.requests import Boot, spec_of
 from mixed.scheduler import Outcome, Scheduler, scheduler
-from mixed.ways import Way
+from mixed.ways import SCOPE, Way
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Inventory, Provider
 from os_prefilter.hosts.driver_check import unsupported
 
@@ -95,7 +94,7 @@ class Run:
         with EmbeddedPlacement(loaded) as placement, scheduler(self._way, placement, names) as nova:
             if self._way.ours:
                 # As the agent does: a query with a trait that Placement does not know fails.
-                placement.client.ensure_traits(EVERY_TRAIT.known)
+                placement.client.ensure_traits(SCOPE.known)
             results = self._all(nova)
             self._check_usage(placement)
         return results

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+from os_prefilter.conf.options import Options
+from os_prefilter.filters.loading import load_filters
+from os_prefilter.filters.report_scope import report_scope
+
 _OPTIONS = """[scheduler]
 image_metadata_prefilter = {prefilters}
 query_placement_for_image_type_support = {prefilters}
@@ -11,12 +15,19 @@ available_filters = nova.scheduler.filters.all_filters
 weight_classes =
 shuffle_best_same_weighed_hosts = true
 """
-_OURS = """[prefilter]
-enabled_filters = image_metadata,image_type,hpet,packed_virtqueue,sound_model,tpm_secret_security,deploy_config,
-    ephemeral_encryption,accelerators,compute_status,owner
-reported_traits = *
+_FILTERS = (
+    "image_metadata,image_type,hpet,packed_virtqueue,sound_model,tpm_secret_security,deploy_config,"
+    "ephemeral_encryption,accelerators,compute_status,owner"
+)
+# What the images of this cloud name, and its drivers do not report.
+_REPORTED = "CUSTOM_COMPUTE_*MACHINE_*,COMPUTE_FIRMWARE_UEFI,CUSTOM_HYPERVISOR_TYPE_*"
+_OURS = f"""[prefilter]
+enabled_filters = {_FILTERS}
+reported_traits = {_REPORTED}
 trait_scope = root_and_unsuffixed
 """
+SCOPE = report_scope(load_filters(_FILTERS.split(","), None), Options(reported_traits=tuple(_REPORTED.split(","))))
+"""The traits that the agent reports in such a cloud."""
 
 
 @dataclass(frozen=True)

@@ -102,8 +102,8 @@ class CapabilitiesReport(Listing):
         group.add_argument(
             "--all",
             action="store_true",
-            help="report every trait that the host has, also of architectures that it emulates; default: those that the "
-            "filters in [prefilter] enabled_filters of nova.conf may require",
+            help="report every trait that the host has, also of architectures that it emulates; default: those that "
+            "the filters in [prefilter] enabled_filters of nova.conf may require",
         )
         ways = group.add_mutually_exclusive_group()
         ways.add_argument(

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from os_prefilter.cli.arguments import read_configuration
 from os_prefilter.cli.main import main
+from os_prefilter.filters.report_scope import configured_scope
 from os_prefilter.vocabulary import REPORTED
 
 Capture = pytest.CaptureFixture[str]
@@ -130,3 +132,15 @@ def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(tmp_path: Path
     file.write_text("hosts: {a: {resources: {VCPU: 1}}}")
     assert main(["readiness", "--hosts", str(file), "--filter", "hpet", "--check"]) == 2
     assert "There is no compute node: no host has the trait COMPUTE_NODE.\n" in capsys.readouterr().err
+
+
+def test_compute_nodes_that_reported_for_other_options_are_named(tmp_path: Path, capsys: Capture) -> None:
+    conf = _conf(tmp_path, "enabled_filters = hpet")
+    own = configured_scope(read_configuration(conf)).marker
+    fleet = _fleet(tmp_path, same=[own], other=[f"{REPORTED}_00000000"], full=[REPORTED], silent=[])
+    assert main(["readiness", "--hosts", fleet, "--config-file", conf]) == 0
+    out, err = capsys.readouterr()
+    assert "other, silent" in out
+    assert "Reported for other options of [prefilter]: other. Give the schedulers" in err
+    assert main(["readiness", "--hosts", fleet, "--filter", "hpet"]) == 0
+    assert "Give --config-file with the schedulers' section." in capsys.readouterr().err

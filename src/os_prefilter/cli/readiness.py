@@ -8,7 +8,7 @@ from typing import Any
 from os_prefilter.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
 from os_prefilter.cli.listing import Cell, Listing
 from os_prefilter.common.quoting import escape_line, join_first_names
-from os_prefilter.operators.readiness import CLOSED, readiness
+from os_prefilter.operators.readiness import CLOSED, readiness, reported_otherwise
 
 COLUMNS = ("Filter", "Row", "Traits", "State", "Without an answer", "Compute nodes")
 NOT_READY = 2
@@ -37,6 +37,17 @@ class Readiness(Listing):
         self.tell(f"{len(lines) - closed} open, {closed} closed.")
         if closed and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
+        elsewhere = reported_otherwise(fleet, pipeline.filters, options) if closed else ()
+        if elsewhere:
+            advice = (
+                "Give the schedulers and the compute nodes the same section, and report again"
+                if parsed_args.config_file
+                else "Give --config-file with the schedulers' section"
+            )
+            self.tell(
+                f"Reported for other options of [prefilter]: {join_first_names(elsewhere, _MOST_NAMES)}. {advice}.",
+                warning=True,
+            )
         if others:
             self.tell(f"These filters need no capability reports: {escape_line(', '.join(others))}.")
         return COLUMNS, [(*line[:4], len(line.unreported), _names(line.unreported)) for line in lines]

@@ -13,7 +13,8 @@ from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, report_s
 from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
-from os_prefilter.vocabulary import BY_NAME, rows_required_by
+from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, rows_required_by
+from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 
 OPEN = "open"
 """The state of what can be required without excluding a host that can."""
@@ -65,6 +66,22 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
             state = OPEN if some and not unreported else CLOSED
             lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
     return lines
+
+
+def reported_otherwise(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> tuple[str, ...]:
+    """Return the names of the compute nodes that have reported what other filters or options require, sorted.
+
+    They have a report marker, and none that says that all was reported which these filters require.
+    """
+    markers = report_scope(filters, options).markers(frozenset((REPORTED, REPORTED_CUSTOM)))
+    return tuple(
+        sorted(
+            each.name
+            for each in _compute_nodes(fleet)
+            if markers.isdisjoint(each.traits)
+            and any(is_reported_marker(trait) or is_custom_marker(trait) for trait in each.traits)
+        )
+    )
 
 
 def simulate_ownership(fleet: Fleet, options: Options) -> Fleet:

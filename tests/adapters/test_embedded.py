@@ -13,7 +13,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable, UnknownTraits
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 
@@ -123,6 +123,18 @@ def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists(
         with pytest.raises(PlacementRefused, match="exists already"):
             placement.load(Fleet((provider("E", ROOT, aggregates=("rack",)), more)))
         assert placement.client.allocation_candidates("resources=VCPU:1").hosts == ("A", "B", "C", "D")
+
+
+def test_options_are_those_of_placement_and_an_unknown_one_is_named() -> None:
+    with EmbeddedPlacement(OWNERS, options={"max_allocation_candidates": 2}) as placement:
+        assert placement.client.allocation_candidates("resources=VCPU:1").count == 2
+    with EmbeddedPlacement(OWNERS) as placement:
+        assert placement.client.allocation_candidates("resources=VCPU:1").count == 3
+    with (
+        pytest.raises(ConfigurationError, match=r"no option \[placement\] most_candidates"),
+        EmbeddedPlacement(options={"most_candidates": 2}),
+    ):
+        pass
 
 
 def test_a_sharing_provider_is_not_a_host() -> None:

@@ -63,14 +63,21 @@ class EmbeddedPlacement:
     :param most_candidates: the most allocation candidates that it returns, at least one a host; of more, those of each
         host in turn. Several request groups have one for each permutation of like devices. Placement before 13.0.0
         (2025.1) returns all
+    :param options: options of Placement's own group ``[placement]``, name -> value
     """
 
     client: PlacementClient
 
     def __init__(
-        self, fleet: Fleet | None = None, *, database: str = _DATABASE, most_candidates: int | None = None
+        self,
+        fleet: Fleet | None = None,
+        *,
+        database: str = _DATABASE,
+        most_candidates: int | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self._fleet = fleet
+        self._options = options or {}
         self.most_candidates = most_candidates
         """The most allocation candidates that it returns."""
         self._url = database
@@ -82,6 +89,7 @@ class EmbeddedPlacement:
             database.configure(connection=self._url, sqlite_synchronous=False)
             cleanup.callback(database.dispose_pool)
             self._transport = transport = _Transport(database)
+            transport.set_options(self._options)
             self._engine = database.writer.get_engine()
             self.client = PlacementClient(_adapter(transport, cleanup))
             if self._fleet is not None:
@@ -248,6 +256,9 @@ def _configuration() -> Any:
     conf = cfg.ConfigOpts()
     root = logging.getLogger()
     handlers = list(root.handlers)
+    for name in ("api", "placement", "placement_database", "workarounds"):
+        # The options of Placement's own group objects, and so their values, would be those of the whole process.
+        conf.register_group(cfg.OptGroup(name))
     placement_conf.register_opts(conf)
     # oslo.log has put a handler on the root logger of a process that had none.
     root.handlers[:] = handlers
@@ -287,9 +298,22 @@ class _Transport(requests.adapters.BaseAdapter):
         # Not [workarounds] optimize_for_wide_provider_trees: with it, Placement 16 does not count what is used, where
         # several groups request the same resource of one provider.
         # Placement before 13.0.0 (2025.1) has no limit: it returns all, which hides no host either.
-        with suppress(cfg.NoSuchOptError):
-            self._configuration.set_override("allocation_candidates_generation_strategy", "breadth-first", "placement")
-            self._configuration.set_override("max_allocation_candidates", most, "placement")
+        with suppress(ConfigurationError):
+            strategy = "allocation_candidates_generation_strategy"
+            self.set_options({strategy: "breadth-first", "max_allocation_candidates": most})
+
+    def set_options(self, options: Mapping[str, object]) -> None:
+        """Set options of Placement's group ``[placement]``.
+
+        :raises ConfigurationError: if the installed Placement does not have one of them
+        """
+        for name, value in options.items():
+            try:
+                self._configuration.set_override(name, value, "placement")
+            except cfg.NoSuchOptError as error:
+                raise ConfigurationError(
+                    f"The installed openstack-placement has no option [placement] {name}: install 13.0.0 or newer."
+                ) from error
 
     def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
         incoming = Request.blank(

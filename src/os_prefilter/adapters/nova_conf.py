@@ -1,7 +1,7 @@
 """A nova.conf, read without importing Nova: its sections, and the options that decide what a libvirt host can do.
 
 An error names the file, the section and the option, and never shows a password. Names and defaults are those of Nova 34
-(``nova/conf/libvirt.py``, ``nova/conf/compute.py``); a test compares them.
+(``nova/conf/libvirt.py``, ``compute.py`` and ``scheduler.py``); a test compares them.
 """
 
 import re
@@ -37,6 +37,7 @@ _LIBVIRT = [
     cfg.StrOpt("cpu_mode", choices=("host-model", "host-passthrough", "custom", "none")),
 ]
 _AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
+_MAX_PLACEMENT_RESULTS = cfg.IntOpt("max_placement_results", default=1000, min=1)
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
@@ -64,9 +65,10 @@ class LibvirtSettings:
     """The release of that Nova; None if it is not known."""
 
 
-def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
+def load_conf(path: str | Path | None, kind: str = "nova.conf") -> cfg.ConfigOpts:
     """Return the configuration in a nova.conf, in which no option is registered yet; None stands for an empty one.
 
+    :param kind: the name that such a file usually has, for messages
     :raises DocumentError: if it is a named pipe or a device, which could block its reader
     :raises ConfigurationError: if the file cannot be read as one
     """
@@ -79,7 +81,7 @@ def load_conf(path: str | Path | None) -> cfg.ConfigOpts:
     except (cfg.Error, OSError, ValueError) as error:
         # Without its cause, which contains the line, and so perhaps a password.
         where = escape_line(str(path))
-        raise ConfigurationError(f"{where}: it cannot be read as a nova.conf: {reason_of(error)}") from None
+        raise ConfigurationError(f"{where}: it cannot be read as a {kind}: {reason_of(error)}") from None
     return conf
 
 
@@ -102,6 +104,15 @@ def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:
     """
     conf.register_opt(_AVAILABLE_FILTERS, group="filter_scheduler")
     return [str(each).strip() for each in read_option(conf, where, "available_filters", "filter_scheduler")]
+
+
+def max_placement_results(conf: cfg.ConfigOpts, where: str) -> int:
+    """Return ``[scheduler] max_placement_results``: the most allocation candidates that Nova requests.
+
+    :raises ConfigurationError: if it is not valid
+    """
+    conf.register_opt(_MAX_PLACEMENT_RESULTS, group="scheduler")
+    return int(read_option(conf, where, "max_placement_results", "scheduler"))
 
 
 def read_option(conf: cfg.ConfigOpts, where: str, option: str, group: str) -> Any:

@@ -184,6 +184,73 @@ def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, t
         assert any("max_placement_results" in note for note in notes) == said
 
 
+_WIDE: Any = {
+    name: _host(providers={f"{name}-{card}": {"resources": {"VGPU": 16}} for card in range(4)}) for name in "ABC"
+}
+_FIVE = [word for number in range(5) for word in ("--extra-spec", f"resources{number}:VGPU=1")]
+_FIVE += ["--extra-spec", "group_policy=none", "--filter", "noop"]
+
+
+def test_first_candidates_of_one_host_are_the_finding_and_the_change_that_helps(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    config = tmp_path / "placement.conf"
+    config.write_text("[placement]\nmax_allocation_candidates = 1000\n")
+    argv = [*_FIVE, "--placement-conf", str(config)]
+    found = _diagnosed(capsys, tmp_path, _WIDE, *argv, code=0)
+    assert (found["stage"], found["candidates"]) == ("candidates", ["A", "B", "C"])
+    assert found["first_candidates"].pop("help").startswith("The first 1000 candidates are of 1 host; nova-scheduler")
+    assert found["first_candidates"] == {
+        "max_placement_results": 1000,
+        "max_allocation_candidates": 1000,
+        "allocation_candidates_generation_strategy": "depth-first",
+        "combinations": 3 * 4**5,
+        "hosts": 1,
+    }
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
+    out = capsys.readouterr().out
+    assert "3 of 3 hosts meet all requirements. The first 1000 candidates are of 1 of them.\n" in out
+    assert "\nHosts that nova-scheduler does not see\n  The first 1000 candidates are of 1 host;" in out
+    config.write_text(f"{config.read_text()}allocation_candidates_generation_strategy = breadth-first\n")
+    found = _diagnosed(capsys, tmp_path, _WIDE, *argv, code=0)
+    assert (found["first_candidates"]["hosts"], found["first_candidates"]["help"]) == (3, "")
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
+    assert "does not see" not in capsys.readouterr().out
+
+
+def test_max_placement_results_of_nova_conf_counts_and_unknown_limits_of_placement_are_noted(
+    capsys: Capture, tmp_path: Path
+) -> None:
+    config = tmp_path / "nova.conf"
+    config.write_text("[scheduler]\nmax_placement_results = 2\n[prefilter]\nenabled_filters = noop\n")
+    argv = ["--property", "a=b", "--config-file", str(config)]
+    found = _diagnosed(capsys, tmp_path, {name: _host() for name in "abc"}, *argv, code=0)
+    first = found["first_candidates"]
+    assert (first["max_placement_results"], first["max_allocation_candidates"], first["hosts"]) == (2, None, 2)
+    assert "Set [scheduler] max_placement_results = 3 in nova.conf." in first["help"]
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
+    assert "Give --placement-conf FILE." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--config-file", "[scheduler]\nmax_placement_results = 0\n", "[scheduler] max_placement_results: "),
+        ("--placement-conf", "[placement]\nmax_allocation_candidates = x\n", "[placement] max_allocation_candidates: "),
+        ("--placement-conf", "no INI\n", "it cannot be read as a placement.conf: "),
+    ],
+)
+def test_wrong_limit_is_an_error_that_names_file_and_option(
+    option: str, text: str, message: str, capsys: Capture, tmp_path: Path
+) -> None:
+    config = tmp_path / "wrong.conf"
+    config.write_text(text)
+    assert main(["diagnose", "--property", "a=b", option, str(config)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"{config}: {message}")
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
 def test_diagnose_runs_in_every_format(form: str, capsys: Capture) -> None:
     assert main(["diagnose", "--example", "arm-server", "-f", form]) == 0

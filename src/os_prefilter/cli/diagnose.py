@@ -2,18 +2,20 @@
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 import yaml
 
+from os_prefilter.adapters.nova_conf import max_placement_results
+from os_prefilter.adapters.placement.service_conf import candidate_limits
 from os_prefilter.cli.arguments import (
     asks_live_placement,
-    embedded_placement,
     fleet_from,
     pipeline_from,
+    read_configuration,
     request_from,
 )
 from os_prefilter.cli.cloud import placement_from
@@ -23,7 +25,8 @@ from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.diagnose.diagnose import diagnose
-from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding
+from os_prefilter.operators.diagnose.first_candidates import Limits
+from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, UNKNOWN, Diagnosis, Finding, FirstCandidates
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
@@ -39,6 +42,15 @@ _MOST_WAYS = 5
 class Diagnose(RequestListing):
     """Show why no host remains for a request: the stage where it fails, what hosts lack, and suggested changes."""
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--placement-conf",
+            metavar="FILE",
+            help="the placement.conf of the Placement service, whose limits on allocation candidates its API does not "
+            "show; default: not known, and for --hosts those of Placement, which are none",
+        )
+
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows of the table of requirements."""
         self._diagnosis = self._diagnose(parsed_args)
@@ -47,6 +59,7 @@ class Diagnose(RequestListing):
 
     def _diagnose(self, arguments: argparse.Namespace) -> Diagnosis:
         spec = request_from(arguments)
+        limits = _limits(arguments)
         try:
             fleet = fleet_from(arguments)
             pipeline = pipeline_from(arguments, fleet)
@@ -55,8 +68,8 @@ class Diagnose(RequestListing):
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}
         live = asks_live_placement(arguments)
         shown = progress_on(self.app.stderr, is_wanted=not self.is_quiet)
-        with _placement(arguments, fleet) as placement, shown as progress:
-            return diagnose(spec, pipeline, fleet, placement, live=live, progress=progress)
+        with _placement(arguments, fleet, limits) as (placement, load), shown as progress:
+            return diagnose(spec, pipeline, fleet, placement, live=live, limits=limits, load=load, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print all parts; csv and value print the table of requirements only."""
@@ -109,6 +122,7 @@ class Diagnose(RequestListing):
         short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
+            yield from _first(found.first_candidates)
         elif found.conflicts:
             lines = [
                 f"{' + '.join(short[number] for number in each.requirements)}: "
@@ -136,16 +150,41 @@ class Diagnose(RequestListing):
             yield "Notes", [escape_line(note) for note in found.notes]
 
 
+def _limits(arguments: argparse.Namespace) -> Limits:
+    """Return the limits on candidates in the configuration files of Nova and Placement."""
+    most = max_placement_results(read_configuration(arguments.config_file), escape_line(str(arguments.config_file)))
+    if not arguments.placement_conf:
+        return Limits(most)
+    return Limits(most, *candidate_limits(arguments.placement_conf))
+
+
 @contextmanager
-def _placement(arguments: argparse.Namespace, fleet: Fleet) -> Iterator[Any]:
-    """Yield the cloud's Placement, or an empty one with the custom names of the fleet."""
+def _placement(
+    arguments: argparse.Namespace, fleet: Fleet, limits: Limits
+) -> Iterator[tuple[Any, Callable[[Fleet], None]]]:
+    """Yield the cloud's Placement, or an empty one with the custom names of the fleet, and what loads hosts into it."""
     if asks_live_placement(arguments):
-        yield placement_from(arguments)
+        yield placement_from(arguments), lambda _fleet: None
         return
-    with embedded_placement(Fleet(())) as placement:
+    # Placement takes seconds to import.
+    from os_prefilter.adapters.embedded import EmbeddedPlacement  # noqa: PLC0415
+
+    options = {
+        "max_allocation_candidates": limits.max_allocation_candidates,
+        "allocation_candidates_generation_strategy": limits.strategy,
+    }
+    with EmbeddedPlacement(options={name: value for name, value in options.items() if value is not None}) as placement:
         # A standard name that is missing is newer than this Placement, which then refuses a query with it.
         placement.know(fleet.custom_traits, (name for name in fleet.resource_classes if name.startswith("CUSTOM_")))
-        yield placement.client
+        yield placement.client, placement.load
+
+
+def _first(found: FirstCandidates | None) -> Iterator[tuple[str, list[str]]]:
+    if found and found.help:
+        lines = [found.help]
+        if found.max_allocation_candidates is None:
+            lines.append("Placement's own limits are not known; by default it has none. Give --placement-conf FILE.")
+        yield "Hosts that nova-scheduler does not see", list(map(escape_line, lines))
 
 
 def _account(ways: Sequence[tuple[int, ...]], hosts: Sequence[str]) -> str:

@@ -26,6 +26,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary.machine_types import family_of
 from tests.conftest import pipeline_of
+from tests.support.hosts import EVERY_ARCHITECTURE
 from tests.support.libvirt_xml import ARM_MACHINES, X86_MACHINES, capabilities, domain_capabilities
 from tests.support.libvirt_xml import facts as facts_of
 from tests.support.nova_objects import nova_spec
@@ -55,7 +56,7 @@ _DEVICES: tuple[dict[str, str], ...] = ({}, {"hw_disk_bus": "ide"}, {"hw_viommu_
 
 
 def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
-    """Return a host that emulates all other architectures."""
+    """Return a host that emulates all other architectures, in a cloud that offers it."""
     kinds = {name: "qemu kvm" if name == architecture else "qemu" for name in _MACHINES}
     documents = [
         domain_capabilities(name, kinds[name].split()[-1], exact, buses="ide" if family_of(exact) == "pc" else "scsi")
@@ -71,6 +72,7 @@ def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
         built_by_nova=True,
         nova_release=34,
         libvirt_version=(12, 0, 0),
+        emulated_architectures=EVERY_ARCHITECTURE,
     )
 
 
@@ -132,7 +134,7 @@ def test_default_machine_type_is_the_one_that_nova_gives_the_guest(
 ) -> None:
     facts = _host(architecture, configured)
     traits: dict[str, bool] = {str(trait): has for trait, has in capability_traits(facts).items()}
-    pipeline = pipeline_of("image_metadata", reported_traits=["*"])
+    pipeline = pipeline_of("image_metadata", emulated_architectures=sorted(EVERY_ARCHITECTURE))
     nova = _Nova(architecture)
     conf = nova_conf.CONF
     conf.set_override("hw_machine_type", list(configured), "libvirt")

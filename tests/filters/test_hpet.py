@@ -11,9 +11,10 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.vocabulary import HPET
 from tests.conftest import pipeline_of, required_by, spec_of
-from tests.support.hosts import ARM, KVM, X86
+from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, X86
 from tests.support.placements import provider
 
 _HOSTS = {
@@ -101,22 +102,36 @@ def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]])
     assert "kvm-old-1" in after
 
 
-@pytest.fixture(scope="module")
-def both_architectures() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement to which hosts of two architectures have reported what they can do."""
-    traits = {name: {trait for trait, has in capability_traits(facts).items() if has} for name, facts in _HOSTS.items()}
-    fleet = Fleet(tuple(provider(name, "VCPU MEMORY_MB DISK_GB", " ".join(traits[name])) for name in _HOSTS))
+def _hosts_of_cloud(offered: frozenset[str]) -> dict[str, LibvirtFacts]:
+    """Return the hosts of a cloud that offers to emulate these architectures."""
+    return {name: replace(facts, emulated_architectures=offered) for name, facts in _HOSTS.items()}
+
+
+def _reporting(offered: frozenset[str]) -> Iterator[PlacementClient]:
+    has = {name: capability_traits(facts) for name, facts in _hosts_of_cloud(offered).items()}
+    traits = {name: " ".join(trait for trait in found if found[trait]) for name, found in has.items()}
+    fleet = Fleet(tuple(provider(name, "VCPU MEMORY_MB DISK_GB", traits[name]) for name in traits))
     with EmbeddedPlacement(fleet) as embedded:
         embedded.client.ensure_traits(EVERY_TRAIT.known)
         yield embedded.client
 
 
-@pytest.mark.parametrize("emulated", ["", "x86_64", "i686", "aarch64"])
-@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
-def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_architecture(
-    emulated: str, reported: tuple[str, ...], both_architectures: PlacementClient
-) -> None:
-    """With and without the trait in reported_traits: enabling the filter is the statement."""
+@pytest.fixture(scope="module")
+def without_emulation() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement to which hosts of two architectures have reported their own guests."""
+    yield from _reporting(frozenset())
+
+
+@pytest.fixture(scope="module")
+def with_emulation() -> Iterator[PlacementClient]:
+    """Return the same of a cloud that offers to emulate every architecture."""
+    yield from _reporting(EVERY_ARCHITECTURE)
+
+
+def _candidates(
+    emulated: str, reported: tuple[str, ...], offered: frozenset[str], placement: PlacementClient
+) -> tuple[set[str], set[str]]:
+    """Return the hosts that Placement offers for a guest with the timer, and those that accept it."""
     properties: dict[str, object] = {"hw_time_hpet": "true"}
     if emulated:
         properties["hw_emulation_architecture"] = emulated
@@ -124,13 +139,47 @@ def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_arch
         # On the host of the other architecture its default would be one of that.
         properties["hw_machine_type"] = "pc"
     spec = spec_of(properties, memory_mb=8)
-    able = {name for name, facts in _HOSTS.items() if not unsupported(spec, facts)}
-    assert bool(able) == (emulated != "aarch64")
+    able = {name for name, facts in _hosts_of_cloud(offered).items() if not unsupported(spec, facts)}
+    options = {"reported_traits": list(reported), "emulated_architectures": sorted(offered)}
     try:
-        pipeline_of("image_metadata", "hpet", reported_traits=list(reported)).apply(spec)
+        pipeline_of("image_metadata", "hpet", **options).apply(spec)
     except ImpossibleCombination as error:
         assert str(error).startswith("image property hw_time_hpet=true is impossible with image property hw_emulation_")
-        assert able == set()
-    else:
-        found = both_architectures.allocation_candidates(allocation_candidates_query(spec))
-        assert set(found.hosts) == able
+        return set(), able
+    return set(placement.allocation_candidates(allocation_candidates_query(spec)).hosts), able
+
+
+@pytest.mark.parametrize(
+    ("emulated", "able"),
+    [
+        ("", {"x86", "x86-emulates-arm"}),
+        ("x86_64", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
+        ("i686", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
+        ("aarch64", set()),
+    ],
+)
+@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
+def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_architecture(
+    emulated: str, able: set[str], reported: tuple[str, ...], with_emulation: PlacementClient
+) -> None:
+    """With and without the trait in reported_traits: enabling the filter is the statement."""
+    assert _candidates(emulated, reported, EVERY_ARCHITECTURE, with_emulation) == (able, able)
+
+
+@pytest.mark.parametrize(
+    ("emulated", "able"),
+    [
+        ("", {"x86", "x86-emulates-arm"}),
+        ("x86_64", {"x86", "x86-emulates-arm"}),
+        # No driver of Nova reports i686: the driver-side check goes by the QEMU of the host.
+        ("i686", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
+        ("aarch64", set()),
+    ],
+)
+@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
+def test_candidates_are_hosts_of_the_architecture_where_the_cloud_does_not_offer_to_emulate_it(
+    emulated: str, able: set[str], reported: tuple[str, ...], without_emulation: PlacementClient
+) -> None:
+    """The trait of the timer is that of the host's own guests."""
+    own = able & {"x86", "x86-emulates-arm"}
+    assert _candidates(emulated, reported, frozenset(), without_emulation) == (own, able)

@@ -6,11 +6,12 @@ import pytest
 
 from os_prefilter import RequestSpec, unsupported
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, rows_required_by
-from os_prefilter.vocabulary.machine_types import families_without, guest_architecture
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, rows_required_by
+from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
-from tests.support.hosts import few_libvirt_hosts
+from tests.support.hosts import OFFERED, few_libvirt_hosts
 
 _ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -20,23 +21,30 @@ def _name(part: Row | str) -> str:
     return part if isinstance(part, str) else part.name
 
 
+@pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
 @pytest.mark.parametrize(("row", "value"), [(row, value) for row in _ROWS for value in row.values], ids=_name)
-def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it(row: Row, value: str) -> None:
+def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it(
+    row: Row, value: str, offered: frozenset[str]
+) -> None:
     """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
+    if trait in TRAITS_OF_EMULATION and not offered:
+        trait = None
     expected = [(str(trait), row.values[value].required, "root")] if trait else []
     # A guest without an ISO image has no CD-ROM that its machine type would have to support.
     families = [] if row.name == "cdrom_bus" else sorted(families_without(row.name, value))
-    defaults = [_DEFAULT_MACHINE.values[family].trait for family in families]
+    defaults = [Trait(str(_DEFAULT_MACHINE.values[family].trait)) for family in families]
     if row.name == "emulation_architecture":
-        # Of the architecture's own machine types; of those of an unknown one nothing is said.
+        # Of the architecture's own machine types where hosts emulate it; of those of an unknown one nothing is said.
         platform = guest_architecture(value)
-        defaults = [QUALIFIED[found] for trait in defaults if trait and (found := (trait, platform)) in QUALIFIED]
+        of_platform = [QUALIFIED[found] for trait in defaults if (found := (trait, platform)) in QUALIFIED]
+        defaults = of_platform if offered or platform not in PLATFORM_ARCHITECTURES else defaults
     expected += [(str(trait), False, "root") for trait in defaults]
+    options = {"emulated_architectures": sorted(offered)}
     if row.image_property:
-        assert required_by("image_metadata", spec_of({row.image_property: value})) == expected
+        assert required_by("image_metadata", spec_of({row.image_property: value}), **options) == expected
     if row.extra_spec:
-        assert required_by("image_metadata", spec_of(extra_specs={row.extra_spec: value})) == expected
+        assert required_by("image_metadata", spec_of(extra_specs={row.extra_spec: value}), **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -183,11 +191,54 @@ def test_trait_of_own_guests_is_never_required_for_guests_of_an_emulated_archite
     """Of a trait that no driver of Nova reports; its drivers add up what guests of any architecture have."""
     spec = {"hw_emulation_architecture": "aarch64", **properties}
     emulation = ("COMPUTE_ARCH_AARCH64", True, "root")
-    assert required_by("image_metadata", spec_of(spec), reported_traits=[plain]) == [emulation]
-    asked = required_by("image_metadata", spec_of(spec), reported_traits=[plain, qualified])
-    assert sorted(asked) == [emulation, (qualified, True, "root")]
-    asked = required_by("image_metadata", spec_of({**spec, "hw_video_model": "virtio"}), reported_traits=[])
-    assert sorted(asked) == [emulation, ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root")]
+
+    def required(spec: dict[str, object], *reported: str) -> list[tuple[str, bool, str]]:
+        options = {"reported_traits": list(reported), "emulated_architectures": ["aarch64", "s390x"]}
+        return sorted(required_by("image_metadata", spec_of(spec), **options))
+
+    assert required(spec, plain) == [emulation]
+    assert required(spec, plain, qualified) == [emulation, (qualified, True, "root")]
+    assert required({**spec, "hw_video_model": "virtio"}) == [
+        emulation,
+        ("COMPUTE_GRAPHICS_MODEL_VIRTIO", True, "root"),
+    ]
+
+
+@pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
+@pytest.mark.parametrize(
+    ("properties", "plain"),
+    [
+        ({"hw_firmware_type": "uefi"}, "COMPUTE_FIRMWARE_UEFI"),
+        ({"hw_machine_type": "virt"}, "CUSTOM_COMPUTE_MACHINE_VIRT"),
+        ({"hw_disk_bus": "scsi"}, "COMPUTE_STORAGE_BUS_SCSI"),
+    ],
+)
+def test_hosts_of_its_own_architecture_remain_for_an_image_whose_architecture_is_not_offered_for_emulation(
+    properties: dict[str, object], plain: str, offered: list[str]
+) -> None:
+    """The plain traits are required, and the plain default machine types forbidden that such a guest never has."""
+    spec = spec_of({"hw_emulation_architecture": "aarch64", **properties})
+    required = set(required_by("image_metadata", spec, emulated_architectures=offered))
+    assert {trait for trait, wanted, _ in required if wanted} == {"COMPUTE_ARCH_AARCH64", plain}
+    forbidden = {trait for trait, wanted, _ in required if not wanted}
+    named = "hw_machine_type" in properties
+    assert ("CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35" in forbidden) is not named
+    assert "CUSTOM_COMPUTE_DEFAULT_MACHINE_VIRT" not in forbidden
+    assert all(trait.startswith("CUSTOM_COMPUTE_DEFAULT_MACHINE_") for trait in forbidden)
+
+
+@pytest.mark.parametrize("offered", [[], ["s390x"]], ids=str)
+def test_architecture_that_no_nova_driver_reports_is_noted_and_not_required_where_it_is_not_offered(
+    offered: list[str],
+) -> None:
+    spec = spec_of({"hw_emulation_architecture": "sparc", "hw_vif_model": "e1000"})
+    decision = pipeline_of("image_metadata", emulated_architectures=offered).apply(spec)
+    assert [item.trait for item in decision.requirements if item.required] == ["COMPUTE_NET_VIF_MODEL_E1000"]
+    (note,) = decision.notes
+    assert (note.source, note.reason) == (
+        "image property hw_emulation_architecture=sparc",
+        "sparc is not in [prefilter] emulated_architectures: not required",
+    )
 
 
 @pytest.mark.parametrize(

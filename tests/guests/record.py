@@ -23,15 +23,20 @@ from tests.guests import ours
 from tests.guests.cases import Case, cases
 from tests.guests.novas import NovasDriver
 from tests.guests.starter import Guest, Outcome, Starter
+from tests.support.hosts import EVERY_ARCHITECTURE
 
 RECORDS = Path(__file__).parents[2] / "src" / "os_prefilter" / "data" / "guest_starts"
 HOSTS = Path(__file__).parent / "hosts"
-_OF_BUILDER = ("built_by_nova", "nova_release")
+_NOT_OF_THE_HOST = ("built_by_nova", "nova_release", "emulated_architectures")
 
 
 def probed(uri: str, virt_type: str) -> LibvirtFacts:
-    """Return what is known of the host at a URI; there are TPMs, because swtpm is installed."""
-    return LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True)).facts()
+    """Return what is known of the host at a URI; there are TPMs, because swtpm is installed.
+
+    Guests of each architecture are started, so it is a host of a cloud that offers to emulate them all.
+    """
+    facts = LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True)).facts()
+    return replace(facts, emulated_architectures=EVERY_ARCHITECTURE)
 
 
 def as_built(facts: LibvirtFacts, *, by_nova: bool) -> LibvirtFacts:
@@ -106,7 +111,7 @@ def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome]) -> dict[str, Any
 
 
 def _host(facts: LibvirtFacts) -> dict[str, Any]:
-    found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name not in _OF_BUILDER}
+    found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name not in _NOT_OF_THE_HOST}
     found["host"] = "recorded"
     return found | {"guests": {name: _fields(guest) for name, guest in facts.guests.items()}}
 

@@ -14,6 +14,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES
 from tests.guests.cases import NOT_SAID, Case, not_said
+from tests.support.hosts import EVERY_ARCHITECTURE
 
 # Memory encryption needs processors that the machine has not.
 _NOT_STARTED = frozenset(("mem_encryption_model",))
@@ -23,11 +24,15 @@ _HOSTS = Path(__file__).parents[1] / "guests" / "hosts"
 
 
 def _host(record: Record) -> LibvirtFacts:
-    """Return the host on which the guests of a record were started."""
+    """Return the host on which the guests of a record were started, in a cloud that offers to emulate them all."""
     found = json.loads((_HOSTS / f"libvirt-{record.libvirt}-{record.virt_type}.json").read_text())
     guests = {name: GuestFacts(**_frozen(guest)) for name, guest in found.pop("guests").items()}
     return LibvirtFacts(
-        **_frozen(found), guests=guests, built_by_nova=record.nova is not None, nova_release=record.nova
+        **_frozen(found),
+        guests=guests,
+        emulated_architectures=EVERY_ARCHITECTURE,
+        built_by_nova=record.nova is not None,
+        nova_release=record.nova,
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,15 +18,25 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import ReadFact
 from os_prefilter.testing.law import Case, list_requiring_filters, single_cases
+from os_prefilter.vocabulary import TRAITS_OF_EMULATION
 from tests.conftest import conf_with, one_in, times
-from tests.support.hosts import few_libvirt_hosts, other_hosts
+from tests.support.hosts import OFFERED, few_libvirt_hosts, other_hosts
 from tests.support.reporting_fleets import REPORTS, Report, by_nova_alone, by_provider_config, by_the_agent, fleet_of
 
-_HOSTS: list[HostFacts] = [*few_libvirt_hosts(), *other_hosts()]
+_KINDS: list[HostFacts] = [
+    facts for facts in (*few_libvirt_hosts(), *other_hosts()) if not facts.emulated_architectures
+]
+_OFFERED = pytest.mark.parametrize("offered", OFFERED, ids=["own-architecture", "every-architecture"])
+"""What the cloud offers to emulate: all its hosts and schedulers have the same option."""
 
 
-def _pipeline(answers: ReadFact, waiting: Sequence[str] = ("*",)) -> Pipeline:
+def _hosts(offered: frozenset[str]) -> list[HostFacts]:
+    return [replace(facts, emulated_architectures=offered) for facts in _KINDS]
+
+
+def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str] = ("*",)) -> Pipeline:
     options = {
+        "emulated_architectures": sorted(offered),
         "enabled_filters": list(list_requiring_filters()),
         "reported_traits": ["*"],
         "wait_for_answers": list(waiting),
@@ -42,7 +53,7 @@ def _told(fleet: Fleet) -> ReadFact:
 def _excluded(hosts: Sequence[HostFacts], fleet: Fleet, pipeline: Pipeline) -> list[str]:
     """Return each request that excludes a host which can."""
     found = []
-    for case in single_cases():
+    for case in single_cases(pipeline.options.emulated_architectures):
         try:
             required = pipeline.apply(deepcopy(case.spec)).requirements
         except RequestRejected:
@@ -65,38 +76,43 @@ def _fleet(hosts: Sequence[HostFacts], reports: Sequence[Report]) -> Fleet:
     return fleet_of([report(facts) for facts, report in zip(hosts, reports, strict=True)])
 
 
+@_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
-def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report) -> None:
+def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
     """One host after the other: where others are silent, a gate that opens too early would not show."""
-    for facts in _HOSTS[:: one_in(5)]:
+    for facts in _hosts(offered)[:: one_in(5)]:
         fleet = _fleet([facts], [report])
-        excluded = _excluded([facts], fleet, _pipeline(_told(fleet)))
+        excluded = _excluded([facts], fleet, _pipeline(_told(fleet), offered))
         assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
+@_OFFERED
 @pytest.mark.parametrize("seed", range(times(5)))
-def test_gates_exclude_no_capable_host_in_a_mixed_fleet(seed: int) -> None:
+def test_gates_exclude_no_capable_host_in_a_mixed_fleet(seed: int, offered: frozenset[str]) -> None:
     random = Random(seed)  # noqa: S311
-    hosts = random.sample(_HOSTS, random.randint(2, 4))
+    hosts = random.sample(_hosts(offered), random.randint(2, 4))
     reports = random.choices(REPORTS[: random.randint(2, 4)], k=len(hosts))
     fleet = _fleet(hosts, reports)
-    excluded = _excluded(hosts, fleet, _pipeline(_told(fleet)))
+    excluded = _excluded(hosts, fleet, _pipeline(_told(fleet), offered))
     assert not excluded, f"{len(excluded)}, the first: {excluded[0]}"
 
 
-def test_capable_hosts_are_excluded_without_gates() -> None:
+@_OFFERED
+def test_capable_hosts_are_excluded_without_gates(offered: frozenset[str]) -> None:
     """So the tests above prove something."""
-    fleet = _fleet(_HOSTS, [by_nova_alone] * len(_HOSTS))
-    assert len(_excluded(_HOSTS, fleet, _pipeline(_told(fleet), ()))) > 300
+    hosts = _hosts(offered)
+    fleet = _fleet(hosts, [by_nova_alone] * len(hosts))
+    assert len(_excluded(hosts, fleet, _pipeline(_told(fleet), offered, ()))) > 300
 
 
-def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has() -> None:
+@_OFFERED
+def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(offered: frozenset[str]) -> None:
     """What is required is the same; of what is forbidden, only traits that no host has are left out."""
-    hosts = [facts for facts in _HOSTS if knows_all(facts)]
+    hosts = [facts for facts in _hosts(offered) if knows_all(facts)]
     fleet = _fleet(hosts, [by_the_agent] * len(hosts))
-    waiting, at_once = (_pipeline(_told(fleet), names) for names in (("*",), ()))
+    waiting, at_once = (_pipeline(_told(fleet), offered, names) for names in (("*",), ()))
     compared = 0
-    for case in single_cases():
+    for case in single_cases(offered):
         if case.required is None:
             continue
         expected = at_once.apply(deepcopy(case.spec)).requirements
@@ -106,42 +122,45 @@ def test_gates_of_a_fully_reported_fleet_drop_only_forbidden_traits_no_host_has(
     assert compared > 100
 
 
-def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report() -> None:
+@_OFFERED
+def test_provider_config_opens_only_the_gates_of_the_traits_it_can_report(offered: frozenset[str]) -> None:
     """The CUSTOM_ traits; the standard ones that Nova's drivers do not report stay closed."""
-    facts = [each for each in _HOSTS if each.driver == "libvirt"]
+    facts = [each for each in _hosts(offered) if each.driver == "libvirt"]
     fleet = _fleet(facts, [by_provider_config] * len(facts))
-    pipeline = _pipeline(_told(fleet))
+    pipeline = _pipeline(_told(fleet), offered)
     asked = {
         item.trait
-        for case in single_cases()
+        for case in single_cases(offered)
         if case.required is not None
         for item in pipeline.apply(deepcopy(case.spec)).requirements
     }
     assert {"CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_VM_MODE_HVM"} <= asked
+    assert bool(asked & TRAITS_OF_EMULATION.keys()) is bool(offered)
     assert not asked & {"COMPUTE_FIRMWARE_UEFI", "COMPUTE_USB_MODEL_QEMU_XHCI"}
 
 
+@_OFFERED
 @pytest.mark.parametrize("seed", range(times(2)))
-def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int) -> None:
+def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, offered: frozenset[str]) -> None:
     """With its own coverage of reports, and with the query that a scheduler sends."""
     random = Random(seed)  # noqa: S311
-    hosts = random.sample(_HOSTS, 6)
+    hosts = random.sample(_hosts(offered), 6)
     reports: list[Report] = random.choices(REPORTS, weights=(6, 3, 2, seed), k=len(hosts))
     fleet = _fleet(hosts, reports)
     # Requirements of Nova's own never wait.
     ours = [
         case
-        for case in single_cases()
+        for case in single_cases(offered)
         if case.required and case.choices and "query" not in case.choices[0][0].required_by
     ]
     cases = random.sample(ours, 40)
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = _pipeline(ReportCoverage(placement.client))
+        pipeline = _pipeline(ReportCoverage(placement.client), offered)
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)
             # As the agent does: the names exist, whether or not a host has them.
             placement.know(item.trait for item in decision.requirements)
-            offered = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+            candidates = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
             able = {each.name for facts, each in zip(hosts, fleet.hosts, strict=True) if _accepts(case, facts)}
-            assert able <= set(offered), case
+            assert able <= set(candidates), case

@@ -107,11 +107,13 @@ _GUESTS = (
 
 EVERY_ARCHITECTURE = frozenset(ARCHITECTURES.split())
 """The option ``emulated_architectures`` with all that there are."""
+OFFERED: tuple[frozenset[str], ...] = (frozenset(), EVERY_ARCHITECTURE)
+"""The option without any, and with all."""
 
 
 def libvirt_hosts() -> Iterator[LibvirtFacts]:
     """Yield hosts over virt types, architectures, machine types and versions."""
-    kinds = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, (frozenset[str](), EVERY_ARCHITECTURE))
+    kinds = product(_GUESTS, ("kvm", "qemu"), _VERSIONS, OFFERED)
     for (architecture, guests), virt_type, (libvirt, qemu), emulated in kinds:
         yield LibvirtFacts(
             architecture=architecture,
@@ -130,10 +132,16 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             built_by_nova=virt_type == "kvm",
             nova_release=None if qemu == OLD[1] else 34,
         )
-    for machine in ("q35", "microvm", "my-machine-type"):
-        yield replace(KVM, i686_default_machine=machine)
-    for virt_type, architecture, version in product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW)):
-        yield LibvirtFacts(architecture=architecture, virt_type=virt_type, libvirt_version=version[0])
+    for machine, emulated in product(("q35", "microvm", "my-machine-type"), OFFERED):
+        yield replace(KVM, i686_default_machine=machine, emulated_architectures=emulated)
+    others = product(("lxc", "parallels"), ("x86_64", "aarch64"), (OLD, NEW), OFFERED)
+    for virt_type, architecture, (version, _), emulated in others:
+        yield LibvirtFacts(
+            architecture=architecture,
+            emulated_architectures=emulated,
+            virt_type=virt_type,
+            libvirt_version=version,
+        )
 
 
 def few_libvirt_hosts() -> Iterator[LibvirtFacts]:

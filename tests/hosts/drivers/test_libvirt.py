@@ -19,9 +19,9 @@ from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt import VERSIONS, Needs, refusal
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
-from os_prefilter.vocabulary import HPET
+from os_prefilter.vocabulary import HPET, TRAITS_OF_EMULATION
 from tests.conftest import spec_of
-from tests.support.hosts import ARM, KVM, LXC, NOTHING, POWER, RISCV, S390, X86
+from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, LXC, NOTHING, POWER, RISCV, S390, X86
 from tests.support.nova_objects import nova_spec
 
 QEMU = replace(KVM, virt_type="qemu")
@@ -118,13 +118,71 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
 def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
     properties: dict[str, object], refused: str | None
 ) -> None:
-    facts = replace(KVM, guests={"x86_64": X86, "aarch64": ARM, "s390x": S390})
+    """In a cloud that offers to emulate every architecture."""
+    guests = {"x86_64": X86, "aarch64": ARM, "s390x": S390}
+    facts = replace(KVM, guests=guests, emulated_architectures=EVERY_ARCHITECTURE)
     found = unsupported(spec_of(properties), facts)
     if refused is None:
         assert found == []
     else:
         assert any(refused in item.reason for item in found), found
         assert all(item.property.startswith("image property ") for item in found)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "offered", "refused"),
+    [
+        ("x86_64", "", False),
+        ("i686", "", False),
+        ("aarch64", "", True),
+        ("s390x", "", True),
+        ("s390x", "aarch64", True),
+        ("s390x", "s390x", False),
+        # No driver of Nova reports a trait of it: the host's QEMU is the only guide.
+        ("sparc", "", False),
+        ("sparc", "sparc", False),
+    ],
+)
+def test_late_check_refuses_to_emulate_an_architecture_that_the_cloud_does_not_offer(
+    architecture: str, offered: str, refused: bool
+) -> None:
+    guests = {"x86_64": X86, "aarch64": ARM, "s390x": S390, "sparc": NOTHING}
+    facts = replace(KVM, guests=guests, emulated_architectures=frozenset(offered.split()))
+    found = [str(item) for item in unsupported(spec_of({"hw_emulation_architecture": architecture}), facts)]
+    reason = f"{architecture} is not in [prefilter] emulated_architectures"
+    assert found == [f"image property hw_emulation_architecture={architecture}: {reason}"] * refused
+
+
+@pytest.mark.parametrize(
+    ("offered", "withheld"),
+    [
+        ("", "i686 s390x sparc x86_64"),
+        ("s390x", "i686 sparc x86_64"),
+        ("x86_64", "i686 s390x sparc"),
+        # Its guests have the platform of x86_64.
+        ("i686", "s390x sparc"),
+        ("i686 s390x sparc", ""),
+    ],
+)
+def test_host_reports_traits_about_emulation_only_of_architectures_that_the_cloud_offers(
+    offered: str, withheld: str
+) -> None:
+    """But for Nova's trait of the host's own architecture, and the default machine type of i686 guests there."""
+    facts = replace(KVM, guests={"x86_64": X86, "s390x": S390, "sparc": NOTHING})
+    able = {
+        trait
+        for trait, reason in refusals(replace(facts, emulated_architectures=EVERY_ARCHITECTURE)).items()
+        if not reason
+    }
+    found = refusals(replace(facts, emulated_architectures=frozenset(offered.split())))
+    about = {**TRAITS_OF_EMULATION, Trait("COMPUTE_ARCH_S390X"): "s390x"}
+    assert {trait: found[trait] for trait in able if found[trait]} == {
+        trait: f"{about[trait]} is not in [prefilter] emulated_architectures"
+        for trait in able
+        if about.get(trait, "") in withheld.split()
+    }
+    assert {about[trait] for trait in able if found[trait]} == set(withheld.split())
+    assert not found[Trait("CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC")]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +212,13 @@ def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
 )
 def test_late_check_goes_by_the_guests_that_nova_builds(properties: dict[str, object], refused: str) -> None:
     guests = {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "s390x": S390, "sparc": NOTHING}
-    host = replace(KVM, guests=guests, libvirt_version=(9, 0, 0), hypervisor_version=(7, 2, 22))
+    host = replace(
+        KVM,
+        guests=guests,
+        emulated_architectures=EVERY_ARCHITECTURE,
+        libvirt_version=(9, 0, 0),
+        hypervisor_version=(7, 2, 22),
+    )
     assert unsupported(spec_of(properties), host) == []
     found = unsupported(spec_of(properties), replace(host, built_by_nova=True, nova_release=34))
     assert bool(found) is bool(refused)

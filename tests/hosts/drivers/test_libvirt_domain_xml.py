@@ -95,7 +95,9 @@ def test_guest_with_a_usb_device_keeps_its_usb_controller(device: str) -> None:
 def test_each_value_that_a_host_accepts_for_an_architecture_can_be_written(architecture: str) -> None:
     can = {row.name: frozenset(row.values) for row in ROWS}
     default = {"x86_64": "q35", "i686": "q35", "aarch64": "virt", "armv7l": "virt"}.get(architecture, "other")
-    facts = FakeFacts(can={**can, "default_machine": frozenset((default,))})
+    facts = FakeFacts(
+        can={**can, "default_machine": frozenset((default,))}, emulated_architectures=frozenset((architecture,))
+    )
     written: set[str] = set()
     for row in ROWS:
         for value in row.values if row.image_property else ():
@@ -166,7 +168,8 @@ def test_address_bits_are_written_for_an_emulated_address_space_alone() -> None:
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
 def test_emulated_architecture_is_written_by_the_name_of_libvirt(architecture: str) -> None:
-    facts = replace(KVM, guests={"x86_64": X86, architecture: NOTHING})
+    offered = frozenset((architecture,))
+    facts = replace(KVM, guests={"x86_64": X86, architecture: NOTHING}, emulated_architectures=offered)
     settings = guest_settings(spec_of({"hw_emulation_architecture": architecture}), facts)
     name = {"armv6": "armv6l", "i686": "x86_64"}.get(architecture, architecture)
     assert f'<os><type arch="{name}">hvm</type></os>' in domain_elements(settings)

@@ -14,10 +14,26 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.fleet.model import provider_uuid
 from tests.conftest import one_in, pipeline_of
-from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Outcome, fleet_of, outcomes, trees
+from tests.support.gpu_trees import (
+    NOVA,
+    PCI_REQUEST,
+    PROFILE,
+    REQUESTS,
+    SIX_GROUPS,
+    WIDE_REQUESTS,
+    Asked,
+    Outcome,
+    Tree,
+    fleet_of,
+    outcomes,
+    trees,
+    wide_trees,
+)
 
 _ALL_TREES = list(trees())
 _TREES = _ALL_TREES[:: one_in(6)]
+_WIDE_TREES = list(wide_trees())
+_HALF_NOVAS = [tree for tree in _WIDE_TREES if sum(device.owner == NOVA for device in tree.devices) == 9][:1]
 _SCOPES = ("root", "root_and_unsuffixed")
 
 
@@ -28,15 +44,22 @@ def gpus() -> Iterator[PlacementClient]:
         yield placement.client
 
 
+@pytest.fixture(scope="module")
+def wide() -> Iterator[PlacementClient]:
+    """Return a client of a real Placement with all the wide trees."""
+    with EmbeddedPlacement(fleet_of(_WIDE_TREES)) as placement:
+        yield placement.client
+
+
 class _Found:
     """What Placement answered, in the names of the providers."""
 
-    def __init__(self) -> None:
+    def __init__(self, some: list[Tree]) -> None:
         self._names = {
-            provider_uuid(each.name): each.name for tree in _TREES for top in tree.fleet for each in top.walk()
+            provider_uuid(each.name): each.name for tree in some for top in tree.fleet for each in top.walk()
         }
-        self._gpus = {device.provider.name for tree in _TREES for device in tree.devices if device.has("VGPU")}
-        self._hosts = {tree.name for tree in _TREES}
+        self._gpus = {device.provider.name for tree in some for device in tree.devices if device.has("VGPU")}
+        self._hosts = {tree.name for tree in some}
 
     def outcomes(self, answer: Any, asked: Asked) -> Iterator[Outcome]:
         for request in answer["allocation_requests"]:
@@ -46,7 +69,8 @@ class _Found:
             found = [host]
             for suffix in asked.gpus:
                 found += groups[suffix] if suffix else self._unsuffixed_gpu(groups, taken)
-            found += groups[f"{PCI_REQUEST}-0"] if asked.pci else []
+            for number in range(asked.pci):
+                found += groups[f"{PCI_REQUEST}-{number}"]
             found += groups[PROFILE] if asked.profile else []
             yield tuple(found)
 
@@ -60,7 +84,7 @@ class _Found:
         return [gpu]
 
 
-_FOUND = _Found()
+_FOUND = _Found([*_TREES, *_WIDE_TREES])
 
 
 def _query(asked: Asked, scope: str | None) -> str:
@@ -92,6 +116,27 @@ def test_each_part_of_a_request_gets_the_right_owners_provider_and_no_host_is_lo
     assert set(_answer(gpus, asked, _query(asked, None))) == {each.outcome for each in known}
 
 
+@pytest.mark.parametrize("asked", WIDE_REQUESTS, ids=lambda each: each.name)
+def test_a_wide_tree_offers_each_right_choice_once_and_no_choice_that_it_did_not_offer_before(
+    asked: Asked, wide: PlacementClient
+) -> None:
+    """So a group of its own makes no candidate more than Nova's query has, and loses no host."""
+    known = [each for tree in _WIDE_TREES for each in outcomes(tree, asked)]
+    expected = {each.outcome for each in known if each.right or each.undetectable}
+    assert expected
+    for query in {_query(asked, scope) for scope in _SCOPES}:
+        assert _answer(wide, asked, query) == Counter(expected)
+    assert _answer(wide, asked, _query(asked, None)) == Counter(each.outcome for each in known)
+
+
+def test_six_groups_in_a_wide_tree_offer_exactly_the_right_choices() -> None:
+    """On a host with four GPUs and four PCI devices of Nova's: 8 of each would take minutes."""
+    expected = Counter(each.outcome for tree in _HALF_NOVAS for each in outcomes(tree, SIX_GROUPS) if each.right)
+    assert expected
+    with EmbeddedPlacement(fleet_of(_HALF_NOVAS)) as placement:
+        assert _answer(placement.client, SIX_GROUPS, _query(SIX_GROUPS, "root")) == expected
+
+
 def test_enumeration_covers_the_documented_number_of_choices() -> None:
     known = [(asked, each) for asked in REQUESTS for tree in _ALL_TREES for each in outcomes(tree, asked)]
     undetectable = [asked.name for asked, each in known if each.undetectable]
@@ -113,3 +158,20 @@ def test_enumeration_covers_the_documented_number_of_choices() -> None:
         "wrong choices that are not": 584,
     }
     assert set(undetectable) == {each.name for each in REQUESTS if each.in_place}
+
+
+def test_enumeration_of_wide_trees_covers_the_documented_number_of_choices() -> None:
+    known = [each for asked in WIDE_REQUESTS for tree in _WIDE_TREES for each in outcomes(tree, asked)]
+    assert {
+        "trees": len(_WIDE_TREES),
+        "requests": len(WIDE_REQUESTS),
+        "choices": len(known),
+        "right choices": sum(each.right for each in known),
+        "wrong choices that are not prevented": sum(each.undetectable for each in known),
+    } == {
+        "trees": 10,
+        "requests": 9,
+        "choices": 27_160,
+        "right choices": 5_732,
+        "wrong choices that are not prevented": 62,
+    }

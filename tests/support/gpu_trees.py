@@ -1,7 +1,8 @@
 """Trees of providers with GPUs whose owner is known, whatever their traits say, and what a request may take of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
@@ -26,6 +27,11 @@ class Device:
 
     provider: Provider
     owner: str
+
+    @property
+    def units(self) -> int:
+        """How many parts of a request it can serve."""
+        return min(each.total for each in self.provider.resources.values())
 
     @property
     def tagged(self) -> bool:
@@ -62,7 +68,8 @@ class Asked:
     name: str
     gpus: tuple[str, ...] = ()
     """Suffixes of the flavor's groups that ask for a VGPU each; empty for the unsuffixed one."""
-    pci: bool = False
+    pci: int = 0
+    """How many PCI devices."""
     profile: bool = False
     traits: Mapping[str, str] = field(default_factory=dict)
     """Of the unsuffixed group."""
@@ -75,7 +82,7 @@ class Asked:
         extra_specs = {f"resources{suffix}:VGPU": "1" for suffix in self.gpus}
         extra_specs |= {f"trait:{name}": rule for name, rule in self.traits.items()}
         extra_specs |= {"group_policy": self.policy} if self.policy else {}
-        groups = [RequestGroup(f"{PCI_REQUEST}-0", {PCI: 1})] if self.pci else []
+        groups = [RequestGroup(f"{PCI_REQUEST}-{number}", {PCI: 1}) for number in range(self.pci)]
         groups += [RequestGroup(PROFILE, {"VGPU": 1})] if self.profile else []
         ids = frozenset((PCI_REQUEST,)) if self.pci else frozenset[str]()
         return spec_of(extra_specs=extra_specs, requested_resources=groups, pci_request_ids=ids)
@@ -94,7 +101,7 @@ REQUESTS = (
     Asked("unsuffixed, trait of the device", _UNSUFFIXED, traits={DEVICE_TRAIT: "required"}, in_place=True),
     Asked("unsuffixed, isolated", _UNSUFFIXED, policy="isolate", in_place=True),
     Asked("unsuffixed and own group, no policy", ("", "1"), profile=True, in_place=True),
-    Asked("PCI device", pci=True),
+    Asked("PCI device", pci=1),
     Asked("profile", profile=True),
     Asked("unsuffixed and profile", _UNSUFFIXED, profile=True),
     Asked("own group and profile", ("_gpu",), profile=True),
@@ -104,8 +111,22 @@ REQUESTS = (
     Asked(
         "trait of the device and profile", _UNSUFFIXED, profile=True, traits={DEVICE_TRAIT: "required"}, in_place=True
     ),
-    Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=True, profile=True),
+    Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=1, profile=True),
 )
+WIDE_REQUESTS = (
+    Asked("unsuffixed", _UNSUFFIXED),
+    Asked("unsuffixed and own group", ("", "1"), policy=_NONE),
+    Asked("unsuffixed and two groups", ("", *_TWO), policy=_NONE),
+    Asked("three groups", (*_TWO, "3"), policy=_NONE),
+    Asked("three groups apart", (*_TWO, "3"), policy="isolate"),
+    Asked("unsuffixed and two PCI devices", _UNSUFFIXED, pci=2, policy=_NONE),
+    Asked("own group and two PCI devices apart", ("_gpu",), pci=2, policy="isolate"),
+    Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=1, profile=True, policy=_NONE),
+    Asked("unsuffixed and PCI device, isolated", _UNSUFFIXED, pci=1, policy="isolate", in_place=True),
+)
+SIX_GROUPS = Asked("six groups", ("", *_TWO), pci=2, profile=True, policy=_NONE)
+"""A request of which Placement forms 262,144 combinations for each host with 8 devices of each kind."""
+
 
 Outcome = tuple[str, ...]
 """The names of the host, and of the provider that each VGPU of the flavor, PCI device and profile got, in order."""
@@ -137,6 +158,9 @@ def outcomes(tree: Tree, asked: Asked) -> Iterator[Known]:
         suffixed = chosen[asked.gpus.count("") :]
         if asked.policy == "isolate" and len({each.provider.name for each in suffixed}) < len(suffixed):
             continue
+        units = {device.provider.name: device.units for device in chosen}
+        if any(taken > units[name] for name, taken in Counter(device.provider.name for device in chosen).items()):
+            continue
         wrong = {number for number, (owner, _) in enumerate(parts) if chosen[number].owner != owner}
         right_host = tree.root.owner == NOVA
         names = (tree.name, *(device.provider.name for device in chosen))
@@ -162,6 +186,13 @@ def trees() -> Iterator[Tree]:
         yield _tree(name, (NOVA, "OWNER_NOVA"), kinds, deep=deep, sharing=sharing)
     for trait, sharing in product(("OWNER_CYBORG", ""), shared):
         yield _tree(f"foreign-{trait}-shared-{sharing}", (CYBORG, trait), ("root",), deep=False, sharing=sharing)
+
+
+def wide_trees() -> Iterator[Tree]:
+    """Yield Nova's hosts with 4 NUMA cells, and in each 2 GPUs and 2 PCI devices, of 8 owners as these are mixed."""
+    mixed = (("novas",) * 8, ("novas", "untagged") * 4, ("novas", "cyborgs", "novas", "untagged") * 2)
+    for kinds, units in product((*mixed, (*("untagged",) * 7, "novas"), ("untagged",) * 8), (1, 2)):
+        yield _wide_tree(f"wide-{'-'.join(kinds)}-{units}", kinds, units)
 
 
 def fleet_of(some: list[Tree]) -> Fleet:
@@ -195,6 +226,30 @@ def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: boo
         sharers = [_device(f"{name}/shared", sharing, "VGPU", _SHARING, aggregates)]
     fleet = (root, *(device.provider for device in sharers))
     return Tree((Device(root, owner), *devices, *sharers), fleet)
+
+
+def _wide_tree(name: str, kinds: tuple[str, ...], units: int) -> Tree:
+    unlimited = [
+        _device(f"{name}/{resource_class}-{number}", kind, resource_class)
+        for resource_class in ("VGPU", PCI)
+        for number, kind in enumerate(kinds)
+    ]
+    devices = [
+        replace(
+            each, provider=replace(each.provider, resources=dict.fromkeys(each.provider.resources, Inventory(units)))
+        )
+        for each in unlimited
+    ]
+    cells = tuple(
+        _provider(f"{name}/numa-{cell}", "", "OWNER_NOVA", providers=tuple(each.provider for each in devices[cell::4]))
+        for cell in range(4)
+    )
+    root = _provider(name, _HOST, f"OWNER_NOVA {HOST_TRAIT} COMPUTE_NODE", providers=cells)
+    return Tree((Device(root, NOVA), *devices), (root,))
+
+
+def _limited(device: Device, units: int) -> dict[str, Inventory]:
+    return dict.fromkeys(device.provider.resources, Inventory(units))
 
 
 def _device(name: str, kind: str, resource_class: str, traits: str = "", aggregates: tuple[str, ...] = ()) -> Device:

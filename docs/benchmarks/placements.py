@@ -38,6 +38,37 @@ def _host(kind: Provider, number: int, *, has_igb: bool, nested: bool) -> Provid
     )
 
 
+def wide_fleet_of(hosts: int, *, cyborgs: int = 0, untagged: int = 0) -> Fleet:
+    """Return KVM hosts with 4 NUMA cells, and in each 2 GPUs and 2 network cards with one device each.
+
+    :param cyborgs: how many of the 8 GPUs are Cyborg's and say so
+    :param untagged: how many of them are Cyborg's, without an owner's trait
+    """
+    kind = next(each for each in example_fleet().hosts if each.name == "kvm-new-1")
+    owners = ["OWNER_CYBORG"] * cyborgs + [""] * untagged + ["OWNER_NOVA"] * (8 - cyborgs - untagged)
+    return Fleet(tuple(_wide_host(kind, f"host-{number}", owners) for number in range(hosts)))
+
+
+def _wide_host(kind: Provider, name: str, owners: list[str]) -> Provider:
+    cells = []
+    for cell in range(4):
+        # Each cell has some of each owner.
+        gpus = [_device(f"{name}_gpu_{index}", "VGPU", owners[index]) for index in (cell, cell + 4)]
+        nics = [
+            _device(f"{name}_nic_{index}", "CUSTOM_PCI_8086_1563", "OWNER_NOVA COMPUTE_MANAGED_PCI_DEVICE")
+            for index in (cell, cell + 4)
+        ]
+        numa = _device(f"{name}_numa_{cell}", "", "OWNER_NOVA HW_NUMA_ROOT")
+        cells.append(replace(numa, providers=(*gpus, *nics)))
+    traits = kind.traits | {"OWNER_NOVA"}
+    return replace(kind, name=name, uuid=provider_uuid(name), traits=traits, providers=tuple(cells))
+
+
+def _device(name: str, resource_class: str, traits: str) -> Provider:
+    resources = {resource_class: Inventory(1)} if resource_class else {}
+    return Provider(name, provider_uuid(name), resources, frozenset(traits.split()))
+
+
 @contextmanager
 def placement_on(database: str, fleet: Fleet) -> Iterator[EmbeddedPlacement]:
     """Open a Placement on a kind of database; what is written into it is checked against its API for some hosts."""

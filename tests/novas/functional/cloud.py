@@ -21,6 +21,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
 from os_prefilter.hosts.reporter import HostFacts
 from tests.novas.functional.hosts import ATTEMPTS, DRIVERS, FACTS, MACHINE_TYPES, HostDriver, report, report_host
+from tests.support.hosts import EVERY_ARCHITECTURE
 
 _NOVA = f"""
 [DEFAULT]
@@ -39,13 +40,14 @@ ram = -1
 api_paste_config = {Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini")}
 """
 # All that activates the library.
-_ACTIVATION = """
+_ACTIVATION = f"""
 [filter_scheduler]
 available_filters = nova.scheduler.filters.all_filters
 available_filters = os_prefilter.nova.activate
 [prefilter]
 enabled_filters = image_metadata,image_type,hpet,owner,deploy_config
 reported_traits = *
+emulated_architectures = {",".join(sorted(EVERY_ARCHITECTURE))}
 unknown_values = reject
 """
 _NOVAS_FILTERS = tuple(request_filter.ALL_REQUEST_FILTERS)

@@ -52,7 +52,9 @@ _HOSTS: Mapping[str, HostFacts] = {
     GPU_OF_CYBORG: FakeFacts(),
     GPU_OF_NOVA: FakeFacts(),
 }
-FACTS: Mapping[str, HostFacts] = {name: replace(facts, host=name) for name, facts in _HOSTS.items()}
+FACTS: Mapping[str, HostFacts] = {
+    name: replace(facts, host=name, emulated_architectures=hosts.EVERY_ARCHITECTURE) for name, facts in _HOSTS.items()
+}
 """Host -> what is known of it. Each has more memory than the next: the scheduler tries them in this order."""
 
 ATTEMPTS: defaultdict[str, list[str]] = defaultdict(list)

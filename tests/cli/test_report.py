@@ -15,19 +15,20 @@ import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.main import main
-from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
 from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.report_scopes import RECOMMENDED, scope_of
 
 Capture = pytest.CaptureFixture[str]
 FAKE = ("capabilities", "report", "--driver", "fake")
-# What Nova's fake driver does not report by itself, and that all was asked for.
-BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", REPORTED}
-IN_FILE = {*BESIDE, REPORTED_CUSTOM} - {REPORTED}
+SCOPE = scope_of(RECOMMENDED)
+# What Nova's fake driver does not report by itself and the filters may require, and the marker of that.
+BESIDE = {"CUSTOM_HYPERVISOR_TYPE_FAKE", "CUSTOM_VM_MODE_HVM", SCOPE.marker}
+IN_FILE = {*BESIDE, SCOPE.custom_marker} - {SCOPE.marker}
 OLD = {"COMPUTE_NODE", "HW_ARCH_X86_64", "CUSTOM_OF_AN_OPERATOR"}
 
 
@@ -41,14 +42,14 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.fixture
 def aware(server: Served) -> Served:
     """Return the server with every trait that a report creates."""
-    server.placement.know({*EVERY_TRAIT.known, REPORTED})
+    server.placement.know({*SCOPE.known, SCOPE.marker})
     return server
 
 
 @pytest.fixture
 def conf(server: Served, tmp_path: Path) -> str:
     path = tmp_path / "nova.conf"
-    path.write_text(nova_conf(server.url))
+    path.write_text(nova_conf(server.url) + RECOMMENDED)
     return str(path)
 
 
@@ -74,12 +75,14 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
-def test_first_report_creates_every_trait_that_requests_may_name(server: Served, conf: str, capsys: Capture) -> None:
+def test_first_report_creates_every_trait_that_the_enabled_filters_may_name(
+    server: Served, conf: str, capsys: Capture
+) -> None:
     rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
     created = {row["Trait"] for row in rows if row["Change"] == "create"}
-    assert created == (EVERY_TRAIT.known | {REPORTED}) - OLD
+    assert created == SCOPE.known | {SCOPE.marker}
     assert {row["Provider"] for row in rows if row["Change"] == "create"} == {""}
-    assert server.placement.client.traits() >= EVERY_TRAIT.known
+    assert server.placement.client.traits() >= SCOPE.known
 
 
 def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
@@ -89,7 +92,7 @@ def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Se
     report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
     for argv in (report, (*report, "--remove")):
         assert main([*argv]) == 0
-    states = [state & {*BESIDE, REPORTED_CUSTOM} for state in seen]
+    states = [state & BESIDE for state in seen]
     assert [state for before, state in zip([set(), *states], states, strict=False) if state != before] == [
         BESIDE,
         set(),
@@ -98,16 +101,18 @@ def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Se
 
 def test_remove_also_takes_away_the_traits_of_a_provider_config(aware: Served, conf: str, capsys: Capture) -> None:
     """nova-compute never removes what its file no longer names."""
-    aware.placement.know([REPORTED_CUSTOM])
+    aware.placement.know(IN_FILE)
     put_traits(aware.placement, lambda traits: traits.update(IN_FILE))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--remove")
     assert not traits_of(aware.placement) & {*IN_FILE, *BESIDE}
 
 
-def test_report_removes_marker_traits_of_other_releases(aware: Served, conf: str, capsys: Capture) -> None:
-    """It was asked for another table. What a provider configuration file says is nova-compute's."""
-    others = {"CUSTOM_PREFILTER_REPORTED_0", "CUSTOM_PREFILTER_REPORTED_77"}
-    kept = {REPORTED_CUSTOM, "CUSTOM_PREFILTER_REPORTED_BY_ME"}
+def test_report_removes_marker_traits_of_other_releases_and_other_scopes(
+    aware: Served, conf: str, capsys: Capture
+) -> None:
+    """They say of another table, or of other filters, that all is reported. A provider configuration file's stay."""
+    others = {"CUSTOM_PREFILTER_REPORTED_0", REPORTED, f"{REPORTED}_00000000", "CUSTOM_PREFILTER_REPORTED_77_0123ABCD"}
+    kept = {REPORTED_CUSTOM, f"{REPORTED_CUSTOM}_0123ABCD", "CUSTOM_PREFILTER_REPORTED_BY_ME"}
     aware.placement.know(others | kept)
     put_traits(aware.placement, lambda traits: traits.update(others | kept))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
@@ -115,12 +120,12 @@ def test_report_removes_marker_traits_of_other_releases(aware: Served, conf: str
 
 
 def test_alone_option_also_writes_the_traits_that_nova_reports(aware: Served, conf: str, capsys: Capture) -> None:
-    """And takes away what the host cannot do."""
-    traits = capability_traits(FakeFacts())
+    """And takes away what the host cannot do, or no filter may require."""
+    traits = SCOPE.restrict(capability_traits(FakeFacts()))
     can = {trait for trait, has in traits.items() if has}
     aware.placement.know(trait for trait in can if trait.startswith("CUSTOM_"))
     _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--alone")
-    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA", REPORTED}
+    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA", SCOPE.marker}
     assert not can <= opt_in_traits()
 
 
@@ -143,8 +148,9 @@ def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, caps
 
 
 def test_provider_config_is_written_without_placement(capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "os-prefilter.yaml"
-    report = (*FAKE, "--provider-config", str(path))
+    path, conf = tmp_path / "os-prefilter.yaml", tmp_path / "nova.conf"
+    conf.write_text(RECOMMENDED)
+    report = (*FAKE, "--nova-conf", str(conf), "--provider-config", str(path))
     expected = [{"Provider": "$COMPUTE_NODE", "Trait": trait, "Change": "add"} for trait in sorted(IN_FILE)]
     assert _json(capsys, *report, "--dry-run") == expected
     assert not path.exists()
@@ -163,8 +169,8 @@ _WRONG = [
     ("--nova-conf {tmp}/owner --provider x", "[prefilter] owner_trait"),
     ("--nova-conf {tmp}/down --provider x", "Placement did not answer GET /resource_providers"),
     ("--nova-conf {conf} --provider=", "names of resource providers have 1 to 200 characters"),
-    ("--provider-config {tmp}/none/x.yaml", "there is no such directory"),
-    ("--provider-config {tmp}/owner", "was not written by os-prefilter"),
+    ("--nova-conf {conf} --provider-config {tmp}/none/x.yaml", "there is no such directory"),
+    ("--all --provider-config {tmp}/owner", "was not written by os-prefilter"),
     ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
 ]
@@ -175,9 +181,9 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     conf: str, capsys: Capture, tmp_path: Path, argv: str, message: str
 ) -> None:
     (tmp_path / "empty").touch()
-    static = "[placement]\nauth_type = admin_token\nendpoint = http://127.0.0.1:1\ntoken = t\n"
+    static = nova_conf("http://127.0.0.1:1") + RECOMMENDED
     (tmp_path / "down").write_text(static)
-    (tmp_path / "owner").write_text(f"{static}[prefilter]\nowner_trait = a b\n")
+    (tmp_path / "owner").write_text(f"{static}owner_trait = a b\n")
     assert main([*FAKE, *argv.format(conf=conf, tmp=tmp_path).split()]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -207,7 +213,7 @@ def test_watch_refuses_options_that_describe_the_host_by_files(option: str, caps
 
 @pytest.mark.parametrize("module", ["keystoneauth1", "tenacity"])
 def test_missing_package_error_names_the_extras_to_install(module: str, tmp_path: Path) -> None:
-    (tmp_path / "nova.conf").write_text(nova_conf("http://127.0.0.1:1"))
+    (tmp_path / "nova.conf").write_text(nova_conf("http://127.0.0.1:1") + RECOMMENDED)
     argv = [*FAKE, "--nova-conf", str(tmp_path / "nova.conf"), "--provider", HOST]
     script = (
         f"import sys; sys.modules[{module!r}] = None\nfrom os_prefilter.cli.main import main\nsys.exit(main({argv}))"
@@ -388,7 +394,7 @@ def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: S
         login = "username = nova\npassword = secret\nproject_name = service\nuser_domain_id = default\n"
         conf.write_text(
             f"[placement]\nauth_type = password\nauth_url = {logins.url}/v3\n{login}project_domain_id = default\n"
-            "region_name = one\nvalid_interfaces = public\n"
+            f"region_name = one\nvalid_interfaces = public\n{RECOMMENDED}"
         )
         with Service(str(conf), tmp_path) as service:
             lines = iter(service.line, "")

@@ -18,6 +18,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, lone_host, served
+from tests.support.report_scopes import RECOMMENDED
 
 PASSWORD = "pa$$wOrd-of-the-operator"  # noqa: S105 - what must not be seen
 # Placement takes it for an administrator's.
@@ -139,7 +140,7 @@ def test_nova_conf_credentials_never_appear_in_output_or_logs(urls: dict[str, st
         "region_name = one",
         "valid_interfaces = public",
     ]
-    conf.write_text("\n".join(lines).replace("$$", "$$$$"), encoding="utf-8")
+    conf.write_text("\n".join(lines).replace("$$", "$$$$") + RECOMMENDED, encoding="utf-8")
     argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
     code, output = _run(tmp_path, "-vv", *argv)
     _check(output)

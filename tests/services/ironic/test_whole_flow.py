@@ -58,7 +58,10 @@ def cloud(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Cloud:
-    """Return a function that gives a command; it returns the exit code, the JSON, and what else was told."""
+    """Return a function that gives a command; it returns the exit code, the JSON, and what else was told.
+
+    Reports are by the schedulers' section [prefilter].
+    """
     clouds = {
         "metal": {
             "auth_type": "admin_token",
@@ -69,9 +72,12 @@ def cloud(
     }
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": clouds}), encoding="utf-8")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+    schedulers = tmp_path / "schedulers.conf"
+    schedulers.write_text("[prefilter]\nenabled_filters = image_metadata,deploy_config\n", encoding="utf-8")
 
     def give(*argv: str) -> tuple[int, Any, str]:
-        code = main([*argv, "--os-cloud", "metal", "-f", "json"])
+        section = ["--nova-conf", str(schedulers)] if argv[:2] == ("capabilities", "report") else []
+        code = main([*argv, *section, "--os-cloud", "metal", "-f", "json"])
         printed = capsys.readouterr()
         return code, json.loads(printed.out or "[]"), printed.err
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
+from tests.support.report_scopes import RECOMMENDED, scope_of
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
 KILLS = times(4)
+SCOPE = scope_of(RECOMMENDED)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 STALE = "CUSTOM_VM_MODE_XEN"
 """A trait of ours that this host does not have."""
@@ -37,14 +37,14 @@ _REQUESTS = 5
 def server() -> Iterator[Served]:
     with EmbeddedPlacement(lone_host(f"COMPUTE_NODE {OPERATORS} {STALE}")) as placement, served(placement) as state:
         # It would create them one by one.
-        placement.know(EVERY_TRAIT.known)
+        placement.know({*SCOPE.known, SCOPE.marker})
         yield state
 
 
 @contextmanager
 def agent(server: Served, folder: Path) -> "Iterator[Popen[bytes]]":
     conf = folder / "nova.conf"
-    conf.write_text(nova_conf(server.url), encoding="utf-8")
+    conf.write_text(nova_conf(server.url) + RECOMMENDED, encoding="utf-8")
     command = [sys.executable, "-m", "os_prefilter.cli.main", "capabilities", "report", "--watch", "1"]
     command += ["--nova-conf", str(conf), "--connect", uri(), "--provider", HOST]
     environment = {**os.environ, "no_proxy": "127.0.0.1"}
@@ -85,6 +85,6 @@ def test_agent_killed_at_random_leaves_old_or_new_traits_and_then_converges(serv
     with agent(server, tmp_path):
         until(lambda: STALE not in traits_of(placement), (tmp_path / "agent.log").read_text)
         new = traits_of(placement)
-    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", REPORTED} <= new
+    assert {OPERATORS, "COMPUTE_NODE", "OWNER_NOVA", SCOPE.marker} <= new
     assert seen <= {old, new, new | {STALE}}
     assert "Traceback" not in (tmp_path / "agent.log").read_text()

@@ -1,0 +1,230 @@
+"""``capabilities report`` of a plain KVM host, by files of its libvirt: which traits it gets, and why no others."""
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.cli.main import main
+from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
+from tests.support.libvirt_xml import capabilities, domain_capabilities
+from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.report_scopes import RECOMMENDED, scope_of
+
+Capture = pytest.CaptureFixture[str]
+Give = Callable[..., tuple[int, str]]
+Report = Callable[..., frozenset[str]]
+
+# Nova's, Neutron's, Cyborg's and an operator's; one that only looks like ours, and a name of a later table.
+OTHERS = frozenset(
+    (
+        "COMPUTE_NODE",
+        "HW_ARCH_X86_64",
+        "COMPUTE_STORAGE_BUS_IDE",
+        "COMPUTE_NET_VIF_MODEL_E1000",
+        "HW_CPU_X86_AVX2",
+        "OWNER_NOVA",
+        "CUSTOM_PHYSNET_PUBLIC",
+        "CUSTOM_OF_AN_OPERATOR",
+        "CUSTOM_PREFILTER_REPORTED_BY_ME",
+        "CUSTOM_COMPUTE_MACHINE_OF_MINE",
+    )
+)
+MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35": "pc-q35-8.2"}
+_device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
+
+BARE = "[prefilter]\nenabled_filters = image_metadata, hpet\n"
+EVERY_PATTERN = f"{BARE}reported_traits = *\n"
+
+OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
+OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}
+OF_HYPERVISOR_TYPES = {"CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"}
+OF_FIRMWARE_USB_SCSI_AND_I686 = {
+    "COMPUTE_FIRMWARE_BIOS",
+    "COMPUTE_FIRMWARE_UEFI",
+    "COMPUTE_USB_MODEL_NEC_XHCI",
+    "COMPUTE_USB_MODEL_QEMU_XHCI",
+    "CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC",
+    "CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068",
+    "CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1078",
+    "CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI",
+    "CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI",
+    "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC",
+}
+LEAN = OF_THE_FILTERS | OF_MACHINE_TYPES | OF_HYPERVISOR_TYPES
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with EmbeddedPlacement(lone_host(" ".join(OTHERS))) as placement, served(placement) as state:
+        yield state
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the command for a host with KVM, the machine types pc and q35, and no QEMU of another architecture."""
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "capabilities.xml": capabilities(machines={"x86_64": MACHINES}),
+        "pc.xml": _device_models(machine="pc-i440fx-8.2", buses="ide fdc scsi virtio usb sata"),
+        "q35.xml": _device_models(machine="pc-q35-8.2", buses="fdc scsi virtio usb sata"),
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    documents = "--capabilities capabilities.xml --domain-capabilities pc.xml --domain-capabilities q35.xml"
+    versions = "--libvirt-version 10.4.0 --qemu-version 8.2.0"
+    return ["capabilities", "report", *documents.split(), *versions.split()]
+
+
+@pytest.fixture
+def give(server: Served, host: list[str], tmp_path: Path, capsys: Capture) -> Give:
+    """Return a function that gives the command with a section; it returns the exit code and the errors."""
+
+    def run(section: str, *argv: str) -> tuple[int, str]:
+        conf = tmp_path / "nova.conf"
+        conf.write_text(nova_conf(server.url) + section)
+        # --watch probes the libvirt of the machine.
+        command = host[:2] if "--watch" in argv else host
+        code = main([*command, "--nova-conf", str(conf), "--provider", HOST, *argv])
+        return code, capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def report(server: Served, give: Give) -> Report:
+    """Return a function: the host's traits after a report by a section, without those of others."""
+
+    def run(section: str, *argv: str) -> frozenset[str]:
+        code, err = give(section, *argv)
+        assert code == 0, err
+        traits = traits_of(server.placement)
+        assert traits >= OTHERS
+        return traits - OTHERS
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("section", "expected", "number"),
+    [
+        pytest.param(BARE, OF_THE_FILTERS, 2, id="filters alone: the HPET"),
+        pytest.param(RECOMMENDED, LEAN, 8, id="recommended: machine types, hypervisor types and vm modes"),
+        pytest.param(EVERY_PATTERN, LEAN | OF_FIRMWARE_USB_SCSI_AND_I686, 18, id="*: firmware, USB, SCSI and i686"),
+    ],
+)
+def test_plain_kvm_host_has_only_the_traits_that_the_section_names(
+    section: str, expected: frozenset[str], number: int, report: Report
+) -> None:
+    """With the report marker; ``OWNER_NOVA`` is Nova's own."""
+    found = report(section)
+    assert found == expected | {scope_of(section).marker}
+    assert len(found) == number
+
+
+def test_option_all_reports_what_the_host_could_emulate_and_the_marker_of_everything(report: Report) -> None:
+    found = report(RECOMMENDED, "--all") - LEAN - OF_FIRMWARE_USB_SCSI_AND_I686
+    assert found >= {REPORTED, "CUSTOM_COMPUTE_ARCH_I686", "CUSTOM_X86_64_COMPUTE_MACHINE_PC"}
+    qualified = {trait for trait in found if trait.startswith("CUSTOM_X86_64_")}
+    assert found == {REPORTED, "CUSTOM_COMPUTE_ARCH_I686", *qualified}
+    assert len(qualified) == 17
+
+
+def test_first_report_creates_at_most_60_names(server: Served, report: Report) -> None:
+    before = server.placement.client.traits()
+    report(RECOMMENDED)
+    created = server.placement.client.traits() - before
+    scope = scope_of(RECOMMENDED)
+    assert created == scope.known | {scope.marker}
+    assert len(created) <= 60
+
+
+def test_report_after_an_earlier_version_leaves_the_lean_traits_and_those_of_others(
+    server: Served, report: Report
+) -> None:
+    """An earlier version reported all, as --all does now."""
+    report("", "--all")
+    names = server.placement.client.traits()
+    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
+    # Names stay: other hosts, flavors and schedulers may use them.
+    assert server.placement.client.traits() >= names
+    before = everything(server.placement)
+    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
+    assert everything(server.placement) == before
+
+
+def test_traits_of_other_architectures_go_unless_the_section_offers_to_emulate_them(report: Report) -> None:
+    offered = f"{RECOMMENDED.rstrip()}, CUSTOM_X86_64_*\nemulated_architectures = x86_64\n"
+    qualified = report(offered) - LEAN - {scope_of(offered).marker}
+    assert len(qualified) == 17
+    assert all(trait.startswith("CUSTOM_X86_64_") for trait in qualified)
+    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
+
+
+def test_a_name_in_full_is_reported_although_no_enabled_filter_requires_it(report: Report) -> None:
+    """A flavor may: trait:CUSTOM_VM_MODE_HVM=required."""
+    section = "[prefilter]\nenabled_filters = hpet\nreported_traits = CUSTOM_VM_MODE_HVM, CUSTOM_HYPERVISOR_TYPE_*\n"
+    assert report(section) == {*OF_THE_FILTERS, "CUSTOM_VM_MODE_HVM", scope_of(section).marker}
+
+
+def test_remove_takes_away_the_markers_of_each_kind_and_needs_no_section(server: Served, report: Report) -> None:
+    markers = {f"{kind}{scope}" for kind in (REPORTED, REPORTED_CUSTOM) for scope in ("", "_00000000", "_A7E6DDE5")}
+    markers |= {"CUSTOM_PREFILTER_REPORTED_1", "CUSTOM_PREFILTER_REPORTED_CUSTOM_1"}
+    report("", "--all")
+    server.placement.know(markers)
+    put_traits(server.placement, lambda traits: traits.update(markers))
+    assert report("", "--remove") == frozenset()
+
+
+_WRONG = [
+    ("", "nova.conf: [prefilter] enabled_filters names no filter"),
+    ("[prefilter]\nenabled_filters =\nreported_traits = *\n", "Copy the section [prefilter] of the schedulers"),
+    ("[prefilter]\nenabled_filters = hpt\n", "'hpt'"),
+    (f"{EVERY_PATTERN}emulated_architectures = arm64\n", "[prefilter] emulated_architectures: 'arm64'"),
+    (f"{BARE}reported_traits = CUSTOM_HYPERVISOR_KVM\n", "[prefilter] reported_traits: 'CUSTOM_HYPERVISOR_KVM'"),
+]
+
+
+@pytest.mark.parametrize("way", [(), ("--dry-run",), ("--provider-config", "file.yaml"), ("--watch", "5")])
+@pytest.mark.parametrize(("section", "message"), _WRONG)
+def test_wrong_or_missing_section_is_refused_and_nothing_is_removed(
+    section: str, message: str, way: tuple[str, ...], server: Served, give: Give
+) -> None:
+    put_traits(server.placement, lambda traits: traits.add("COMPUTE_FIRMWARE_UEFI"))
+    before = everything(server.placement)
+    code, err = give(section, *way)
+    (line,) = err.splitlines()
+    assert (code, message in line) == (1, True), err
+    assert everything(server.placement) == before
+    assert not Path("file.yaml").exists()
+
+
+def test_provider_config_has_the_lean_traits_and_the_marker_of_their_scope(
+    host: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    conf, path = tmp_path / "nova.conf", tmp_path / "os-prefilter.yaml"
+    conf.write_text(RECOMMENDED)
+    argv = [*host, "--nova-conf", str(conf), "--provider-config", str(path), "-f", "json"]
+    assert main([*argv, "--all"]) == 0
+    assert REPORTED_CUSTOM in {row["Trait"] for row in json.loads(capsys.readouterr().out)}
+    assert main(argv) == 0
+    changes = {(row["Trait"], row["Change"]) for row in json.loads(capsys.readouterr().out)}
+    assert {(scope_of(RECOMMENDED).custom_marker, "add"), (REPORTED_CUSTOM, "remove")} <= changes
+    text = path.read_text(encoding="utf-8")
+    assert {line.strip("- ") for line in text.splitlines() if "- CUSTOM_" in line} == {
+        *LEAN,
+        scope_of(RECOMMENDED).custom_marker,
+    }
+
+
+def test_provider_config_without_a_nova_conf_is_refused_unless_all_is_given(
+    host: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    argv = [*host, "--provider-config", str(tmp_path / "os-prefilter.yaml")]
+    assert main(argv) == 1
+    assert "--nova-conf is not given: [prefilter] enabled_filters names no filter" in capsys.readouterr().err
+    assert main([*argv, "--all"]) == 0

@@ -1,0 +1,22 @@
+"""Sections ``[prefilter]`` of schedulers and compute hosts, and which traits hosts report by them."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from os_prefilter.adapters.nova_conf import load_conf
+from os_prefilter.filters.report_scope import ReportScope, configured_scope
+
+RECOMMENDED = """
+[prefilter]
+enabled_filters = image_metadata, hpet
+reported_traits = CUSTOM_COMPUTE_*MACHINE_*, CUSTOM_HYPERVISOR_TYPE_*, CUSTOM_VM_MODE_*
+"""
+"""What docs/agent.rst recommends."""
+
+
+def scope_of(section: str) -> ReportScope:
+    """Return the traits that hosts report whose nova.conf has these lines."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "nova.conf"
+        path.write_text(section, encoding="utf-8")
+        return configured_scope(load_conf(path))

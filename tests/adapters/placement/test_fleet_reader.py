@@ -15,9 +15,10 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement import fleet_reader
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import THREADS, read_fleet
-from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable
+from os_prefilter.common.errors import PlacementRefused, PlacementUnavailable, UnknownProvider
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import parse_fleet
 from os_prefilter.fleet.snapshot import snapshot
@@ -44,11 +45,16 @@ def fleet_of(hosts: int) -> Fleet:
     return Fleet(tuple(map(host, range(hosts))), aggregates={RACK.uuid: RACK})
 
 
+@pytest.mark.parametrize("small", [1, fleet_reader._SMALL])
 @settings(max_examples=times(8), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fleets())
-def test_read_fleet_returns_the_fleet_that_placement_holds(fleet: Fleet) -> None:
-    """``read_fleet`` of a Placement that holds a fleet is that fleet; without inventories, all but these."""
-    with EmbeddedPlacement(fleet) as placement:
+def test_read_fleet_returns_the_fleet_that_placement_holds(small: int, fleet: Fleet) -> None:
+    """``read_fleet`` of a Placement that holds a fleet is that fleet; without inventories, all but these.
+
+    It is the same fleet where common traits are read as the providers that lack them.
+    """
+    with EmbeddedPlacement(fleet) as placement, pytest.MonkeyPatch.context() as patches:
+        patches.setattr(fleet_reader, "_SMALL", small)
         read = read_fleet(placement.client, fleet.aggregates.values())
         assert read == like(read, fleet)
         traits_only = read_fleet(placement.client, fleet.aggregates.values(), inventories=False)
@@ -71,9 +77,22 @@ def test_an_empty_placement_is_an_empty_fleet_read_now(inventories: bool) -> Non
     assert before <= datetime.fromisoformat(read.taken_at.replace("Z", "+00:00")) <= datetime.now(timezone.utc)
 
 
-@pytest.mark.parametrize("hosts", [3, 300])
-def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(hosts: int) -> None:
-    """Two lists of all providers, the list of traits, one request a trait and a known aggregate, however many hosts."""
+@pytest.mark.parametrize(
+    ("hosts", "sampled", "common"),
+    [
+        (3, 0, ()),
+        # Each 200th provider, whose number is odd.
+        (200, 1, ("COMPUTE_NODE", "CUSTOM_ODD", "HW_ARCH_X86_64")),
+        (400, 2, ("COMPUTE_NODE", "CUSTOM_ODD", "HW_ARCH_X86_64")),
+    ],
+)
+def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(
+    hosts: int, sampled: int, common: tuple[str, ...]
+) -> None:
+    """Two lists of all providers, the list of traits, one request a trait and a known aggregate, however many hosts.
+
+    A trait that most of a sample of the providers have is read as those that lack it: few, or none.
+    """
     with EmbeddedPlacement(fleet_of(hosts)) as placement:
         observed = Observed(placement)
         read = read_fleet(observed.client, [RACK], inventories=False)
@@ -81,10 +100,33 @@ def test_trait_only_read_takes_the_same_requests_however_many_hosts_there_are(ho
     sent = [unquote(each) for each in observed.sent]
     listing = "GET /resource_providers"
     assert (sent[:2], sent[-1]) == ([listing, "GET /traits?associated=true"], listing)
+    assert all(each.startswith(f"{listing}/") and each.endswith("/traits") for each in sent[2 : 2 + sampled])
     traits = ("COMPUTE_NODE", "CUSTOM_EVEN", "CUSTOM_ODD", "HW_ARCH_X86_64")
-    assert sorted(sent[2:-1]) == sorted(
-        [*(f"{listing}?required={t}" for t in traits), f"{listing}?member_of={RACK.uuid}"]
+    wanted = (f"!{trait}" if trait in common else trait for trait in traits)
+    assert sorted(sent[2 + sampled : -1]) == sorted(
+        [*(f"{listing}?required={each}" for each in wanted), f"{listing}?member_of={RACK.uuid}"]
     )
+    read_traits = [each.traits for each in sorted(read.hosts, key=lambda each: each.name)]
+    assert read_traits == [host(number).traits for number in range(hosts)]
+
+
+def test_no_more_providers_are_sampled_however_many_there_are() -> None:
+    """Fewer than 20 of any number; a provider that is gone by then counts for nothing."""
+    asked: list[str] = []
+
+    class Client(PlacementClient):
+        def provider_traits(self, uuid: str) -> tuple[int, frozenset[str]]:
+            asked.append(uuid)
+            if len(asked) % 2:
+                raise UnknownProvider(uuid)
+            return 0, frozenset({"COMPUTE_NODE"})
+
+    client = Client(Adapter(Session()))
+    for number, sampled in ((0, 0), (199, 0), (2_000, 10), (4_000, 19), (1_000_000, 19)):
+        asked.clear()
+        common = fleet_reader._common_traits(client, list(map(str, range(number))))
+        assert len(asked) == sampled
+        assert common == (frozenset({"COMPUTE_NODE"}) if sampled else frozenset())
 
 
 @pytest.mark.parametrize(("inventories", "total"), [(True, 4 + 20), (False, 4 + 1)])

@@ -1,7 +1,9 @@
 """The fleet of a live cloud, read out of its Placement.
 
 The providers with a trait are requested once for each trait in use, not once for each host
-(``GET /resource_providers?required=TRAIT``): a cloud has a few hundred traits and may have ten thousand hosts.
+(``GET /resource_providers?required=TRAIT``): a cloud has a few hundred traits and may have ten thousand hosts. Each row
+of a response has 770 bytes, so the providers without a trait are requested instead (``required=!TRAIT``) where most of
+a sample have it: of a trait that all hosts have, the response is empty.
 Inventories, usage and all aggregates can only be requested for one provider at a time; callers that need only traits
 leave them out.
 
@@ -10,20 +12,24 @@ them, new ones are not read, and those whose generation has changed are counted 
 :attr:`os_prefilter.fleet.model.Fleet.changed_while_read`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider, check_response
-from os_prefilter.common.errors import PlacementRefused, UnknownTraits
+from os_prefilter.common.errors import PlacementRefused, UnknownProvider, UnknownTraits
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider
 
 THREADS = 8
 """How many requests are under way at a time; keystoneauth keeps up to ten connections open."""
 
+# Of so many providers, one is sampled, but not more in all than the second number.
+_SMALL, _MOST_SAMPLED = 200, 20
 # As a fleet file may have them.
 _MAX_NAME = 200
 _MAX_LABEL = 255
@@ -53,28 +59,35 @@ def read_fleet(
     known = {each.uuid: _printable(each) for each in aggregates}
     taken_at = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     before = {each.uuid: each for each in client.providers()}
-    required = {trait: f"required={trait}" for trait in sorted(client.traits_in_use())}
+    in_use = sorted(client.traits_in_use())
+    common = _common_traits(client, list(before))
+    required = {trait: f"required={'!' * (trait in common)}{trait}" for trait in in_use}
     requests = _Requests(len(required) + len(before if inventories else known), progress)
 
-    def providers_with(query: str) -> list[str]:
+    def providers_in(query: str) -> list[str] | None:
         try:
             rows = client.get_list(f"/resource_providers?{query}", "resource_providers")
         except UnknownTraits:
             # It was deleted meanwhile, which Placement allows only for a trait that no provider has.
-            return []
+            return None
         return [each["uuid"] for each in rows]
 
-    def matches(queries: Mapping[str, str]) -> dict[str, frozenset[str]]:
-        """Return, for each provider, the names of the queries that it matches; equal sets are one object."""
+    def matches(queries: Mapping[str, str], inverse: Collection[str] = ()) -> dict[str, frozenset[str]]:
+        """Return, for each provider, the names of the queries that it matches; equal sets are one object.
+
+        :param inverse: the names of the queries that find the providers which do not match
+        """
         found: dict[str, list[str]] = {uuid: [] for uuid in before}
-        for name, uuids in zip(queries, requests.run(providers_with, queries.values()), strict=True):
-            for uuid in uuids:
-                if uuid in found:
-                    found[uuid].append(name)
+        for name, uuids in zip(queries, requests.run(providers_in, queries.values()), strict=True):
+            if uuids is not None:
+                matching = found.keys() - set(uuids) if name in inverse else uuids
+                for uuid in matching:
+                    if uuid in found:
+                        found[uuid].append(name)
         sets: dict[frozenset[str], frozenset[str]] = {}
         return {uuid: sets.setdefault(frozenset(names), frozenset(names)) for uuid, names in found.items()}
 
-    traits = matches(required)
+    traits = matches(required, common)
     details: dict[str, _Details]
     if inventories:
         read = zip(before, requests.run(lambda uuid: _details(client, uuid), before), strict=True)
@@ -86,6 +99,19 @@ def read_fleet(
     trees = _trees([each for each in before.values() if each.uuid in after], traits, details)
     changed = sum(after.get(each.uuid) != each.generation for each in before.values())
     return Fleet(trees, taken_at, known, inventories, changed)
+
+
+def _common_traits(client: PlacementClient, uuids: Sequence[str]) -> frozenset[str]:
+    """Return the traits that most of a sample of the providers have; none of a small fleet, which needs no sample."""
+    step = max(_SMALL, len(uuids) // _MOST_SAMPLED + 1)
+    counts: Counter[str] = Counter()
+    sampled = 0
+    for uuid in uuids[step - 1 :: step]:
+        # A provider that was deleted meanwhile has none.
+        with suppress(UnknownProvider):
+            counts.update(client.provider_traits(uuid)[1])
+            sampled += 1
+    return frozenset(trait for trait, count in counts.items() if count * 2 > sampled)
 
 
 class _Requests:

@@ -12,18 +12,19 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 
 MAX_BYTES = 64 * 1024 * 1024
-"""The most that is read: a fleet of 10,000 hosts with 90 traits each is less than half of it."""
+"""The most that is read of a file, unless its reader has a limit of its own."""
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """Return what is in a file, or in a pipe of a shell, of at most 64 MiB.
+def read_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
+    """Return what is in a file, or in a pipe of a shell.
 
+    :param most: how many bytes it may have
     :raises DocumentError: if there is no such file, it is a directory or a device, is larger, or cannot be read.
     """
     with open_file(path) as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise DocumentError(path, "the file is larger than 64 MiB, the most that is read.")
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DocumentError(path, f"the file is larger than {most >> 20} MiB, the most that is read.")
     return data
 
 

@@ -4,6 +4,7 @@ Stricter than Python's own reader, which lets the last of two equal keys win and
 """
 
 import json
+from collections.abc import Callable
 from math import isfinite
 from typing import Any
 
@@ -19,7 +20,7 @@ def parse_json(data: bytes, path: object) -> object:
     """
     text = decode(data, path)
     try:
-        return strict(text)
+        return _decoder(_Shared()).decode(text)
     except json.JSONDecodeError as error:
         raise DocumentError(path, f"line {error.lineno}, column {error.colno}: broken JSON: {error.msg}.") from error
     except RecursionError as error:
@@ -49,6 +50,20 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+class _Shared:
+    """Reads objects as :func:`_unique` does; equal strings in lists become one: a fleet repeats its traits."""
+
+    def __init__(self) -> None:
+        self._strings: dict[str, str] = {}
+
+    def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = _unique(pairs)
+        for value in found.values():
+            if isinstance(value, list):
+                value[:] = [self._strings.setdefault(each, each) if isinstance(each, str) else each for each in value]
+        return found
+
+
 def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number of JSON")
 
@@ -60,5 +75,9 @@ def _finite(text: str) -> float:
     return number
 
 
-DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_number, parse_float=_finite)
+def _decoder(read_object: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=read_object, parse_constant=_no_number, parse_float=_finite)
+
+
+DECODER = _decoder(_unique)
 """For text in which one document follows another; it raises what :func:`strict` does."""

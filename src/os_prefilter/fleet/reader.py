@@ -48,6 +48,8 @@ from os_prefilter.fleet.model import (
     uuid_in,
 )
 
+MAX_BYTES = 256 * 1024 * 1024
+"""The most that is read of a file: a fleet of 50,000 hosts with 90 traits each is about half of it."""
 MAX_LIST = 1_000
 MAX_NESTING = 10
 MAX_NAME = 200
@@ -68,7 +70,7 @@ def load_fleet(path: str | Path) -> Fleet:
 
     :raises DocumentError: with the place in the file, what was found there and what is expected
     """
-    return parse_fleet(read_bytes(path), path)
+    return parse_fleet(read_bytes(path, MAX_BYTES), path)
 
 
 def example_fleet() -> Fleet:

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.documents.files import MAX_BYTES
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid, uuid_in
+from os_prefilter.fleet.reader import MAX_BYTES
 
 _AMOUNTS = [each.name for each in fields(Inventory)]
 

@@ -33,7 +33,7 @@ def by_audit(images: Sequence[Image], fleet: Fleet, pipeline: Pipeline) -> tuple
     seconds = time.perf_counter() - start
     found: Answers = {}
     for line in result.lines:
-        groups = [each for each in result.host_groups if each.hosts & line.after]
+        groups = [each for each in result.host_groups if line.after >> each.numbers[0] & 1]
         assert sum(each.hosts for each in groups) == line.after
         found |= dict.fromkeys(line.names, frozenset(name for each in groups for name in each.names))
     return found, seconds

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 from os_prefilter.common.quoting import escape_line
+from os_prefilter.fleet.capability_index import set_of
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss
 from os_prefilter.operators.audit.image_list import LeftOut
 
@@ -65,10 +66,8 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
 def _data(audit: Audit) -> dict[str, Any]:
     """Return the data of the script; the template escapes it, so that it cannot end its element."""
     columns = audit.host_groups[:MOST_COLUMNS]
-    others = 0
-    for group in audit.host_groups[MOST_COLUMNS:]:
-        others |= group.hosts
-    numbers = [group.hosts.bit_length() - 1 for group in columns]
+    others = set_of(number for group in audit.host_groups[MOST_COLUMNS:] for number in group.numbers)
+    numbers = [group.numbers[0] for group in columns]
     return {
         "groups": [{"name": escape_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
@@ -105,15 +104,15 @@ def _host_groups(audit: Audit) -> list[dict[str, Any]]:
         before[line.before] += line.images
         after[line.after] += line.images
 
-    def images(sets: Counter[int], hosts: int) -> int:
-        return sum(number for each, number in sets.items() if each & hosts)
+    def images(sets: Counter[int], number: int) -> int:
+        return sum(images for hosts, images in sets.items() if hosts >> number & 1)
 
     return [
         {
             "names": [escape_line(name) for name in group.names[:_MOST_NAMES]],
             "hosts": len(group.names),
-            "before": images(before, group.hosts),
-            "after": images(after, group.hosts),
+            "before": images(before, group.numbers[0]),
+            "after": images(after, group.numbers[0]),
         }
         for group in audit.host_groups[:_MOST_GROUPS]
     ]

@@ -3,12 +3,13 @@
 Only traits and the presence of resource classes count, not amounts and usage. A set of hosts is an ``int`` in which
 host n is bit n. Hosts that differ in nothing that the queries name are one kind. Where it does not matter which
 providers of a host serve a request group, sets of hosts by trait give the result; elsewhere
-:func:`os_prefilter.fleet.matching.meets` decides for each kind.
+:func:`os_prefilter.fleet.matching.meets` decides for each kind. The hosts of a kind are kept as :data:`Members`: with
+one ``int`` for each of as many kinds as hosts, memory and time would grow with the square of their number.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.fleet.matching import Host, hosts_in, meets
@@ -22,6 +23,11 @@ _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
 _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
 _PLENTY = Inventory(1_000_000)
 _MOST_KEPT = 10_000
+_BLOCK = 1024
+_BITS = range(8)
+
+Members: TypeAlias = Mapping[int, int]
+"""A set of hosts in blocks: number of a block -> the set of its hosts, where bit 0 is the first host of the block."""
 
 
 class _Part(NamedTuple):
@@ -76,10 +82,11 @@ class CapabilityIndex:
         hosts = hosts_in(fleet)
         self.names: tuple[str, ...] = tuple(host.name for host in hosts)
         self.all = (1 << len(hosts)) - 1
-        self.kinds: dict[_Kind, int] = {}
+        self.kinds: dict[_Kind, dict[int, int]] = {}
         for number, host in enumerate(hosts):
-            kind = self._kind_of(host)
-            self.kinds[kind] = self.kinds.get(kind, 0) | 1 << number
+            members = self.kinds.setdefault(self._kind_of(host), {})
+            block, bit = divmod(number, _BLOCK)
+            members[block] = members.get(block, 0) | 1 << bit
         self._root = _TraitIndex((kind[0].traits, members) for kind, members in self.kinds.items())
         self._views: dict[tuple[bool, frozenset[str]], _GroupView] = {}
         self._serving_isolated = lru_cache(_MOST_KEPT)(self._find_serving_isolated)
@@ -100,14 +107,13 @@ class CapabilityIndex:
             hosts &= self._serving_isolated(suffixed)
         return hosts
 
+    def host_groups(self) -> list[tuple[int, ...]]:
+        """Return the numbers of the hosts of each kind, the largest first."""
+        return sorted((tuple(_numbers_of(members)) for members in self.kinds.values()), key=len, reverse=True)
+
     def names_of(self, hosts: int) -> tuple[str, ...]:
         """Return the names of a set of hosts, in the order of the fleet."""
-        names = []
-        while hosts:
-            first = hosts & -hosts
-            names.append(self.names[first.bit_length() - 1])
-            hosts ^= first
-        return tuple(names)
+        return tuple(self.names[number] for number in numbers_in(hosts))
 
     def _kind_of(self, host: Host) -> _Kind:
         root, *others = (self._part_of(each, is_root=each is host.root) for each in (*host.own, *host.shared))
@@ -137,20 +143,24 @@ class CapabilityIndex:
         hosts = self.all
         for group in groups:
             hosts &= self._find_serving_group(group, is_suffixed=True)
-        kinds = ((kind, members) for kind, members in self.kinds.items() if members & hosts)
-        return union(members for kind, members in kinds if meets(_as_host(kind), demand))
+        # The hosts of a kind are in all of these sets, or in none.
+        left = set(numbers_in(hosts))
+        kinds = ((kind, members) for kind, members in self.kinds.items() if next(_numbers_of(members)) in left)
+        return join(members for kind, members in kinds if meets(_as_host(kind), demand))
 
 
 class _TraitIndex:
     """Sets of hosts by trait."""
 
-    def __init__(self, hosts_with: Iterable[tuple[frozenset[str], int]]) -> None:
-        self._all = 0
-        self._by_trait: dict[str, int] = {}
-        for traits, hosts in hosts_with:
-            self._all |= hosts
+    def __init__(self, hosts_with: Iterable[tuple[frozenset[str], Members]]) -> None:
+        everyone: list[Members] = []
+        by_trait: dict[str, list[Members]] = {}
+        for traits, members in hosts_with:
+            everyone.append(members)
             for trait in traits:
-                self._by_trait[trait] = self._by_trait.get(trait, 0) | hosts
+                by_trait.setdefault(trait, []).append(members)
+        self._all = join(everyone)
+        self._by_trait = {trait: join(having) for trait, having in by_trait.items()}
 
     def find_having(self, conditions: Iterable[Condition]) -> int:
         """Return the hosts that have the required traits, and no forbidden one."""
@@ -165,11 +175,16 @@ class _TraitIndex:
 class _GroupView:
     """The kinds of hosts as one request group sees them: by the traits of the providers that have its classes."""
 
-    def __init__(self, kinds: dict[_Kind, int], is_suffixed: bool, classes: frozenset[str]) -> None:  # noqa: FBT001
+    def __init__(
+        self,
+        kinds: Mapping[_Kind, Members],
+        is_suffixed: bool,  # noqa: FBT001
+        classes: frozenset[str],
+    ) -> None:
         self._suffix = "_" if is_suffixed else ""
-        self._with_choice: list[tuple[Host, int]] = []
+        self._with_choice: list[tuple[Host, Members]] = []
         without_choice = []
-        for kind, hosts in kinds.items():
+        for kind, members in kinds.items():
             # For each part of the group, the different traits of the providers that it can be taken from.
             parts = (classes,) if is_suffixed else ({name} for name in classes)
             places = [{part.traits for part in kind if each <= part.classes} for each in parts if each]
@@ -177,9 +192,9 @@ class _GroupView:
                 # A group of traits alone concerns the host itself.
                 places = [{kind[0].traits}]
             if all(len(each) == 1 for each in places):
-                without_choice.append((frozenset().union(*(traits for each in places for traits in each)), hosts))
+                without_choice.append((frozenset().union(*(traits for each in places for traits in each)), members))
             elif all(places):
-                self._with_choice.append((_as_host(kind), hosts))
+                self._with_choice.append((_as_host(kind), members))
         self._without_choice = _TraitIndex(without_choice)
         self._serving_by_choice = lru_cache(_MOST_KEPT)(self._find_serving_by_choice)
 
@@ -189,7 +204,7 @@ class _GroupView:
 
     def _find_serving_by_choice(self, group: frozenset[Condition]) -> int:
         demand = Demand({self._suffix: _as_group(group)})
-        return union(members for host, members in self._with_choice if meets(host, demand))
+        return join(members for host, members in self._with_choice if meets(host, demand))
 
 
 def _as_host(kind: _Kind) -> Host:
@@ -207,6 +222,38 @@ def _as_group(conditions: Collection[Condition]) -> Group:
         required=tuple(frozenset(item.names) for item in traits if item.wanted),
         forbidden=frozenset(item.names[0] for item in traits if not item.wanted),
     )
+
+
+def join(sets: Iterable[Members]) -> int:
+    """Return the hosts that are in any of the sets."""
+    blocks: dict[int, int] = {}
+    for members in sets:
+        for block, hosts in members.items():
+            blocks[block] = blocks.get(block, 0) | hosts
+    in_order = (blocks.get(block, 0) for block in range(max(blocks, default=0) + 1))
+    return int.from_bytes(b"".join(hosts.to_bytes(_BLOCK // 8, "little") for hosts in in_order), "little")
+
+
+def numbers_in(hosts: int) -> list[int]:
+    """Return the numbers of a set of hosts, in the order of the fleet."""
+    # Byte by byte: to take one bit after the other out of a long integer would copy it each time.
+    octets = hosts.to_bytes((hosts.bit_length() + 7) // 8, "little")
+    return [start * 8 + bit for start, octet in enumerate(octets) if octet for bit in _BITS if octet >> bit & 1]
+
+
+def set_of(numbers: Iterable[int]) -> int:
+    """Return the set of the hosts with these numbers."""
+    octets = bytearray()
+    for number in numbers:
+        place, bit = divmod(number, 8)
+        if place >= len(octets):
+            octets.extend(bytes(place + 1 - len(octets)))
+        octets[place] |= 1 << bit
+    return int.from_bytes(octets, "little")
+
+
+def _numbers_of(members: Members) -> Iterator[int]:
+    return (block * _BLOCK + number for block, hosts in members.items() for number in numbers_in(hosts))
 
 
 def union(sets: Iterable[int]) -> int:

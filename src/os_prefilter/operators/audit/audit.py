@@ -160,7 +160,8 @@ class HostGroup(NamedTuple):
     """Hosts that no requirement of any image tells apart."""
 
     names: tuple[str, ...]
-    hosts: int
+    numbers: tuple[int, ...]
+    """The bits of these hosts in the sets of hosts of a :class:`Line`, which has all of them or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,12 +229,13 @@ def audit(
         lines.append(_line(group, now, sets))
         progress("kinds of images", number, len(found.groups))
     used_before, used = union(line.before for line in lines), union(line.after for line in lines)
-    kinds = sorted(sets.kinds.values(), key=lambda hosts: -hosts.bit_count())
     return Audit(
         lines=tuple(sorted(lines, key=lambda line: _URGENT.index(line.verdict))),
         images=found.images,
         flavors=len(flavors),
-        host_groups=tuple(HostGroup(sets.names_of(hosts), hosts) for hosts in kinds),
+        host_groups=tuple(
+            HostGroup(tuple(sets.names[number] for number in numbers), numbers) for numbers in sets.host_groups()
+        ),
         hosts=len(sets.names),
         unused=sets.names_of(sets.all & ~used),
         newly_unused=sets.names_of(used_before & ~used),

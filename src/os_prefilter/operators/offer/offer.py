@@ -13,7 +13,7 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.fleet.capability_index import CapabilityIndex, union
+from os_prefilter.fleet.capability_index import CapabilityIndex, numbers_in, set_of, union
 from os_prefilter.fleet.matching import fits
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -150,14 +150,14 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
 def _hosts_by_place(fleet: Fleet, enabled: int, by: str, default_zone: str) -> Mapping[str, int]:
     """Return the set of enabled hosts of each zone or aggregate, by its name."""
     names = {each.uuid: each.availability_zone if by == "zone" else each.name for each in fleet.aggregates.values()}
-    members = {name: 0 for name in names.values() if name}
+    members: dict[str, list[int]] = {name: [] for name in names.values() if name}
     elsewhere = [default_zone] if by == "zone" else []
-    for number, host in enumerate(fleet.instance_hosts):
-        if enabled >> number & 1:
-            places = {names[uuid] for uuid in host.aggregates if names.get(uuid)}
-            for name in places or elsewhere:
-                members[name] = members.get(name, 0) | 1 << number
-    return {name: members[name] for name in sorted(members)}
+    hosts = fleet.instance_hosts
+    for number in numbers_in(enabled):
+        places = {names[uuid] for uuid in hosts[number].aggregates if names.get(uuid)}
+        for name in places or elsewhere:
+            members.setdefault(name, []).append(number)
+    return {name: set_of(members[name]) for name in sorted(members)}
 
 
 class _SmallestRequests:

@@ -1,6 +1,6 @@
 """Which filters may be enforced without excluding a host that can, and which hosts hold the others back."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -41,13 +41,14 @@ def coverage_of(fleet: Fleet, scope: ReportScope = EVERY_TRAIT) -> Coverage:
 
     :param scope: what the filters need to be reported
     """
-    unreported = {each: Unreported.of(unreported_in(fleet, scope.markers(each))) for each in REPORTS}
-    return Coverage(unreported, any(_compute_nodes(fleet)), fleet.traits)
+    nodes = compute_nodes(fleet)
+    unreported = {each: Unreported.of(unreported_in(nodes, scope.markers(each))) for each in REPORTS}
+    return Coverage(unreported, bool(nodes), fleet.traits)
 
 
-def unreported_in(fleet: Fleet, reported_by: frozenset[Trait]) -> tuple[str, ...]:
-    """Return the names of the compute nodes of a fleet that have none of these traits, sorted."""
-    return tuple(sorted(each.name for each in _compute_nodes(fleet) if reported_by.isdisjoint(each.traits)))
+def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> tuple[str, ...]:
+    """Return the names of the compute nodes that have none of these traits, sorted."""
+    return tuple(sorted(each.name for each in nodes if reported_by.isdisjoint(each.traits)))
 
 
 def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[Line]:
@@ -56,14 +57,14 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
     What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
     the vocabulary: it needs no capability reports.
     """
-    some = any(_compute_nodes(fleet))
+    nodes = compute_nodes(fleet)
     filters = tuple(filters)
     scope = report_scope(filters, options)
     lines = []
     for each in filters:
         for gate in _gates(each, options):
-            unreported = unreported_in(fleet, scope.markers(gate.reported_by))
-            state = OPEN if some and not unreported else CLOSED
+            unreported = unreported_in(nodes, scope.markers(gate.reported_by))
+            state = OPEN if nodes and not unreported else CLOSED
             lines.append(Line(each.name, gate.row, gate.kind, state, unreported))
     return lines
 
@@ -77,7 +78,7 @@ def reported_otherwise(fleet: Fleet, filters: Iterable[LoadedFilter], options: O
     return tuple(
         sorted(
             each.name
-            for each in _compute_nodes(fleet)
+            for each in compute_nodes(fleet)
             if markers.isdisjoint(each.traits)
             and any(is_reported_marker(trait) or is_custom_marker(trait) for trait in each.traits)
         )
@@ -121,5 +122,6 @@ def _gates(each: LoadedFilter, options: Options) -> Iterable[Gate]:
     return dict.fromkeys((*of_rows, *of_traits))
 
 
-def _compute_nodes(fleet: Fleet) -> Iterator[Provider]:
-    return (each for each in fleet.walk() if os_traits.COMPUTE_NODE in each.traits)
+def compute_nodes(fleet: Fleet) -> tuple[Provider, ...]:
+    """Return the resource providers of a fleet that are compute nodes."""
+    return tuple(each for each in fleet.walk() if os_traits.COMPUTE_NODE in each.traits)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+from os_prefilter.adapters import embedded
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable, UnknownTraits
@@ -90,8 +91,13 @@ class TestTraits:
             assert raised.value.status == 400
 
 
-def test_a_loaded_fleet_reads_back_through_the_api() -> None:
-    """Placement's API says of each provider what the fleet says: name, tree, inventories, traits, aggregates."""
+@pytest.mark.parametrize("at_once", [2, embedded._AT_ONCE])
+def test_a_loaded_fleet_reads_back_through_the_api(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Placement's API says of each provider what the fleet says: name, tree, inventories, traits, aggregates.
+
+    It does so however many providers are written at a time.
+    """
+    monkeypatch.setattr(embedded, "_AT_ONCE", at_once)
     amounts = Inventory(100, reserved=3, min_unit=2, max_unit=50, step_size=4, allocation_ratio=1.5)
     leaf = provider("leaf", {"CUSTOM_FPGA": Inventory(1)})
     odd = provider("odd", {"DISK_GB": amounts}, children=(provider("mid", {}, CYBORG, (leaf,)),), aggregates=("r", "s"))

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import fields
 from types import TracebackType
 from typing import Any, TypeAlias
 from uuid import UUID, uuid5
@@ -35,7 +35,7 @@ try:
     from os_prefilter.adapters.placement.client import PlacementClient
     from os_prefilter.common.quoting import quote
     from os_prefilter.common.trait_names import is_trait_name, standard_traits
-    from os_prefilter.fleet.model import Fleet, Provider
+    from os_prefilter.fleet.model import Fleet, Inventory, Provider
 except ModuleNotFoundError as error:
     raise ConfigurationError(
         f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."
@@ -48,6 +48,9 @@ _DATABASE = "sqlite://"
 _URL = "http://embedded.invalid"
 # Beneath a file, so that no such file can exist: Placement's policy is that of its code.
 _NO_FILE = f"{os.devnull}/none"
+_AMOUNTS = tuple(each.name for each in fields(Inventory) if each.name != "used")
+_AT_ONCE = 1_000
+"""How many providers are written at a time."""
 # The project and the user of all usage.
 _CONSUMER_OWNER = "os-prefilter"
 # Placement keeps its database and policy in module globals; only the holder of this lock may exchange them.
@@ -172,17 +175,19 @@ def _insert(connection: Any, placed: Sequence[_Placed]) -> None:
     classes = _ids(connection, models.ResourceClass.name)
     aggregates = _ids(connection, models.PlacementAggregate.uuid)
     traits = _ids(connection, models.Trait.name)
-    inventories, provider_traits, members = [], [], []
-    for provider in providers:
-        row = {"resource_provider_id": ids[provider.uuid]}
-        for name, inventory in sorted(provider.resources.items()):
-            amounts = {key: value for key, value in asdict(inventory).items() if key != "used"}
-            inventories.append({**row, "resource_class_id": classes[name], **amounts})
-        provider_traits += [{**row, "trait_id": traits[name]} for name in sorted(provider.traits)]
-        members += [{**row, "aggregate_id": aggregates[uuid]} for uuid in sorted(provider.aggregates)]
-    _write(connection, models.Inventory, inventories)
-    _write(connection, models.ResourceProviderTrait, provider_traits)
-    _write(connection, models.ResourceProviderAggregate, members)
+    # In parts: all rows of a large fleet at once take gigabytes.
+    for start in range(0, len(providers), _AT_ONCE):
+        inventories, provider_traits, members = [], [], []
+        for provider in providers[start : start + _AT_ONCE]:
+            row = {"resource_provider_id": ids[provider.uuid]}
+            for name, inventory in sorted(provider.resources.items()):
+                amounts = {key: getattr(inventory, key) for key in _AMOUNTS}
+                inventories.append({**row, "resource_class_id": classes[name], **amounts})
+            provider_traits += [{**row, "trait_id": traits[name]} for name in sorted(provider.traits)]
+            members += [{**row, "aggregate_id": aggregates[uuid]} for uuid in sorted(provider.aggregates)]
+        _write(connection, models.Inventory, inventories)
+        _write(connection, models.ResourceProviderTrait, provider_traits)
+        _write(connection, models.ResourceProviderAggregate, members)
     _insert_usage(connection, providers, ids, classes)
 
 

@@ -5,7 +5,7 @@ it once when it starts. :func:`activate` returns none, and appends the pipeline 
 other module changes anything in Nova's code; the others only read Nova's objects.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import KnownTraits, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import KnownTraits, NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.filters.report_scope import configured_scope
@@ -26,6 +26,7 @@ try:
     from nova import exception
     from nova.compute.task_states import RESIZE_PREP
     from nova.objects import service
+    from nova.objects.compute_node import ComputeNodeList
     from nova.objects.instance import Instance
     from nova.objects.instance_mapping import InstanceMapping
     from nova.scheduler import request_filter
@@ -144,6 +145,7 @@ def _pipeline() -> Pipeline:
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
         "known_traits": KnownTraits(client),
+        "nested_providers": NestedProviders(client, _some_compute_nodes),
     }
     try:
         facts["answers"] = ReportCoverage(client, configured_scope(conf))
@@ -183,6 +185,15 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
         return UNKNOWN_MACHINE_TYPE if leaves_cell else None
     kept: str | None = server.system_metadata.get(f"{SM_IMAGE_PROP_PREFIX}hw_machine_type")
     return kept
+
+
+def _some_compute_nodes(context: Any) -> Iterator[str]:
+    """Yield the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
+    admin = (context or nova_context.get_admin_context()).elevated()
+    by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
+    for found in by_cell.values():
+        if not nova_context.is_cell_failure_sentinel(found):
+            yield from (node.uuid for node in found)
 
 
 def _minimum_compute_version(context: Any) -> int:

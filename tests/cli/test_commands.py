@@ -179,6 +179,7 @@ def test_candidates_shows_the_query_and_the_count(capsys: Capture) -> None:
     note, _, rest = err.partition("\n")
     assert note.startswith("Hosts: the bundled example.")
     assert rest == (
+        "trait_scope auto: the cloud has nested or shared providers: traits are required of the root only.\n"
         "GET /allocation_candidates?resources=DISK_GB:20,MEMORY_MB:2048,VCPU:2"
         "&root_required=COMPUTE_FIRMWARE_UEFI,HW_ARCH_AARCH64\n"
         "1 of 11 hosts remain.\n"
@@ -239,8 +240,46 @@ def test_owner_trait_is_required_only_if_every_host_of_the_fleet_reports_it(
         for number, trait in enumerate(traits)
     }
     fleet = _fleet(tmp_path, hosts)
-    (line,) = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", fleet)
-    assert (line["Rule"] == "required") is required
+    lines = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", fleet)
+    assert {line["Rule"] for line in lines} == {"required" if required else "not required"}
+
+
+_GPU: dict[str, Any] = {"gpu": {"resources": {"VGPU": 4}}}
+_DISK: dict[str, Any] = {"resources": {"DISK_GB": 100}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
+
+
+def _capable(below: dict[str, Any]) -> dict[str, Any]:
+    return {"resources": _ROOM, "traits": ["COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_IGB"], "providers": below}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "is_flat"),
+    [({"a": _capable({})}, True), ({"a": _capable(_GPU)}, False), ({"a": _capable({}), "disk": _DISK}, False)],
+    ids=["flat", "nested", "shared"],
+)
+def test_explain_and_candidates_choose_the_trait_scope_by_the_fleet_and_say_so(
+    hosts: dict[str, Any], is_flat: bool, capsys: Capture, tmp_path: Path
+) -> None:
+    argv = ["--property", "hw_vif_model=igb", "--filter", "image_metadata", "-f", "json"]
+    argv += ["--hosts", _fleet(tmp_path, hosts)]
+    told = (
+        "the cloud has no nested or shared providers: traits are required of the root and of the unsuffixed group."
+        if is_flat
+        else "the cloud has nested or shared providers: traits are required of the root only."
+    )
+    assert main(["explain", *argv]) == 0
+    out, err = capsys.readouterr()
+    assert [row["On"] for row in json.loads(out)] == ["root", "unsuffixed"][: 1 + is_flat]
+    assert err == f"trait_scope auto: {told}\n"
+    assert main(["candidates", *argv]) == 0
+    out, err = capsys.readouterr()
+    assert [row["Host"] for row in json.loads(out)] == ["a"]
+    assert err.startswith(f"trait_scope auto: {told}\nGET /allocation_candidates?")
+    assert ("?required=" in err) is is_flat
+    # Only where there is a choice.
+    (tmp_path / "conf").write_text("[prefilter]\ntrait_scope = root\nenabled_filters = image_metadata\n")
+    assert main(["explain", *argv, "--config-file", str(tmp_path / "conf")]) == 0
+    assert capsys.readouterr().err == ""
 
 
 _WRONG = [

@@ -45,6 +45,16 @@ def test_candidates_are_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("scope", ["auto", "root_and_unsuffixed"])
+def test_trait_of_the_root_and_of_the_unsuffixed_group_is_one_requirement(
+    scope: str, capsys: Capture, tmp_path: Path
+) -> None:
+    conf = tmp_path / "conf"
+    conf.write_text(f"[prefilter]\nenabled_filters = image_metadata\ntrait_scope = {scope}\n")
+    found = _diagnosed(capsys, tmp_path, {"old": _host()}, *_ASK_FOR_CARD, "--config-file", str(conf), code=2)
+    assert found["conflicts"] == [{"requirements": [_of(found, _CARD)["number"]], "ever": True}]
+
+
 _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
     ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
     ("a disabled one does", {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")}, _ASK_FOR_CARD, _CARD, "elsewhere"),

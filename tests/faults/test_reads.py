@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import LiveReported, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
@@ -23,6 +23,7 @@ FOREVER = 60.0
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
     "answer coverage": lambda client: ReportCoverage(client)(),
+    "nested providers": lambda client: NestedProviders(client, lambda _context: [UUID])(),
     "what is reported": lambda client: (
         LiveReported(client).traits,
         LiveReported(client).every_compute_has("CUSTOM_A"),

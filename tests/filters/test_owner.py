@@ -9,7 +9,7 @@ import pytest
 from oslo_config import cfg
 
 from os_prefilter import Pipeline, Request, RequestGroup, Requirements, allocation_candidates_query
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.filters.loading import as_filter, load_filters
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.request.requirements import UNSUFFIXED, forbid, require
@@ -192,7 +192,7 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
     def first(_request: Request) -> Requirements:
         return answer
 
-    options = Options(mirror_to_unsuffixed=True)
+    options = Options(trait_scope=TraitScope.ROOT_AND_UNSUFFIXED)
     facts = {"owner_is_reported": Fact("owner_is_reported", lambda _context: True, inf)}
     filters = [as_filter("first", first), *load_filters(["owner"], {"options", "required_before", *facts})]
     spec = spec_of(extra_specs=_VGPU)

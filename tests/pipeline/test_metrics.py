@@ -120,6 +120,27 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
     assert _exposed()[key] == 0
 
 
+_SCOPES: list[tuple[str, list[bool | None], list[int]]] = [
+    ("auto", [None, False, True, False], [0, 1, 0, 1]),
+    ("root", [False], [0]),
+    ("root_and_unsuffixed", [True], [1]),
+]
+
+
+@pytest.mark.parametrize(("scope", "values", "expected"), _SCOPES)
+def test_gauge_shows_whether_required_traits_go_on_the_unsuffixed_group(
+    scope: str, values: list[bool | None], expected: list[int]
+) -> None:
+    nested = iter(values)
+    conf = conf_with(enabled_filters=["noop"], metrics=True, facts_interval=0, trait_scope=scope)
+    pipeline = Pipeline.from_conf(conf, {"nested_providers": lambda _context: next(nested)})
+    shown = []
+    for _ in values:
+        pipeline.apply(spec_of())
+        shown.append(_exposed()[f"{_PREFIX}traits_on_unsuffixed_group", ()])
+    assert shown == expected
+
+
 def test_several_pipelines_in_one_process_share_the_metrics(counted: Callable[[str, str], float]) -> None:
     """A service that is activated again does not fail on metrics that exist."""
     for _ in range(2):

@@ -1,15 +1,21 @@
-"""``root_and_unsuffixed`` gives the candidates that ``root`` gives, on a real Placement, flat and nested."""
+"""``trait_scope``: each value gives the same candidates, on a real Placement, and ``auto`` chooses by what it has."""
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter import Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
+from os_prefilter.adapters.placement.coverage import NestedProviders
+from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from tests.conftest import pipeline_of, spec_of
+from os_prefilter.pipeline.trait_scope import describe_choice, is_mirrored
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from tests.conftest import conf_with, pipeline_of, spec_of
+from tests.support.placements import Answer, Observed
 
 _TRAITS = ("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_STATUS_DISABLED")
 _SUBSETS = [frozenset(each) for size in range(3) for each in itertools.combinations(_TRAITS, size)]
@@ -69,3 +75,126 @@ def test_both_trait_scopes_give_the_same_allocation_candidates(
     on_root = found("root", "image_metadata", "compute_status")
     assert found("root_and_unsuffixed", "image_metadata", "compute_status") == on_root
     assert 0 < len(on_root.hosts) < len(found("root").hosts)
+
+
+_IMAGE = {"hw_vif_model": "e1000e"}
+_ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
+
+
+def _child(client: PlacementClient, root: str) -> str:
+    """Create a nested provider as nova-compute does; return its UUID."""
+    child = provider_uuid(f"{root}-gpu")
+    body = {"name": f"{root}-gpu", "uuid": child, "parent_provider_uuid": provider_uuid(root)}
+    client.request("POST", "/resource_providers", body)
+    inventories = {"resource_provider_generation": 0, "inventories": {"VGPU": {"total": 4}}}
+    client.request("PUT", f"/resource_providers/{child}/inventories", inventories)
+    return child
+
+
+class _Cloud:
+    """A flat cloud, and a pipeline that asks its Placement for each request."""
+
+    def __init__(self, placement: EmbeddedPlacement) -> None:
+        self.observed = Observed(placement)
+        conf = conf_with(enabled_filters=["image_metadata", "compute_status"], facts_interval=0)
+        self.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(self.observed.client)})
+
+    def scopes(self) -> set[str]:
+        """Return where the trait of the image's model is required."""
+        decision = self.pipeline.apply(spec_of(_IMAGE))
+        return {item.scope for item in decision.requirements if item.trait == _TRAITS[0]}
+
+    def hosts(self) -> tuple[str, ...]:
+        spec: RequestSpec = spec_of(_IMAGE)
+        self.pipeline.apply(spec)
+        return self.observed.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+
+
+@pytest.fixture
+def cloud() -> Iterator[_Cloud]:
+    """Return a flat cloud of compute nodes, one of each set of traits."""
+    hosts = (
+        _provider(f"kvm-{number}", {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}, traits | {"COMPUTE_NODE"})
+        for number, traits in enumerate(_SUBSETS)
+    )
+    with EmbeddedPlacement(Fleet(tuple(hosts))) as placement:
+        yield _Cloud(placement)
+
+
+def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud: _Cloud) -> None:
+    """Also for a request whose decision was cached before."""
+    hosts = cloud.hosts()
+    assert hosts == ("kvm-1",)
+    assert [cloud.scopes(), cloud.scopes()] == [_ON_BOTH, _ON_BOTH]
+    child = _child(cloud.observed.placement.client, "kvm-0")
+    assert [cloud.scopes(), cloud.scopes()] == [_ON_ROOT, _ON_ROOT]
+    assert cloud.hosts() == hosts
+    assert "the cloud has nested or shared providers: traits are required of the root only" in (
+        cloud.pipeline.describe_trait_scope()
+    )
+    cloud.observed.placement.client.request("DELETE", f"/resource_providers/{child}")
+    assert cloud.scopes() == _ON_BOTH
+    assert cloud.hosts() == hosts
+
+
+@pytest.mark.parametrize("answer", [(503, b"down"), (200, b"<html>")], ids=str)
+def test_auto_is_as_root_until_placement_answers_and_keeps_what_it_said_last(cloud: _Cloud, answer: Answer) -> None:
+    cloud.observed.hook = lambda _method, _url: answer
+    assert cloud.scopes() == _ON_ROOT
+    assert "is not known: traits are required of the root only" in cloud.pipeline.describe_trait_scope()
+    cloud.observed.hook = lambda _method, _url: None
+    assert cloud.scopes() == _ON_BOTH
+    cloud.observed.hook = lambda _method, _url: answer
+    assert cloud.scopes() == _ON_BOTH
+
+
+def test_nested_provider_that_comes_is_noticed_after_the_interval(cloud: _Cloud) -> None:
+    conf = conf_with(enabled_filters=["image_metadata"], facts_interval=3600)
+    cloud.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(cloud.observed.client)})
+    assert cloud.scopes() == _ON_BOTH
+    sent = len(cloud.observed.sent)
+    _child(cloud.observed.placement.client, "kvm-0")
+    assert cloud.scopes() == _ON_BOTH
+    assert len(cloud.observed.sent) == sent
+
+
+@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
+def test_other_values_do_not_ask_placement(cloud: _Cloud, scope: str) -> None:
+    conf = conf_with(enabled_filters=["image_metadata"], trait_scope=scope)
+    cloud.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(cloud.observed.client)})
+    assert cloud.scopes() == (_ON_ROOT if scope == "root" else _ON_BOTH)
+    assert cloud.observed.sent == []
+    assert cloud.pipeline.describe_trait_scope() == ""
+
+
+def test_pipeline_without_filters_does_not_ask_placement(cloud: _Cloud) -> None:
+    pipeline = Pipeline.from_conf(conf_with(), {"nested_providers": NestedProviders(cloud.observed.client)})
+    pipeline.apply(spec_of(_IMAGE))
+    assert cloud.observed.sent == []
+
+
+def test_without_the_fact_traits_are_required_of_the_root_only() -> None:
+    """Pipelines from names, and services that do not provide it."""
+    for pipeline in (Pipeline.from_names("image_metadata"), pipeline_of("image_metadata")):
+        assert pipeline.options.trait_scope is TraitScope.AUTO
+        assert {item.scope for item in pipeline.apply(spec_of(_IMAGE)).requirements} == _ON_ROOT
+        assert "is not known" in pipeline.describe_trait_scope()
+    assert Options().trait_scope is TraitScope.AUTO
+
+
+_CHOICES: list[tuple[TraitScope, Any, bool]] = [
+    (TraitScope.AUTO, None, False),
+    (TraitScope.AUTO, True, False),
+    (TraitScope.AUTO, False, True),
+    *((TraitScope.ROOT, nested, False) for nested in (None, True, False)),
+    *((TraitScope.ROOT_AND_UNSUFFIXED, nested, True) for nested in (None, True, False)),
+]
+
+
+@pytest.mark.parametrize(("scope", "nested", "mirrored"), _CHOICES)
+def test_traits_are_mirrored_as_configured_or_where_no_provider_is_nested(
+    scope: TraitScope, nested: Any, mirrored: bool
+) -> None:
+    assert is_mirrored(scope, nested) is mirrored
+    if scope is TraitScope.AUTO:
+        assert ("of the unsuffixed group" in describe_choice(nested)) is mirrored

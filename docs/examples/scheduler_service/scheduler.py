@@ -17,7 +17,7 @@ from oslo_log import log as logging
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.common.errors import (
     ConfigurationError,
     DocumentError,
@@ -39,6 +39,7 @@ def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient) -> Pipeline:
     facts: dict[str, Callable[[Any], Any]] = {
         "owner_coverage": OwnerCoverage(placement),
         "answers": ReportCoverage(placement),
+        "nested_providers": NestedProviders(placement),
     }
     return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits)
 

@@ -282,8 +282,8 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
 def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Pipeline:
     """Return the pipeline that the arguments name.
 
-    The deployment facts come from ``fleet``: whether every compute node reports the owner trait and, unless the
-    configuration file names them, which traits hosts report that Nova does not.
+    The deployment facts come from ``fleet``: whether every compute node reports the owner trait, whether any provider
+    is nested or shared and, unless the configuration file names them, which traits hosts report that Nova does not.
 
     :raises ConfigurationError: if the configuration cannot be served.
     """
@@ -315,6 +315,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         "minimum_compute_version": lambda _context: version,
         "owner_coverage": lambda _context: reported,
         "answers": lambda _context: coverage_of(fleet, scope) if isinstance(fleet, Fleet) else fleet.coverage(scope),
+        "nested_providers": lambda _context: fleet.has_nested_providers,
     }
     if not isinstance(fleet, Fleet):
         facts["known_traits"] = lambda _context: fleet.known_traits()

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from os_prefilter.cli import arguments
 from os_prefilter.cli.listing import NO_HOST, RequestListing
 from os_prefilter.common.quoting import escape_line
+from os_prefilter.request.requirements import ROOT
 
 
 class Candidates(RequestListing):
@@ -15,9 +16,12 @@ class Candidates(RequestListing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         spec = arguments.request_from(parsed_args)
         with arguments.backend_from(parsed_args) as backend:
-            found = backend.ask(spec, backend.pipeline.apply(spec))
+            decision = backend.pipeline.apply(spec)
+            found = backend.ask(spec, decision)
         hosts = found.candidates.hosts
         self.exit_code = 0 if hosts else NO_HOST
+        if any(item.required and item.scope == ROOT for item in decision.requirements):
+            self.tell_trait_scope(backend.pipeline)
         self.tell(f"GET /allocation_candidates?{unquote(found.query)}")
         for note in found.notes:
             self.tell(escape_line(note), warning=True)

@@ -62,7 +62,8 @@ class Diagnose(RequestListing):
         limits = _limits(arguments)
         try:
             fleet = fleet_from(arguments)
-            pipeline = pipeline_from(arguments, fleet)
+            # The candidates are the same, and no requirement is listed twice.
+            pipeline = pipeline_from(arguments, fleet).on_root_only()
         except PlacementUnavailable as error:
             return Diagnosis(NO_ANSWER, str(error))
         self._names = {uuid: aggregate.name for uuid, aggregate in fleet.aggregates.items()}

@@ -6,6 +6,7 @@ from typing import Any
 from os_prefilter.cli.arguments import pipeline_from, reported_from, request_from
 from os_prefilter.cli.listing import RequestListing
 from os_prefilter.operators.explain import explain
+from os_prefilter.request.requirements import ROOT
 
 
 class Explain(RequestListing):
@@ -17,4 +18,6 @@ class Explain(RequestListing):
         lines = explain(spec, pipeline)
         if not lines:
             self.tell("Nothing is required of a host.")
+        elif any((line.rule, line.scope) == ("required", ROOT) for line in lines):
+            self.tell_trait_scope(pipeline)
         return ("Trait", "Rule", "On", "By", "Because of"), list(lines)

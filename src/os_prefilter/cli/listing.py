@@ -15,6 +15,7 @@ from cliff.utils import terminal_width
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter.cli.cloud import CloudCommand
+from os_prefilter.pipeline.pipeline import Pipeline
 
 NO_HOST = 2
 """Exit code of a command that succeeds but finds no host."""
@@ -129,3 +130,8 @@ class RequestListing(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_request_arguments(parser)
         add_pipeline_arguments(parser)
+
+    def tell_trait_scope(self, pipeline: Pipeline) -> None:
+        """Print what ``trait_scope = auto`` chose, if it is ``auto``."""
+        if text := pipeline.describe_trait_scope():
+            self.tell(text)

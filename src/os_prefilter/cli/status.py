@@ -50,7 +50,7 @@ GRACE = 5.0
 _OURS, _NOVAS = "os_prefilter.nova.activate", "nova.scheduler.filters.all_filters"
 _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
 # The facts that the entry point for Nova provides. Nothing queries them here.
-_FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits")
+_FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits", "nested_providers")
 _MOST_TRAITS = 5
 _UNAUTHORIZED = 401
 # oslo.upgradecheck's exit code for an error that is not the result of a check.

@@ -53,8 +53,12 @@ OPTIONS = [
     ),
     cfg.StrOpt(
         "trait_scope",
-        default="root",
+        default="auto",
         choices=[
+            (
+                "auto",
+                "as root_and_unsuffixed while no provider in Placement is nested or shared, and as root otherwise",
+            ),
             ("root", "on the root provider only (root_required), as Nova does it"),
             (
                 "root_and_unsuffixed",
@@ -63,12 +67,13 @@ OPTIONS = [
         ],
         help=_help(
             """
-Where the traits that a host must have are required. Both give the same candidates as long as the root provider of a
+Where the traits that a host must have are required. All give the same candidates as long as the root provider of a
 host has its VCPU, PCPU and MEMORY_MB, which holds for every virt driver of Nova; ``root_and_unsuffixed`` is several
-times faster in a Placement where no host has nested providers, and slower in one where any has. Forbidden traits stay
-on the root.
+times faster in a Placement without nested and shared providers, and slower in one that has any. ``auto`` queries
+Placement for them every ``facts_interval`` seconds, by the fact ``nested_providers`` of the embedding service, which
+the entry point for Nova provides; while that is not known, it is as ``root``. Forbidden traits stay on the root.
 """,
-            default="``root``.",
+            default="``auto``.",
         ),
     ),
     cfg.StrOpt(

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import Enum
 from fnmatch import fnmatchcase
 
 import os_traits
@@ -14,11 +15,19 @@ from os_prefilter.vocabulary.model import Row, UnknownValues
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 
+class TraitScope(Enum):
+    """Where the traits that a host must have are required: the values of ``[prefilter] trait_scope``."""
+
+    AUTO = "auto"
+    ROOT = "root"
+    ROOT_AND_UNSUFFIXED = "root_and_unsuffixed"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How filters turn requests into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
 
-    mirror_to_unsuffixed: bool = False
+    trait_scope: TraitScope = TraitScope.AUTO
     unknown_values: UnknownValues = UnknownValues.SKIP
     reported_traits: tuple[str, ...] = ()
     emulated_architectures: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError, Invali
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
-from os_prefilter.conf.options import Options, matches_any
+from os_prefilter.conf.options import Options, TraitScope, matches_any
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import UnknownValues
@@ -42,7 +42,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     if not isfinite(group.facts_interval):
         raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
     options = Options(
-        mirror_to_unsuffixed=group.trait_scope == "root_and_unsuffixed",
+        trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
         reported_traits=tuple(group.reported_traits),
         emulated_architectures=frozenset(group.emulated_architectures),

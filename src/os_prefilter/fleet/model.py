@@ -103,6 +103,11 @@ class Fleet:
         return all(trait in host.traits for host in nodes) and any(trait in host.traits for host in self.hosts)
 
     @property
+    def has_nested_providers(self) -> bool:
+        """Whether any provider is below another one, or shares its resources with hosts."""
+        return any(host.providers for host in self.hosts) or os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
+
+    @property
     def resource_classes(self) -> frozenset[str]:
         """All resource classes of all providers."""
         return frozenset().union(*(provider.resources for provider in self.walk()))

@@ -12,10 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from os_prefilter.common.errors import ConfigurationError, RequestRejected
+from os_prefilter.conf.options import TraitScope
 from os_prefilter.pipeline.decision import Run
 from os_prefilter.pipeline.deployment_facts import ReadFact
 from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.pipeline.report_gates import FACT, GATES, Coverage
+from os_prefilter.pipeline.trait_scope import FACT as NESTED
+from os_prefilter.pipeline.trait_scope import is_mirrored
 from os_prefilter.request.view import Request
 
 # Seconds. Filters take some ten microseconds; those of others may take longer.
@@ -42,8 +45,9 @@ class Measuring:
 
     def measure(self, name: str, call: Call) -> Call:
         """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
-        # All are exposed from the start, with 0; the gauge alone has other labels.
-        labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key != "unreported"}
+        # All are exposed from the start, with 0; the gauges alone have other labels.
+        gauges = ("unreported", "mirrored")
+        labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key not in gauges}
         runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
         seconds = labelled["seconds"]
 
@@ -76,19 +80,24 @@ class Measuring:
             self._families.runs.labels(run.filter).inc()
             self.count_requirements(run)
 
-    def with_gauge(self, facts: Mapping[str, ReadFact]) -> Mapping[str, ReadFact]:
-        """Return facts of which ``answers`` sets the gauge of the compute nodes that have not reported."""
-        if FACT not in facts:
-            return facts
+    def with_gauges(self, facts: Mapping[str, ReadFact], scope: TraitScope) -> Mapping[str, ReadFact]:
+        """Return facts that set the gauges when they are read: ``answers`` and ``nested_providers``."""
+        self._families.mirrored.set(is_mirrored(scope, None))
 
-        def read(context: Any) -> Coverage:
+        def read_answers(context: Any) -> Coverage:
             coverage: Coverage = facts[FACT](context)
             for gate in GATES:
                 unreported = coverage.unreported[gate.reported_by]
                 self._families.unreported.labels(gate.row, gate.kind).set(unreported.number)
             return coverage
 
-        return {**facts, FACT: read}
+        def read_nested(context: Any) -> Any:
+            nested = facts[NESTED](context)
+            self._families.mirrored.set(is_mirrored(scope, nested))
+            return nested
+
+        measured: dict[str, ReadFact] = {FACT: read_answers, NESTED: read_nested}
+        return {name: measured.get(name, read) for name, read in facts.items()}
 
 
 @lru_cache(maxsize=1)
@@ -111,6 +120,11 @@ def _families() -> SimpleNamespace:
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",
             ["row", "kind"],
             # Of several processes, the one that queried last.
+            multiprocess_mode="mostrecent",
+        ),
+        mirrored=prometheus.Gauge(
+            "os_prefilter_traits_on_unsuffixed_group",
+            "Whether required traits go on the unsuffixed request group as well as on the root provider",
             multiprocess_mode="mostrecent",
         ),
     )

@@ -11,9 +11,9 @@ from oslo_log import log as logging
 
 from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
-from os_prefilter.conf.options import Options
+from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
-from os_prefilter.pipeline import known_traits, nova_style, request_writer
+from os_prefilter.pipeline import known_traits, nova_style, request_writer, trait_scope
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
@@ -60,8 +60,11 @@ class Pipeline:
         names = {fact for each in self.filters for fact in each.facts}
         if deferred:
             names.add(FACT)
-        if self.filters and known_traits.FACT in facts:
-            names.add(known_traits.FACT)
+        optional = {known_traits.FACT}
+        if self.options.trait_scope is TraitScope.AUTO:
+            optional.add(trait_scope.FACT)
+        if self.filters:
+            names |= optional & facts.keys()
         self._names_of_facts = sorted(names)
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
@@ -84,8 +87,10 @@ class Pipeline:
             whether every compute node has the owner trait in Placement; ``owner`` needs one of the two. ``answers``
             gives a ``pipeline.report_gates.Coverage``; filters that wait for answers need it. ``known_traits`` gives
             the names of all traits in Placement, which refuses a query that names another one: with it such a
-            requirement is left out where that excludes no host (:mod:`os_prefilter.pipeline.known_traits`). ``rules``
-            is made from ``rules_dirs`` unless it is among them.
+            requirement is left out where that excludes no host (:mod:`os_prefilter.pipeline.known_traits`).
+            ``nested_providers`` gives whether any provider is nested or shares its resources, by which ``trait_scope =
+            auto`` chooses (:mod:`os_prefilter.pipeline.trait_scope`); without it that means ``root``. ``rules`` is made
+            from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.
         :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
@@ -97,7 +102,7 @@ class Pipeline:
             options = options_from(conf)
             names = conf[GROUP].enabled_filters
             measuring = Measuring() if conf[GROUP].metrics else None
-            provided = measuring.with_gauge(facts or {}) if measuring else facts or {}
+            provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
             filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
             needed = {fact for each in filters for fact in each.facts}
             known = facts_from(conf, provided, needed, ensure_traits)
@@ -128,6 +133,17 @@ class Pipeline:
         gates = {each.declaration.gate for each in self.filters} - {""}
         known = {**self._known, **{gate: Fact(gate, lambda _context: True, inf) for gate in gates}}
         return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
+
+    def on_root_only(self) -> "Pipeline":
+        """Return the pipeline with each requirement once: no trait of the root goes on the unsuffixed group as well."""
+        return Pipeline(self.filters, replace(self.options, trait_scope=TraitScope.ROOT), self._known)
+
+    def describe_trait_scope(self) -> str:
+        """Return what ``trait_scope = auto`` chose for the latest request, in one line; empty with another value."""
+        if self.options.trait_scope is not TraitScope.AUTO:
+            return ""
+        fact = self._known.get(trait_scope.FACT)
+        return trait_scope.describe_choice(fact.latest if fact else None)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
@@ -172,6 +188,7 @@ class Pipeline:
     def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
         values = dict(zip(self._names_of_facts, facts, strict=True))
         of_rules = getattr(values.get(RULES), "traits", ())
+        mirrored = trait_scope.is_mirrored(self.options.trait_scope, values.get(trait_scope.FACT))
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending: list[Requirement] = []
@@ -190,7 +207,7 @@ class Pipeline:
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)
             else:
-                requirements += self._mirror(requirements, request)
+                requirements += _mirror(requirements, request) if mirrored else ()
                 pending += requirements
                 own_groups += result.own_groups
             run = Run(each.name, requirements, result.notes, seconds)
@@ -200,14 +217,13 @@ class Pipeline:
         decision = Decision(tuple(runs))
         return Outcome(decision, request_writer.prepare(request, pending, own_groups), _warning(decision))
 
-    def _mirror(self, requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
-        """Return the required traits of the root again, for the unsuffixed group, if the candidates stay the same."""
-        if not self.options.mirror_to_unsuffixed:
-            return ()
-        on_root = [item for item in requirements if item.scope == ROOT and item.required]
-        if not on_root or not unsuffixed_group_uses_host(request):
-            return ()
-        return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
+
+def _mirror(requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
+    """Return the required traits of the root again, for the unsuffixed group, if the candidates stay the same."""
+    on_root = [item for item in requirements if item.scope == ROOT and item.required]
+    if not on_root or not unsuffixed_group_uses_host(request):
+        return ()
+    return tuple(item._replace(scope=UNSUFFIXED) for item in on_root)
 
 
 def _warning(decision: Decision) -> str:

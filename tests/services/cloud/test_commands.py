@@ -70,7 +70,25 @@ def test_candidates_accepts_an_existing_server_as_the_request(cloud: Cloud, caps
 def test_explain_sends_no_placement_request_per_host(cloud: Cloud, capsys: Capture) -> None:
     lines = _json(capsys, "explain", *_NAMED)
     assert {line["Trait"] for line in lines} >= {"COMPUTE_NET_VIF_MODEL_IGB", "CUSTOM_COMPUTE_TIME_HPET"}
-    assert len(cloud.placement.sent) <= 5
+    assert len(cloud.placement.sent) <= 7
+    assert cloud.written == []
+
+
+@pytest.mark.parametrize("command", ["explain", "candidates"])
+def test_trait_scope_follows_the_live_placement_and_is_told(cloud: Cloud, command: str, capsys: Capture) -> None:
+    """The example fleet has nested devices."""
+    argv = [command, "--os-cloud", "admin", "--property", "hw_vif_model=igb", "--filter", "image_metadata"]
+    assert main(argv) == 0
+    assert "has nested or shared providers: traits are required of the root only." in capsys.readouterr().err
+
+    def flat(_method: str, url: str) -> tuple[int, object] | None:
+        if "MISC_SHARES_VIA_AGGREGATE" in url:
+            return 200, {"traits": []}
+        return (200, {"resource_providers": []}) if "required=%21COMPUTE_NODE" in url else None
+
+    cloud.placement.hook = flat
+    assert main(argv) == 0
+    assert "traits are required of the root and of the unsuffixed group." in capsys.readouterr().err
     assert cloud.written == []
 
 

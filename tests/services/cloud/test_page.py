@@ -88,13 +88,13 @@ def test_policy_rules_named_on_the_live_cloud_page_exist() -> None:
 
 _REQUESTS = [
     # The command, requests to Placement, to Glance, to Nova.
-    (["explain", "--property", "a=b"], (4, 0, 0)),
-    (["candidates", "--property", "a=b"], (6, 0, 0)),
-    (["candidates", "--property", "hw_time_hpet=yes"], (7, 0, 0)),
-    (["explain", "--image", "{image}"], (4, 1, 0)),
-    (["explain", "--image", "ubuntu-24.04"], (4, 2, 0)),
-    (["explain", "--flavor", "of-the-page"], (4, 0, 1)),
-    (["explain", "--server", "{server}"], (4, 1, 1)),
+    (["explain", "--property", "a=b"], (6, 0, 0)),
+    (["candidates", "--property", "a=b"], (8, 0, 0)),
+    (["candidates", "--property", "hw_time_hpet=yes"], (9, 0, 0)),
+    (["explain", "--image", "{image}"], (6, 1, 0)),
+    (["explain", "--image", "ubuntu-24.04"], (6, 2, 0)),
+    (["explain", "--flavor", "of-the-page"], (6, 0, 1)),
+    (["explain", "--server", "{server}"], (6, 1, 1)),
 ]
 
 

@@ -14,19 +14,29 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 
-FLAT, ONE_NESTED, ALL_NESTED = "flat", "nested, one host", "nested, each host"
+FLAT, ONE_NESTED, ALL_NESTED, SHARED = "flat", "nested, one host", "nested, each host", "flat, shared disk"
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 """The trait that few hosts have."""
 
 
+_SHARED_DISK = Provider(
+    "disk",
+    provider_uuid("disk"),
+    {"DISK_GB": Inventory(1_000_000)},
+    frozenset({"MISC_SHARES_VIA_AGGREGATE"}),
+)
+
+
 def fleet_of(hosts: int, *, capable: int, nesting: str) -> Fleet:
-    """Return KVM hosts as they report themselves; ``capable`` of them, spread evenly, have the trait ``IGB``."""
+    """Return KVM hosts as they report themselves; ``capable`` of them, spread evenly, have the trait ``IGB``.
+
+    With ``SHARED`` there is one more provider, which shares its disk with no host.
+    """
     kind = next(each for each in example_fleet().hosts if each.name == "kvm-new-1")
     every = hosts // capable
-    nested = {FLAT: 0, ONE_NESTED: 1, ALL_NESTED: hosts}[nesting]
-    return Fleet(
-        tuple(_host(kind, number, has_igb=number % every == 0, nested=number < nested) for number in range(hosts))
-    )
+    nested = {FLAT: 0, ONE_NESTED: 1, ALL_NESTED: hosts, SHARED: 0}[nesting]
+    every_host = (_host(kind, number, has_igb=number % every == 0, nested=number < nested) for number in range(hosts))
+    return Fleet((*every_host, _SHARED_DISK) if nesting == SHARED else tuple(every_host))
 
 
 def _host(kind: Provider, number: int, *, has_igb: bool, nested: bool) -> Provider:

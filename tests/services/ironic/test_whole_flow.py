@@ -20,10 +20,12 @@ from os_prefilter.adapters.ironic.errors import OutcomeUnknown, StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.cli.main import main
 from os_prefilter.fleet.model import Fleet
+from os_prefilter.vocabulary import REPORTED
 from tests.conftest import pipeline_of
 from tests.services.ironic.bios import FAILS, HOLDS
 from tests.services.ironic.ironics import LOGICAL_PROC, MODEL, Ironic
 from tests.support.placements import Served, served
+from tests.support.report_scopes import scope_of
 
 pytestmark = pytest.mark.usefixtures("_fast")
 _KEY = "deploy-config:hyperthreading"
@@ -33,6 +35,7 @@ _METAL = {
     "resources:MEMORY_MB": "0",
     "resources:DISK_GB": "0",
 }
+SECTION = "[prefilter]\nenabled_filters = image_metadata,deploy_config\n"
 Cloud = Callable[..., tuple[int, Any, str]]
 
 
@@ -73,7 +76,7 @@ def cloud(
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": clouds}), encoding="utf-8")
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
     schedulers = tmp_path / "schedulers.conf"
-    schedulers.write_text("[prefilter]\nenabled_filters = image_metadata,deploy_config\n", encoding="utf-8")
+    schedulers.write_text(SECTION, encoding="utf-8")
 
     def give(*argv: str) -> tuple[int, Any, str]:
         section = ["--nova-conf", str(schedulers)] if argv[:2] == ("capabilities", "report") else []
@@ -301,6 +304,23 @@ def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(
         assert "os_prefilter_traits" not in ironic.show(node)["extra"]
         _periodic(ironic, placement, node)
         assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
+
+
+def test_report_by_the_section_replaces_a_report_of_everything_on_the_node(ironic: Ironic, cloud: Cloud) -> None:
+    """As after an upgrade; what an operator has set stays, a marker of another section does not."""
+    node = ironic.node()
+    ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
+    report = ("capabilities", "report", "--driver", "ironic", "--node", node)
+    assert cloud(*report, "--all")[0] == 0
+    before = ironic.traits(node)
+    assert REPORTED in before
+    code, changes, _ = cloud(*report)
+    assert (code, {"Provider": node, "Trait": REPORTED, "Change": "remove"} in changes) == (0, True)
+    scope = scope_of(SECTION)
+    kept = {trait for trait in before if trait in (scope.traits or ())}
+    assert "HW_CPU_HYPERTHREADING" in kept
+    assert ironic.traits(node) == {*kept, scope.marker, "CUSTOM_OF_AN_OPERATOR"}
+    assert cloud(*report)[1] == []
 
 
 class Refused(NamedTuple):

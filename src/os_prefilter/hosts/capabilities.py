@@ -53,8 +53,9 @@ def refusals(facts: HostFacts) -> dict[Trait, str]:
     reporter = reporter_of(facts)
     owned = {trait: meaning for trait in _meanings() if (meaning := _owned_meaning(reporter, trait))}
     configured = reporter.configured(facts) if reporter.configured else {}
-    reasons = {trait: emulation_refusal(trait, facts) for trait in owned}
-    return {t: reasons[t] or reporter.refusal(facts, *meaning) for t, meaning in owned.items()} | dict(configured)
+    # What the host itself cannot do comes first: the option would not help.
+    reasons = {t: reporter.refusal(facts, *meaning) or emulation_refusal(t, facts) for t, meaning in owned.items()}
+    return reasons | dict(configured)
 
 
 def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None:
@@ -63,7 +64,7 @@ def refusal_of(trait: Trait, facts: HostFacts, reporter: Reporter) -> str | None
     if trait in configured:
         return configured[trait]
     meaning = _owned_meaning(reporter, trait)
-    return emulation_refusal(trait, facts) or reporter.refusal(facts, *meaning) if meaning else None
+    return reporter.refusal(facts, *meaning) or emulation_refusal(trait, facts) if meaning else None
 
 
 def emulation_refusal(trait: Trait, facts: HostFacts) -> str:

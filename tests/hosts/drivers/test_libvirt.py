@@ -185,6 +185,12 @@ def test_host_reports_traits_about_emulation_only_of_architectures_that_the_clou
     assert not found[Trait("CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC")]
 
 
+def test_reason_of_a_host_without_the_qemu_comes_before_the_option() -> None:
+    found = refusals(KVM)
+    assert found[Trait("COMPUTE_ARCH_S390X")] == "the host has no QEMU for s390x guests"
+    assert found[Trait("CUSTOM_S390X_COMPUTE_STORAGE_BUS_VIRTIO")] == "the host has no QEMU for s390x guests"
+
+
 @pytest.mark.parametrize(
     ("properties", "refused"),
     [

@@ -118,13 +118,14 @@ a name or pattern that matches none of them. That hosts do report them is not ch
             """
 Architectures whose guests hosts of other architectures may run, by emulation, for images with
 ``hw_emulation_architecture``. Only for these are the qualified traits (``CUSTOM_AARCH64_*``) and
-``CUSTOM_COMPUTE_ARCH_*`` reported and required: some twenty on each host that has the QEMU, for each architecture.
-Set it alike for the schedulers and for ``os-prefilter capabilities report``.
+``CUSTOM_COMPUTE_ARCH_*`` reported, and required if ``reported_traits`` matches them: some fifteen to twenty on each
+host that has the QEMU, for each architecture. Set it alike for the schedulers and for ``os-prefilter capabilities
+report``.
 """,
             values="names of architectures as Nova spells them, separated by commas, such as ``aarch64``.",
             default="""
-empty; an image that names an architecture runs on hosts of that architecture, or on those that Nova's driver itself
-reports for it.
+empty; an image that names an architecture requires Nova's own ``COMPUTE_ARCH_*``, if there is one, and what hosts
+report of guests of their own architecture.
 """,
             wrong="one that is not the name of an architecture.",
         ),

@@ -47,6 +47,8 @@ DEVICES = 8
 # Placement combines 8 devices for each of n groups, all of them before it takes the first 1,000 candidates.
 MOST_COMBINATIONS = 10_000
 _FEW = 1000
+# Candidates, times the number of orders of their devices.
+_MOST_COMPARED = 5_000_000
 # What is set for [placement] allocation_candidates_generation_strategy, max_allocation_candidates and for
 # [workarounds] optimize_for_wide_provider_trees.
 DEFAULTS = ("depth-first", -1, False)
@@ -231,13 +233,11 @@ def _foreign(answered: bytes) -> int:
     )
 
 
-def strategies(hosts: int, groups: tuple[int, ...], most_compared: int) -> None:
+def strategies(hosts: int, groups: tuple[int, ...]) -> None:
     """Print, for what an operator can set in Placement, of how many hosts the first 1,000 candidates are.
 
     Left out is what takes minutes. Candidates with the same devices in another order have the same hash, so Placement
     compares all of these with each other.
-
-    :param most_compared: the largest number of candidates, times the number of these orders
     """
     limits = (
         ("depth-first", 100_000, False),
@@ -255,7 +255,7 @@ def strategies(hosts: int, groups: tuple[int, ...], most_compared: int) -> None:
             for strategy, most, wide in (DEFAULTS, *limits):
                 formed = hosts * asked.candidates
                 compared = (formed if most < 0 else min(formed, most)) * math.factorial(number)
-                if compared > most_compared:
+                if compared > _MOST_COMPARED:
                     continue
                 with _options(placement, strategy, most, wide):
                     start = time.process_time()
@@ -293,9 +293,7 @@ def main(arguments: list[str]) -> None:
         "\nWhat Placement may form, and what the scheduler gets of it. One call each, with the filter owner; seconds."
     )
     print("hosts groups candidates   formed strategy           returned hosts   time")
-    strategies(10 if small else 100, (2,) if small else (2, 4, 6), 5_000_000)
-    if not small:
-        strategies(1, (6,), 15_000_000)
+    strategies(10 if small else 100, (2,) if small else (2, 4, 6))
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def nova_spec(properties: Mapping[str, str]) -> Any:
     )
 
 
-def queries(properties: Mapping[str, str], *, nested: bool) -> dict[str, str]:
+def queries(properties: Mapping[str, str], *, nested: bool = True) -> dict[str, str]:
     """Return the query of each side for an image.
 
     :param nested: the fact by which ``auto`` chooses

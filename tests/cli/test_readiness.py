@@ -144,3 +144,12 @@ def test_compute_nodes_that_reported_for_other_options_are_named(tmp_path: Path,
     assert "Reported for other options of [prefilter]: other. Give the schedulers" in err
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet"]) == 0
     assert "Give --config-file with the schedulers' section." in capsys.readouterr().err
+
+
+def test_a_filter_of_the_file_is_ready_where_hosts_reported_for_all_of_its_filters(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    conf = _conf(tmp_path, "enabled_filters = image_metadata, hpet", "reported_traits = *")
+    fleet = _fleet(tmp_path, host=[configured_scope(read_configuration(conf)).marker])
+    (line,) = _json(capsys, "--hosts", fleet, "--config-file", conf, "--filter", "hpet")
+    assert line["State"] == "open"

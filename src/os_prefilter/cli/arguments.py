@@ -1,7 +1,7 @@
 """Arguments that several commands share, and what they name: a request, filters, hosts."""
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,10 +21,11 @@ from os_prefilter.cli.cloud import (
 )
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import join_names
-from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.conf import GROUP, options_from, register_opts
+from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.loading import installed_filters, load_filters
-from os_prefilter.filters.report_scope import configured_scope
+from os_prefilter.filters.report_scope import ReportScope, report_scope
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
@@ -279,6 +280,15 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
     return conf
 
 
+def scope_from(arguments: argparse.Namespace, enabled: Iterable[str], options: Options) -> ReportScope:
+    """Return what hosts report: for the filters of the configuration file, and for those that are used here.
+
+    :param enabled: the names of those
+    """
+    of_file = read_configuration(arguments.config_file)[GROUP].enabled_filters
+    return report_scope(load_filters(list(dict.fromkeys((*of_file, *enabled))), provided=None), options)
+
+
 def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") -> Pipeline:
     """Return the pipeline that the arguments name.
 
@@ -310,7 +320,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         conf.set_override("emulated_architectures", sorted(emulated), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0
-    scope = configured_scope(conf)
+    scope = scope_from(arguments, enabled, options_from(conf))
     facts = {
         "minimum_compute_version": lambda _context: version,
         "owner_coverage": lambda _context: reported,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from logging import Formatter
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -42,7 +42,6 @@ from os_prefilter.hosts.desired_traits import (
 )
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.capabilities import COLUMNS, capabilities
-from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 CHANGE_COLUMNS = ("Provider", "Trait", "Change")
 
@@ -170,47 +169,38 @@ class CapabilitiesReport(Listing):
         agent.run_until_signal(watch)
 
 
-class _Reported(NamedTuple):
-    """What a host reports, as the cloud is configured."""
-
-    scope: ReportScope
-    emulated: frozenset[str]
-    """The architectures that the cloud offers to emulate."""
-
-    def of(self, facts: HostFacts) -> dict[str, bool]:
-        return self.scope.restrict(capability_traits(replace(facts, emulated_architectures=self.emulated)))
-
-
-_EVERYTHING = _Reported(EVERY_TRAIT, frozenset(ARCHITECTURES.split()))
+def _reported(facts: HostFacts, scope: ReportScope) -> dict[str, bool]:
+    """Return the traits of the reporter, and whether each is reported of the host."""
+    return scope.restrict(capability_traits(replace(facts, emulated_architectures=scope.emulated)))
 
 
 def _emulated(arguments: argparse.Namespace) -> frozenset[str]:
     """Return the architectures that the cloud offers to emulate; without a nova.conf, whatever the host could."""
     if not arguments.nova_conf:
-        return _EVERYTHING.emulated
+        return EVERY_TRAIT.emulated
     from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
 
     return prefilter_options(load_conf(arguments.nova_conf)).emulated_architectures
 
 
-def _reported_by(arguments: argparse.Namespace) -> _Reported:
-    """Return what the host reports.
+def _scope(arguments: argparse.Namespace) -> ReportScope:
+    """Return the traits that are to be reported.
 
     :raises ConfigurationError: if nova.conf enables no filter, so that nothing would be left of earlier reports
     """
     if arguments.all:
-        return _EVERYTHING
-    from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
+        return EVERY_TRAIT
+    from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
     conf = load_conf(arguments.nova_conf)
-    emulated = prefilter_options(conf).emulated_architectures
+    scope = configured_scope(conf)
     if not conf[GROUP].enabled_filters:
         where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"
         raise ConfigurationError(
             f"{where}: [prefilter] enabled_filters names no filter, and hosts report what filters may require. Copy "
             "the section [prefilter] of the schedulers' nova.conf, or give --all to report everything."
         )
-    return _Reported(configured_scope(conf), emulated)
+    return scope
 
 
 class _Placement:
@@ -232,7 +222,7 @@ class _Placement:
         self._client = self._new_client()
         self._traits_of = HostTraits
         self._options = prefilter_options(conf)
-        self._reported = _EVERYTHING if arguments.remove else _reported_by(arguments)
+        self._scope = EVERY_TRAIT if arguments.remove else _scope(arguments)
         self._name = ""
         self._provider: HostTraits | None = None
 
@@ -256,11 +246,10 @@ class _Placement:
                 "nova-compute replaces the traits of a bare-metal node's provider by those of the node. Give "
                 "--os-cloud, which sets them there, or --provider-config or, without Nova, --alone."
             )
-        traits = select_managed(self._reported.of(facts), mode, facts)
+        traits = select_managed(_reported(facts, self._scope), mode, facts)
         if self._arguments.remove:
             return Goal(withdraw_all(traits))
-        scope = self._reported.scope
-        return Goal(with_marker(traits, facts, scope.marker), self._options, scope.known)
+        return Goal(with_marker(traits, facts, self._scope.marker), self._options, self._scope.known)
 
 
 def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
@@ -271,12 +260,11 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
     if arguments.remove:
         check_node_arguments(arguments)
         return node_of(arguments).withdraw(dry_run=arguments.dry_run)
-    reported = _reported_by(arguments)
+    scope = _scope(arguments)
     facts = facts_from(arguments)
-    every = reported.of(facts)
-    marker = reported.scope.marker
-    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, marker)
-    leave = {*every, marker} - traits.keys()
+    every = _reported(facts, scope)
+    traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, scope.marker)
+    leave = {*every, scope.marker} - traits.keys()
     # By its UUID: its name may be that of another node by now.
     return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)
 
@@ -315,10 +303,10 @@ def _provider_config(arguments: argparse.Namespace) -> Callable[[HostFacts], lis
     from os_prefilter.adapters.placement.provider_config import COMPUTE_NODE, write_document  # noqa: PLC0415
 
     path, provider = arguments.provider_config, arguments.provider or COMPUTE_NODE
-    reported = _reported_by(arguments)
+    scope = _scope(arguments)
 
     def write(facts: HostFacts) -> list[Change]:
-        traits = with_marker(reported.of(facts), facts, reported.scope.custom_marker)
+        traits = with_marker(_reported(facts, scope), facts, scope.custom_marker)
         return write_document(path, traits, provider, dry_run=arguments.dry_run)
 
     return write

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from os_prefilter.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from
+from os_prefilter.cli.arguments import add_pipeline_arguments, fleet_from, pipeline_from, scope_from
 from os_prefilter.cli.listing import Cell, Listing
 from os_prefilter.common.quoting import escape_line, join_first_names
 from os_prefilter.operators.readiness import CLOSED, readiness, reported_otherwise
@@ -30,14 +30,15 @@ class Readiness(Listing):
         pipeline = pipeline_from(parsed_args, fleet)
         # Without a configuration the table shows what could be required.
         options = pipeline.options if parsed_args.config_file else replace(pipeline.options, reported_traits=("*",))
-        lines = readiness(fleet, pipeline.filters, options)
+        scope = scope_from(parsed_args, [each.name for each in pipeline.filters], options)
+        lines = readiness(fleet, pipeline.filters, options, scope)
         closed = sum(line.state == CLOSED for line in lines)
         self.exit_code = NOT_READY if parsed_args.check and closed else 0
         others = [each.name for each in pipeline.filters if each.name not in {line.filter for line in lines}]
         self.tell(f"{len(lines) - closed} open, {closed} closed.")
         if closed and not any(line.unreported for line in lines):
             self.tell("There is no compute node: no host has the trait COMPUTE_NODE.", warning=True)
-        elsewhere = reported_otherwise(fleet, pipeline.filters, options) if closed else ()
+        elsewhere = reported_otherwise(fleet, scope) if closed else ()
         if elsewhere:
             advice = (
                 "Give the schedulers and the compute nodes the same section, and report again"

@@ -16,6 +16,7 @@ from os_prefilter.conf import GROUP, as_configuration_error, options_from, regis
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits, rows_required_by
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
 _DIGITS = 8
 
@@ -26,6 +27,8 @@ class ReportScope:
 
     traits: frozenset[str] | None = None
     """None for every trait that a reporter can own."""
+    emulated: frozenset[str] = frozenset(ARCHITECTURES.split())
+    """The architectures that hosts may emulate: the option ``emulated_architectures``."""
 
     def restrict(self, traits: Mapping[str, bool]) -> dict[str, bool]:
         """Return the same answers, with a no for each trait that is not to be reported."""
@@ -56,7 +59,8 @@ class ReportScope:
     def _with_digest(self, marker: Trait) -> Trait:
         if self.traits is None:
             return marker
-        digest = sha256(" ".join(sorted(self.traits)).encode()).hexdigest()[:_DIGITS].upper()
+        names = (*sorted(self.traits), *sorted(self.emulated))
+        digest = sha256(" ".join(names).encode()).hexdigest()[:_DIGITS].upper()
         return Trait(f"{marker}_{digest}")
 
 
@@ -72,7 +76,8 @@ def report_scope(filters: Iterable[LoadedFilter], options: Options) -> ReportSco
     query = {trait for row in rows_required_by("query") for trait in row.traits}
     named = opt_in_traits().intersection(options.reported_traits)
     of_filters = (_reported_for(each, options) for each in filters)
-    return ReportScope(frozenset().union(query, filter(options.reports, named), *of_filters))
+    traits = frozenset().union(query, filter(options.reports, named), *of_filters)
+    return ReportScope(traits, options.emulated_architectures)
 
 
 def configured_scope(conf: cfg.ConfigOpts) -> ReportScope:

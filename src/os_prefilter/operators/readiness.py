@@ -51,15 +51,19 @@ def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> t
     return tuple(sorted(each.name for each in nodes if reported_by.isdisjoint(each.traits)))
 
 
-def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> list[Line]:
+def readiness(
+    fleet: Fleet, filters: Iterable[LoadedFilter], options: Options, scope: ReportScope | None = None
+) -> list[Line]:
     """Return what each filter would wait for, in the order of the filters and of the vocabulary.
 
     What is not required, because it is not in ``reported_traits``, is not listed. Nor is what a filter requires beyond
     the vocabulary: it needs no capability reports.
+
+    :param scope: what hosts report; by default, what these filters require
     """
     nodes = compute_nodes(fleet)
     filters = tuple(filters)
-    scope = report_scope(filters, options)
+    scope = scope or report_scope(filters, options)
     lines = []
     for each in filters:
         for gate in _gates(each, options):
@@ -69,12 +73,12 @@ def readiness(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -
     return lines
 
 
-def reported_otherwise(fleet: Fleet, filters: Iterable[LoadedFilter], options: Options) -> tuple[str, ...]:
-    """Return the names of the compute nodes that have reported what other filters or options require, sorted.
+def reported_otherwise(fleet: Fleet, scope: ReportScope) -> tuple[str, ...]:
+    """Return the names of the compute nodes that have reported another scope, sorted.
 
-    They have a report marker, and none that says that all was reported which these filters require.
+    They have a report marker, and none that says that all of this scope was reported.
     """
-    markers = report_scope(filters, options).markers(frozenset((REPORTED, REPORTED_CUSTOM)))
+    markers = scope.markers(frozenset((REPORTED, REPORTED_CUSTOM)))
     return tuple(
         sorted(
             each.name

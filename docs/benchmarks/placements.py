@@ -84,12 +84,12 @@ def placement_on(database: str, fleet: Fleet) -> Iterator[EmbeddedPlacement]:
     """Open a Placement on a kind of database; what is written into it is checked against its API for some hosts."""
     if database == "SQLite":
         with EmbeddedPlacement(fleet) as placement:
-            _check(placement, fleet)
+            check(placement, fleet)
             yield placement
         return
-    with _new_database(os.environ[MARIADB]) as url, EmbeddedPlacement(fleet, database=url) as placement:
-        _analyze(url)
-        _check(placement, fleet)
+    with new_database(os.environ[MARIADB]) as url, EmbeddedPlacement(fleet, database=url) as placement:
+        analyze(url)
+        check(placement, fleet)
         yield placement
 
 
@@ -99,27 +99,30 @@ def databases() -> tuple[str, ...]:
 
 
 @contextmanager
-def _new_database(server: str) -> Iterator[str]:
+def new_database(server: str) -> Iterator[str]:
+    """Yield the URL of a new database in a MariaDB, which is dropped at the end."""
     name = f"os_prefilter_bench_{uuid4().hex[:12]}"
-    _execute(create_engine(server), f"CREATE DATABASE {name}")
+    execute(create_engine(server), f"CREATE DATABASE {name}")
     try:
         yield f"{server}/{name}"
     finally:
-        _execute(create_engine(server), f"DROP DATABASE {name}")
+        execute(create_engine(server), f"DROP DATABASE {name}")
 
 
-def _analyze(url: str) -> None:
+def analyze(url: str) -> None:
     """Let MariaDB count now what it counts by itself some seconds after many rows were written."""
-    _execute(create_engine(url), "ANALYZE TABLE resource_providers, resource_provider_traits, inventories, allocations")
+    execute(create_engine(url), "ANALYZE TABLE resource_providers, resource_provider_traits, inventories, allocations")
 
 
-def _execute(engine: Engine, statement: str) -> None:
+def execute(engine: Engine, statement: str) -> None:
+    """Execute one SQL statement."""
     with engine.begin() as connection:
         connection.execute(text(statement))
     engine.dispose()
 
 
-def _check(placement: EmbeddedPlacement, fleet: Fleet) -> None:
+def check(placement: EmbeddedPlacement, fleet: Fleet) -> None:
+    """Compare what Placement's API says of some hosts with the fleet."""
     for host in fleet.hosts[:: max(1, len(fleet.hosts) // 5)]:
         for provider in (host, *host.providers):
             url = f"/resource_providers/{provider.uuid}"

@@ -29,7 +29,7 @@ _GUESTS = GuestFacts(
     video_models=frozenset(("vga", "virtio", "qxl", "bochs")),
     uefi=True,
 )
-_KVM = LibvirtFacts(
+KVM = LibvirtFacts(
     architecture="x86_64",
     virt_type="kvm",
     libvirt_version=(10, 4, 0),
@@ -40,17 +40,27 @@ _KVM = LibvirtFacts(
 _OPTIONS = Options(reported_traits=("CUSTOM_COMPUTE_*MACHINE_*", "CUSTOM_HYPERVISOR_TYPE_*", "CUSTOM_VM_MODE_*"))
 _SCOPE = report_scope(load_filters(["image_metadata", "hpet"], provided=None), _OPTIONS)
 
+_CONFLICT = 409
 
-class _Counted:
+
+class Counted:
     """Counts what passes to the adapter of a client."""
 
     def __init__(self, adapter: Any) -> None:
         self._adapter = adapter
         self.methods = Counter[str]()
+        self.received = 0
+        """Bytes of all responses."""
+        self.conflicts = 0
+        """Responses with status 409: another writer came first."""
 
     def request(self, url: str, method: str, **options: Any) -> Any:
+        """Pass a request on, as ``keystoneauth1.adapter.Adapter`` does."""
         self.methods["read" if method == "GET" else "write"] += 1
-        return self._adapter.request(url, method, **options)
+        response = self._adapter.request(url, method, **options)
+        self.received += len(response.content)
+        self.conflicts += response.status_code == _CONFLICT
+        return response
 
 
 def goal_of(facts: LibvirtFacts) -> Goal:
@@ -62,10 +72,10 @@ def goal_of(facts: LibvirtFacts) -> Goal:
 def main() -> None:
     """Report hosts of one cloud, each in the state that its line names."""
     with EmbeddedPlacement(Fleet(tuple(map(_host, range(3))))) as placement:
-        counted = _Counted(placement.client._adapter)  # noqa: SLF001 - where requests leave this library
+        counted = Counted(placement.client._adapter)  # noqa: SLF001 - where requests leave this library
         adapter: Any = counted
         client = PlacementClient(adapter)
-        goal, changed = goal_of(_KVM), goal_of(replace(_KVM, virt_type="qemu"))
+        goal, changed = goal_of(KVM), goal_of(replace(KVM, virt_type="qemu"))
 
         def line(what: str, report: Callable[[], Sequence[Change]]) -> None:
             counted.methods.clear()

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from os_prefilter.common.errors import ConfigurationError, DocumentError, PrefilterError, RequestRejected
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standard_traits
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.requirements import Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
@@ -70,7 +71,7 @@ def filter_conformance(
     members = {
         "subject": subject,
         "asks": some,
-        "requests": [*some, *(spec_with((choice,)) for choice in choices())],
+        "requests": [*some, *(spec_with((choice,)) for choice in choices(EVERY_TRAIT.emulated))],
         "never_asks": never_asks,
         "any_request": any_request(some),
     }
@@ -217,7 +218,7 @@ class _EachFilter:
     def test_it_touches_nothing_outside_the_request(self) -> None:
         """No files, no network, no processes, no clock, no dice: a scheduler waits for it, and keeps its answer."""
         # The library loads these once; the filter is not to blame.
-        choices()
+        choices(EVERY_TRAIT.emulated)
         self._answer(request_of())
         for spec in self.requests:
             try:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg
+from placement.conf.placement import placement_opts
 
 from os_prefilter.adapters import embedded
 from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -132,8 +133,14 @@ def test_second_fleet_adds_hosts_and_is_refused_as_a_whole_if_a_provider_exists(
 
 
 def test_options_are_those_of_placement_and_an_unknown_one_is_named() -> None:
-    with EmbeddedPlacement(OWNERS, options={"max_allocation_candidates": 2}) as placement:
-        assert placement.client.allocation_candidates("resources=VCPU:1").count == 2
+    limited = EmbeddedPlacement(OWNERS, options={"max_allocation_candidates": 2})
+    if any(option.name == "max_allocation_candidates" for option in placement_opts):
+        with limited as placement:
+            assert placement.client.allocation_candidates("resources=VCPU:1").count == 2
+    else:
+        # Placement before 13.0.0.
+        with pytest.raises(ConfigurationError, match="no option .* max_allocation_candidates: install 13"), limited:
+            pass
     with EmbeddedPlacement(OWNERS) as placement:
         assert placement.client.allocation_candidates("resources=VCPU:1").count == 3
     with (

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import yaml
 
 from os_prefilter.adapters.nova_conf import max_placement_results
-from os_prefilter.adapters.placement.service_conf import candidate_limits
 from os_prefilter.cli.arguments import (
     asks_live_placement,
     fleet_from,
@@ -156,6 +155,9 @@ def _limits(arguments: argparse.Namespace) -> Limits:
     most = max_placement_results(read_configuration(arguments.config_file), escape_line(str(arguments.config_file)))
     if not arguments.placement_conf:
         return Limits(most)
+    # Placement's client imports keystoneauth1.
+    from os_prefilter.adapters.placement.service_conf import candidate_limits  # noqa: PLC0415
+
     return Limits(most, *candidate_limits(arguments.placement_conf))
 
 

@@ -1,6 +1,7 @@
 """``readiness``: the table for people, all names for machines, and exit codes."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from os_prefilter.cli.arguments import read_configuration
 from os_prefilter.cli.main import main
 from os_prefilter.filters.report_scope import configured_scope
+from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.vocabulary import REPORTED
 
 Capture = pytest.CaptureFixture[str]
@@ -52,6 +54,23 @@ def test_json_lists_every_compute_node_that_has_not_reported(fleet: str, capsys:
         "Without an answer": 5,
         "Compute nodes": [f"old{number}" for number in range(5)],
     }
+
+
+def test_command_goes_through_the_fleet_a_few_times_however_many_traits_there_are(
+    fleet: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time costs a tenth of a second on 50,000 hosts; there are hundreds of traits, and tens of gates."""
+    walks: list[Fleet] = []
+    walk = Fleet.walk
+
+    def counted(fleet: Fleet) -> Iterator[Provider]:
+        walks.append(fleet)
+        return walk(fleet)
+
+    monkeypatch.setattr(Fleet, "walk", counted)
+    main(["readiness", "--hosts", fleet])
+    assert capsys.readouterr().out
+    assert 0 < len(walks) < 10
 
 
 def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, capsys: Capture) -> None:

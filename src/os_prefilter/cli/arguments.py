@@ -315,8 +315,10 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
     conf.set_override("enabled_filters", enabled, GROUP)
     if not conf[GROUP].reported_traits:
-        conf.set_override("reported_traits", sorted(fleet.traits & opt_in_traits()), GROUP)
-        emulated = {architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in fleet.traits}
+        # Once: a fleet looks for them on each of its providers.
+        in_use = fleet.traits
+        conf.set_override("reported_traits", sorted(in_use & opt_in_traits()), GROUP)
+        emulated = {architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in in_use}
         conf.set_override("emulated_architectures", sorted(emulated), GROUP)
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0

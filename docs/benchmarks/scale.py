@@ -171,7 +171,8 @@ def _filled(database: str, fleet: Fleet, folder: Path) -> Iterator[tuple[Embedde
             url = ending.enter_context(new_database(os.environ[MARIADB]))
         placement = ending.enter_context(EmbeddedPlacement(fleet, database=url))
         # A cloud in which agents have reported once has these.
-        placement.know(goal_of(KVM).known | {REPORTED})
+        goal = goal_of(KVM)
+        placement.know({*goal.known, *goal.traits, REPORTED})
         if database == "MariaDB":
             analyze(url)
         check(placement, fleet)

@@ -14,6 +14,7 @@ from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.filters.loading import LoadedFilter, load_filters
+from os_prefilter.filters.report_scope import report_scope
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
 from os_prefilter.operators.readiness import coverage_of
@@ -113,6 +114,17 @@ def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_
     found = deferral(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
     assert reason in found
     assert bool(found) == bool(reason)
+
+
+def test_requirement_of_a_trait_that_hosts_are_not_to_report_is_deferred() -> None:
+    """A rule requires it, and no host that could has it: by the section, they report other traits only."""
+    filters = load_filters(["image_metadata"], None)
+    qemu = Requirement(Trait("CUSTOM_HYPERVISOR_TYPE_QEMU"), True, ROOT, "x")
+    for patterns, reason in ((("CUSTOM_VM_MODE_*",), "it is not among that"), (("CUSTOM_HYPERVISOR_TYPE_*",), "")):
+        scope = report_scope(filters, Options(reported_traits=patterns))
+        found = deferral(qemu, coverage_of(fleet_of([{scope.marker}]), scope), _BY_TRAIT)
+        assert reason in found
+        assert bool(found) == bool(reason)
 
 
 @pytest.mark.parametrize(

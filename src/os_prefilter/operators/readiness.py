@@ -43,7 +43,7 @@ def coverage_of(fleet: Fleet, scope: ReportScope = EVERY_TRAIT) -> Coverage:
     """
     nodes = compute_nodes(fleet)
     unreported = {each: Unreported.of(unreported_in(nodes, scope.markers(each))) for each in REPORTS}
-    return Coverage(unreported, bool(nodes), fleet.traits)
+    return Coverage(unreported, bool(nodes), fleet.traits, scope.traits)
 
 
 def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> tuple[str, ...]:

@@ -86,6 +86,8 @@ class Coverage:
     """Whether there are any; the first one to come may not have reported."""
     in_use: frozenset[str] = field(default=frozenset(), compare=False)
     """Each trait that any resource provider has."""
+    covered: frozenset[str] | None = None
+    """The traits that hosts report by the configuration of this service; None for all."""
 
     def __repr__(self) -> str:
         if not self.compute_nodes:
@@ -151,6 +153,8 @@ def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, G
         problem = "which compute nodes have reported is not known"
     elif gate is None:
         problem = "" if trait in coverage.in_use else "no provider has it"
+    elif coverage.covered is not None and trait not in coverage.covered:
+        problem = "hosts report what [prefilter] enabled_filters and reported_traits name, and it is not among that"
     elif not coverage.compute_nodes:
         problem = "there is no compute node"
     else:

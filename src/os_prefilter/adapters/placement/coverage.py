@@ -52,7 +52,7 @@ class ReportCoverage:
             if wanted not in found:
                 found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))
             unreported[traits] = found[wanted]
-        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use)
+        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use, self._scope.traits)
 
 
 class OwnerCoverage:

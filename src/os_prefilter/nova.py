@@ -5,7 +5,8 @@ it once when it starts. :func:`activate` returns none, and appends the pipeline 
 other module changes anything in Nova's code; the others only read Nova's objects.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,6 +37,10 @@ except ImportError as problem:
     raise ImportError(incompatible_nova(problem)) from problem
 
 LOG = logging.getLogger(__name__)
+
+# Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
+# cell and one to Placement, not one for each fact.
+_CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
 
 SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
     {
@@ -164,9 +169,10 @@ class _Placement:
     def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
         """Get a URL, or create a trait; return any response, with errors, after at most Nova's own timeout."""
         client = report.report_client_singleton()
-        if method == "PUT":
-            return client.put(url, None, version=microversion)
-        return client.get(url, version=microversion)
+        with _PLACEMENT:
+            if method == "PUT":
+                return client.put(url, None, version=microversion)
+            return client.get(url, version=microversion)
 
 
 def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
@@ -187,13 +193,13 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     return kept
 
 
-def _some_compute_nodes(context: Any) -> Iterator[str]:
-    """Yield the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
+def _some_compute_nodes(context: Any) -> list[str]:
+    """Return the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
     admin = (context or nova_context.get_admin_context()).elevated()
-    by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
-    for found in by_cell.values():
-        if not nova_context.is_cell_failure_sentinel(found):
-            yield from (node.uuid for node in found)
+    with _CELLS:
+        by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
+    answers = (found for found in by_cell.values() if not nova_context.is_cell_failure_sentinel(found))
+    return [node.uuid for found in answers for node in found]
 
 
 def _minimum_compute_version(context: Any) -> int:
@@ -201,7 +207,8 @@ def _minimum_compute_version(context: Any) -> int:
 
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
-    version: int = service.get_minimum_version_all_cells(
-        context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
-    )
+    with _CELLS:
+        version: int = service.get_minimum_version_all_cells(
+            context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
+        )
     return version

@@ -151,9 +151,10 @@ class CapabilitiesReport(Listing):
         return changes
 
     def _watch(self, arguments: argparse.Namespace) -> None:
-        host = _host(arguments)
+        _check_watched(arguments)
         _check_provider(arguments)
         placement = _Placement(arguments)
+        host = _libvirt_host(arguments)
         logged: set[str] = set()
 
         def report(facts: HostFacts) -> str:
@@ -285,13 +286,16 @@ def _check_provider(arguments: argparse.Namespace) -> None:
         raise DocumentError("--provider", f"names of resource providers have 1 to {_LONGEST_NAME} characters.")
 
 
-def _host(arguments: argparse.Namespace) -> agent.Host:
-    """Return the libvirt that the service probes."""
+def _check_watched(arguments: argparse.Namespace) -> None:
     for name in _NOT_WATCHED:
         if getattr(arguments, name):
             raise DocumentError("--watch", f"it cannot go with {option_name(name)}.")
     if arguments.driver != "libvirt":
         raise DocumentError("--watch", f"it probes a libvirt at an interval; --driver {arguments.driver} has none.")
+
+
+def _libvirt_host(arguments: argparse.Namespace) -> agent.Host:
+    """Return the libvirt that the service probes."""
     from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
 
     return LibvirtHost(arguments.connect or "", settings_from(arguments))

@@ -1,6 +1,7 @@
 """hpet: the timer by property, or by the explicit trait; never both ways at once."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,14 @@ def _hosts_of_cloud(offered: frozenset[str]) -> dict[str, LibvirtFacts]:
     return {name: replace(facts, emulated_architectures=offered) for name, facts in _HOSTS.items()}
 
 
+@pytest.fixture(scope="module")
+def placements() -> Iterator[dict[frozenset[str], PlacementClient]]:
+    """Return clients of real Placements to which hosts of two architectures reported, by what their cloud emulates."""
+    with ExitStack() as stack:
+        yield {offered: stack.enter_context(_reporting(offered)) for offered in (frozenset[str](), EVERY_ARCHITECTURE)}
+
+
+@contextmanager
 def _reporting(offered: frozenset[str]) -> Iterator[PlacementClient]:
     has = {name: capability_traits(facts) for name, facts in _hosts_of_cloud(offered).items()}
     traits = {name: " ".join(trait for trait in found if found[trait]) for name, found in has.items()}
@@ -114,18 +123,6 @@ def _reporting(offered: frozenset[str]) -> Iterator[PlacementClient]:
     with EmbeddedPlacement(fleet) as embedded:
         embedded.client.ensure_traits(EVERY_TRAIT.known)
         yield embedded.client
-
-
-@pytest.fixture(scope="module")
-def without_emulation() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement to which hosts of two architectures have reported their own guests."""
-    yield from _reporting(frozenset())
-
-
-@pytest.fixture(scope="module")
-def with_emulation() -> Iterator[PlacementClient]:
-    """Return the same of a cloud that offers to emulate every architecture."""
-    yield from _reporting(EVERY_ARCHITECTURE)
 
 
 def _candidates(
@@ -150,36 +147,33 @@ def _candidates(
 
 
 @pytest.mark.parametrize(
-    ("emulated", "able"),
+    ("request_of", "others"),
     [
-        ("", {"x86", "x86-emulates-arm"}),
-        ("x86_64", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
-        ("i686", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
-        ("aarch64", set()),
+        (("", EVERY_ARCHITECTURE), set()),
+        (("x86_64", EVERY_ARCHITECTURE), {"arm-emulates-x86"}),
+        (("i686", EVERY_ARCHITECTURE), {"arm-emulates-x86"}),
+        (("", frozenset()), set()),
+        # The trait of the timer is that of the host's own guests.
+        (("x86_64", frozenset()), set()),
+        (("i686", frozenset()), set()),
     ],
+    ids=["own", "x86_64", "i686", "own-not-offered", "x86_64-not-offered", "i686-not-offered"],
 )
 @pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
 def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_architecture(
-    emulated: str, able: set[str], reported: tuple[str, ...], with_emulation: PlacementClient
+    request_of: tuple[str, frozenset[str]],
+    others: set[str],
+    reported: tuple[str, ...],
+    placements: dict[frozenset[str], PlacementClient],
 ) -> None:
     """With and without the trait in reported_traits: enabling the filter is the statement."""
-    assert _candidates(emulated, reported, EVERY_ARCHITECTURE, with_emulation) == (able, able)
+    emulated, offered = request_of
+    able = {"x86", "x86-emulates-arm"} | others
+    assert _candidates(emulated, reported, offered, placements[offered]) == (able, able)
 
 
-@pytest.mark.parametrize(
-    ("emulated", "able"),
-    [
-        ("", {"x86", "x86-emulates-arm"}),
-        ("x86_64", {"x86", "x86-emulates-arm"}),
-        # No driver of Nova reports i686: the driver-side check goes by the QEMU of the host.
-        ("i686", {"x86", "x86-emulates-arm", "arm-emulates-x86"}),
-        ("aarch64", set()),
-    ],
-)
-@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
-def test_candidates_are_hosts_of_the_architecture_where_the_cloud_does_not_offer_to_emulate_it(
-    emulated: str, able: set[str], reported: tuple[str, ...], without_emulation: PlacementClient
+@pytest.mark.parametrize("offered", [EVERY_ARCHITECTURE, frozenset()], ids=["offered", "not-offered"])
+def test_no_host_gives_the_timer_to_a_guest_of_arm(
+    offered: frozenset[str], placements: dict[frozenset[str], PlacementClient]
 ) -> None:
-    """The trait of the timer is that of the host's own guests."""
-    own = able & {"x86", "x86-emulates-arm"}
-    assert _candidates(emulated, reported, frozenset(), without_emulation) == (own, able)
+    assert _candidates("aarch64", (), offered, placements[offered]) == (set(), set())

@@ -7,7 +7,7 @@ import pytest
 from os_prefilter import RequestSpec, unsupported
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, rows_required_by
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, rows_required_by, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
@@ -29,7 +29,7 @@ def test_each_value_requires_its_trait_and_forbids_default_machines_that_lack_it
     """By enumeration: image property and flavor extra spec alike; and no host whose default machine never has it."""
     trait = row.values[value].trait
     if trait in TRAITS_OF_EMULATION and not offered:
-        trait = None
+        trait = trait_of_platform(value)
     expected = [(str(trait), row.values[value].required, "root")] if trait else []
     # A guest without an ISO image has no CD-ROM that its machine type would have to support.
     families = [] if row.name == "cdrom_bus" else sorted(families_without(row.name, value))

@@ -10,9 +10,17 @@ from os_prefilter.request.guest_platform import Guest, guest_of
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
 from os_prefilter.request.row_values import RowValue, is_implied, row_value
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, row_named, rows_required_by
+from os_prefilter.vocabulary import (
+    BY_NAME,
+    QUALIFIED,
+    TRAITS_OF_EMULATION,
+    row_named,
+    rows_required_by,
+    trait_of_platform,
+)
 from os_prefilter.vocabulary.model import Row
 
+_EMULATION = BY_NAME["emulation_architecture"]
 _DEFAULT_MACHINES = {family: Trait(str(term.trait)) for family, term in BY_NAME["default_machine"].values.items()}
 
 
@@ -85,7 +93,10 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
         guest = guest or guest_of(request)
         if row.per_architecture:
             trait = _of_guest(row, trait, found, guest, options)
-        if _is_opt_in(row, trait, found.value) and not options.reports(trait):
+        opt_in = row.values[found.value].opt_in or trait != row.values[found.value].trait
+        if row is _EMULATION and not options.emulates(found.value) and (of_platform := trait_of_platform(found.value)):
+            trait, opt_in = of_platform, False
+        if opt_in and not options.reports(trait):
             notes.append(Note(str(found.source), f"{_why_not_reported(trait, options)}: not required"))
         else:
             requirements.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
@@ -111,11 +122,6 @@ def forbid_default_machines(request: Request, index: RowIndex, options: Options)
         if found:
             requirements += _forbid_incapable_defaults(guest_of(request), row, found, options, requirements)
     return Requirements(tuple(requirements)) if requirements else NOTHING
-
-
-def _is_opt_in(row: Row, trait: Trait, value: str) -> bool:
-    term = row.values[value]
-    return term.opt_in or trait != term.trait
 
 
 def _why_not_reported(trait: Trait, options: Options) -> str:

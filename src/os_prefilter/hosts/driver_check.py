@@ -18,7 +18,7 @@ from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
 from os_prefilter.request.row_values import RowValue, is_implied, named_traits, row_value, unknown_configurations
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table
+from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
 from os_prefilter.vocabulary.model import Row, UnknownValues
 
@@ -171,8 +171,8 @@ class _Check:
             architecture = self._guest.architecture if row.per_architecture and self._guest.has_own_traits else ""
             exact = self._exact_machine() if row is _MACHINE else value
             reason = self._reporter.refusal(self._facts, row.name, exact, architecture)
-        if row is _EMULATION and not term.opt_in and term.trait:
-            reason = reason or emulation_refusal(term.trait, self._facts)
+        if row is _EMULATION and (of_platform := trait_of_platform(value)):
+            reason = reason or emulation_refusal(of_platform, self._facts)
         if row.namespace or not owned:
             lacks = (self._lacks(trait, required=term.required) for trait in term.traits)
             reason = reason or next(filter(None, lacks), "")

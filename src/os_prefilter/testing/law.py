@@ -18,7 +18,7 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary import row_named, table, trait_of_platform
 from os_prefilter.vocabulary.model import Row
 
 Choice = tuple[Row, str]
@@ -49,8 +49,8 @@ def list_requiring_filters() -> tuple[str, ...]:
 def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
     """Return each value of each row that filters require, with those of the bundled configuration templates.
 
-    :param emulated: the option ``emulated_architectures``; without it, an architecture that no driver of Nova reports
-        requires nothing, and is left out
+    :param emulated: the option ``emulated_architectures``; one that is not among them, and of whose platform no driver
+        of Nova reports a trait, requires nothing and is left out
     """
     options = _options(emulated)
     return tuple(
@@ -58,8 +58,16 @@ def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
         for row in options.rows
         if row.required_by
         for value, term in row.values.items()
-        if not term.trait or not term.opt_in or row.namespace or options.reports(term.trait)
+        if not term.trait
+        or not term.opt_in
+        or row.namespace
+        or options.reports(term.trait)
+        or _has_platform(row, value)
     )
+
+
+def _has_platform(row: Row, value: str) -> bool:
+    return row.name == "emulation_architecture" and trait_of_platform(value) is not None
 
 
 @cache

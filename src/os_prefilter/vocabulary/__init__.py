@@ -35,6 +35,7 @@ __all__ = [
     "row_named",
     "rows_required_by",
     "table",
+    "trait_of_platform",
 ]
 
 ROWS: tuple[Row, ...] = (*FILTERED, *TRANSLATED_BY_NOVA)
@@ -103,6 +104,15 @@ TRAITS_OF_EMULATION: Mapping[Trait, str] = MappingProxyType(
     }
 )
 """Trait -> the architecture; reported and required only where the cloud offers to emulate that one."""
+
+
+def trait_of_platform(architecture: str) -> Trait | None:
+    """Return the trait that Nova's drivers report of hosts whose guests may be of an architecture, or of its platform.
+
+    That of x86_64 for i686; None if Nova has none, as for sparc.
+    """
+    term = BY_NAME["emulation_architecture"].values[guest_architecture(architecture)]
+    return None if term.opt_in else term.trait
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:

@@ -99,7 +99,7 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
         if opt_in and not options.reports(trait):
             notes.append(Note(str(found.source), f"{_why_not_reported(trait, options)}: not required"))
         else:
-            requirements.append(Requirement(trait, row.values[found.value].required, scope, str(found.source)))
+            requirements.append(found.source.requirement(trait, row.values[found.value].required, scope))
         if scope == ROOT:
             requirements += _forbid_incapable_defaults(guest, row, found, options, requirements)
     return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
@@ -167,7 +167,7 @@ def _forbid_incapable_defaults(
     if guest.default_architecture == "i686" or options.emulates(guest.default_architecture):
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return [
-        Requirement(trait, False, ROOT, str(found.source))
+        found.source.requirement(trait, False, ROOT)
         for trait in traits
         if trait and trait not in known and options.reports(trait)
     ]

@@ -148,7 +148,7 @@ class _Check:
                 yield row, choice
 
     def _refuse(self, row: Row, choice: RowValue, reason: str) -> Unsupported:
-        place, written, default, _ = choice.source
+        place, written, default, *_ = choice.source
         if default:
             return Unsupported(place, written, f"with the default {default}: {reason}")
         if row.boolean:

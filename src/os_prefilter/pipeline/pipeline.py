@@ -203,7 +203,7 @@ class Pipeline:
             seconds = perf_counter() - start
             if not each.nova_style:
                 result = known_traits.leave_out_unknown(result, values.get(known_traits.FACT), of_rules)
-            requirements = tuple([Requirement(*item[:4], each.name) for item in result.requirements])
+            requirements = tuple([item._replace(filter=each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)
             else:

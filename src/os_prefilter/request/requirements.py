@@ -25,6 +25,18 @@ class Source(NamedTuple):
     """The property and the default value that apply because of it: ``tpm_model tpm-crb``."""
     beside: tuple["Source", ...] = ()
     """Other parts of the request that say the same."""
+    name: str = ""
+    """The property or extra spec as its author wrote it, ``hw_vif_model``; empty for what has no name and value."""
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """What its author wrote, ``hw_vif_model=e1000e``, with that of ``beside``."""
+        own = (f"{self.name}={self.value}",) if self.name else ()
+        return own + tuple(each for other in self.beside for each in other.properties)
+
+    def requirement(self, trait: Trait, required: bool, scope: str) -> "Requirement":  # noqa: FBT001
+        """Return a requirement that comes from here."""
+        return Requirement(trait, required, scope, str(self), properties=self.properties)
 
     def __str__(self) -> str:
         text = f"{self.place}={self.value}" if self.value else self.place
@@ -45,6 +57,8 @@ class Requirement(NamedTuple):
     """The part of the request that it comes from: ``image property hw_vif_model=e1000e``."""
     filter: str = ""
     """The configured name of the filter, or ``request`` for a trait that flavor, image or groups require themselves."""
+    properties: tuple[str, ...] = ()
+    """The image properties and extra specs that it comes from: ``hw_vif_model=e1000e``; none if each request has it."""
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"

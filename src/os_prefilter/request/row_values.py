@@ -101,7 +101,7 @@ def _agreed_value(
             continue
         if found and found.value not in row.flavor_overrides.get(value, ()):
             raise FlavorImageConflict(str(found.source), f"{place}={value}")
-        found = RowValue(value, Source(place, value))
+        found = RowValue(value, Source(place, value, name=str(name)))
     return found
 
 
@@ -132,16 +132,25 @@ def _device_switch(request: Request, device: Trait, found: RowValue | None) -> R
 
 def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
     """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
-    wanted = [Source(f"image property trait:{trait}", "required")] if trait in request.image_traits else []
+    wanted = [_trait_of_image(trait)] if trait in request.image_traits else []
     unwanted = []
     for suffix, group in request.flavor_groups.items():
         if not request.is_of_host(suffix or UNSUFFIXED):
             continue
         if trait in group.required_traits:
-            wanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "required"))
+            wanted.append(_trait_of_flavor(trait, suffix, required=True))
         if trait in group.forbidden_traits:
-            unwanted.append(Source(f"flavor extra spec {trait_key(trait, suffix)}", "forbidden"))
+            unwanted.append(_trait_of_flavor(trait, suffix, required=False))
     return wanted, unwanted
+
+
+def _trait_of_image(trait: str) -> Source:
+    return Source(f"image property trait:{trait}", "required", name=f"trait:{trait}")
+
+
+def _trait_of_flavor(trait: str, suffix: str, *, required: bool) -> Source:
+    key = trait_key(trait, suffix)
+    return Source(f"flavor extra spec {key}", "required" if required else "forbidden", name=key)
 
 
 def _canonical(raw: object, place: str, row: Row, unknown: UnknownValues, notes: list[Note]) -> str | None:
@@ -168,17 +177,16 @@ class NamedTrait(NamedTuple):
 
 def written_requirements(request: Request) -> tuple[Requirement, ...]:
     """Return the traits that a request names: in its flavor, its image, and the groups that it was given."""
-    return tuple(Requirement(*each[:3], str(each.source)) for each in named_traits(request))
+    return tuple(each.source.requirement(*each[:3]) for each in named_traits(request))
 
 
 def named_traits(request: Request) -> Iterator[NamedTrait]:
     """Yield the same with each source as data."""
     for suffix, group in request.flavor_groups.items():
         for trait, required in _traits_of(group):
-            source = Source(f"flavor extra spec {trait_key(trait, suffix)}", "required" if required else "forbidden")
-            yield NamedTrait(trait, required, suffix or UNSUFFIXED, source)
+            yield NamedTrait(trait, required, suffix or UNSUFFIXED, _trait_of_flavor(trait, suffix, required=required))
     for name in request.image_traits:
-        yield NamedTrait(trait_named(name), True, UNSUFFIXED, Source(f"image property trait:{name}", "required"))
+        yield NamedTrait(trait_named(name), True, UNSUFFIXED, _trait_of_image(name))
     for suffix, group in request.requested_groups.items():
         for trait, required in _traits_of(group):
             yield NamedTrait(trait, required, suffix, Source(f"request group {suffix}"))

@@ -14,8 +14,9 @@ def rules(request: Request, *, rules: RuleSet) -> Requirements:
         if not _has_scope(request, rule.scope):
             notes.append(Note(source, f"the flavor requests no resources in the group {rule.scope}: not required"))
             continue
-        requirements += [Requirement(trait, True, rule.scope, source) for trait in rule.require]
-        requirements += [Requirement(trait, False, rule.scope, source) for trait in rule.forbid]
+        properties = rule.properties(request)
+        traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
+        requirements += [Requirement(*each, rule.scope, source, properties=properties) for each in traits]
     return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
 
 

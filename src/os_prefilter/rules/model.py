@@ -50,9 +50,7 @@ class Condition:
     def describe_match(self, value: object) -> str:
         """Return the condition that a value matches, in the words of the file and never in those of the request."""
         found = self.values.intersection(readings(self.place, self.name, value))
-        return f"{self.place} {self.name}" + "".join(
-            f"={format_value(each)}" for each in sorted(found, key=format_value)[:1]
-        )
+        return self.name + "".join(f"={format_value(each)}" for each in sorted(found, key=format_value)[:1])
 
     def __str__(self) -> str:
         if not self.values:
@@ -79,8 +77,12 @@ class Rule:
 
     def source(self, request: Request) -> str:
         """Return the source of the requirements for a request that matches the conditions."""
-        met = " and ".join(each.describe_match(value_of(request, each.place, each.name)) for each in self.when)
+        met = " and ".join(map("{0.place} {1}".format, self.when, self.properties(request)))
         return f"rule {self.name}: {met}" + (f" ({self.because})" if self.because else "")
+
+    def properties(self, request: Request) -> tuple[str, ...]:
+        """Return what matches each condition: ``os_license=gold``."""
+        return tuple(each.describe_match(value_of(request, each.place, each.name)) for each in self.when)
 
 
 class RuleSet:

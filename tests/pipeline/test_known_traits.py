@@ -14,6 +14,7 @@ from os_prefilter.adapters.placement.coverage import KnownTraits
 from os_prefilter.common.errors import FilterFailed, PlacementUnavailable, UnknownTraits
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.filters.loading import LoadedFilter
+from os_prefilter.filters.report_scope import configured_traits
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.known_traits import TraitNames, leave_out_unknown
 from os_prefilter.request.requirements import ROOT, Requirement, Requirements
@@ -63,6 +64,28 @@ def test_standard_trait_that_placement_lacks_is_left_out_with_a_warning(
     assert warnings == [f"Ignored part of the request: {reason}"]
     # The others are required as ever.
     assert _hosts(placement, pipeline, {"hw_vif_model": "igb", "hw_disk_bus": "virtio"}) == ()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_custom_traits_that_filters_may_require_are_created_before_a_query_names_one(
+    refused: bool,
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Else Placement refuses the query where no host has reported yet; a user without that right is told of once."""
+    observed = Observed(placement, lambda method, _url: (403, {}) if refused and method == "PUT" else None)
+    caplog.set_level(logging.INFO)
+    conf = conf_with(enabled_filters=["hpet"], facts_interval=0)
+    pipeline = Pipeline.from_conf(conf, {"known_traits": KnownTraits(observed.client, configured_traits(conf))})
+    spec = spec_of({"hw_time_hpet": "yes"})
+    decisions = [pipeline.apply(spec) for _ in range(2)]
+    assert (_HPET in placement.client.traits()) is not refused
+    assert placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts == (
+        _HOSTS if refused else ()
+    )
+    assert [len(each.requirements) for each in decisions] == [0 if refused else 1] * 2
+    messages = [each.getMessage() for each in caplog.records if "request filters may require" in each.getMessage()]
+    assert [each.partition(" ")[0] for each in messages] == ["Traits" if refused else "Created"]
 
 
 def test_custom_trait_of_the_vocabulary_is_required_once_a_host_has_created_it(placement: EmbeddedPlacement) -> None:

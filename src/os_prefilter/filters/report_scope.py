@@ -85,9 +85,22 @@ def configured_scope(conf: cfg.ConfigOpts) -> ReportScope:
 
     :raises ConfigurationError: if an option is wrong, or a filter does not load
     """
+    return report_scope(*_configured(conf))
+
+
+def configured_traits(conf: cfg.ConfigOpts) -> frozenset[str]:
+    """Return the traits that the filters which ``[prefilter] enabled_filters`` names may require or forbid.
+
+    :raises ConfigurationError: if an option is wrong, or a filter does not load
+    """
+    filters, options = _configured(conf)
+    return frozenset().union(*(traits_named_by(each, options) for each in filters))
+
+
+def _configured(conf: cfg.ConfigOpts) -> tuple[tuple[LoadedFilter, ...], Options]:
     register_opts(conf)
     try:
-        return report_scope(load_filters(conf[GROUP].enabled_filters, provided=None), options_from(conf))
+        return tuple(load_filters(conf[GROUP].enabled_filters, provided=None)), options_from(conf)
     except cfg.Error as error:
         raise as_configuration_error(error) from error
 

@@ -6,13 +6,20 @@ from typing import Any
 from urllib.parse import urlencode
 
 import os_traits
+from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
-from os_prefilter.common.errors import UnknownTraits
+from os_prefilter.common.errors import PlacementError, UnknownTraits
+from os_prefilter.common.quoting import join_first_names
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope
 from os_prefilter.pipeline.known_traits import TraitNames
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED, opt_in_traits
+
+LOG = logging.getLogger(__name__)
+
+_SHOWN = 5
 
 
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
@@ -93,14 +100,18 @@ class OwnerCoverage:
 class KnownTraits:
     """The fact ``known_traits``, for ``Pipeline.from_conf(conf, facts={"known_traits": KnownTraits(client)})``.
 
-    It takes one request.
+    It takes one request, and one more for each of ``needed`` that is missing.
 
     :param client: of a Placement with microversion 1.6
+    :param needed: traits that filters may require; the ``CUSTOM_`` ones are created before a query names one, as it may
+        be that no host has reported yet
     """
 
-    def __init__(self, client: PlacementClient) -> None:
+    def __init__(self, client: PlacementClient, needed: Iterable[str] = ()) -> None:
         self._client = client
+        self._needed = frozenset(trait for trait in needed if trait.startswith(CUSTOM_PREFIX))
         self._latest = TraitNames()
+        self._is_told = False
 
     def __call__(self, _context: Any = None) -> TraitNames:
         """Return the names of all traits, the same object as long as they are the same.
@@ -112,9 +123,28 @@ class KnownTraits:
             # Each Placement has it. Where it is missing, the list is not the whole one.
             if os_traits.COMPUTE_NODE not in found:
                 raise ValueError(f"the trait {os_traits.COMPUTE_NODE} is not in it")
+        found = self._with_needed(found)
         if found != self._latest:
             self._latest = found
         return self._latest
+
+    def _with_needed(self, found: TraitNames) -> TraitNames:
+        missing = sorted(self._needed - found)
+        try:
+            for trait in missing:
+                self._client.create_trait(trait)
+        except PlacementError as error:
+            # Requirements for what is missing are left out, with a note.
+            if not self._is_told:
+                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
+            self._is_told = True
+            return TraitNames(self._client.traits())
+        self._is_told = False
+        if missing:
+            LOG.info(
+                "Created in Placement, as request filters may require them: %s.", join_first_names(missing, _SHOWN)
+            )
+        return TraitNames(found.union(missing))
 
 
 class LiveReported:

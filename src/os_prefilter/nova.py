@@ -15,9 +15,10 @@ from oslo_log import log as logging
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import KnownTraits, NestedProviders, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.filters.report_scope import configured_scope
+from os_prefilter.filters.report_scope import configured_scope, configured_traits
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
@@ -149,12 +150,18 @@ def _pipeline() -> Pipeline:
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
-        "known_traits": KnownTraits(client),
         "nested_providers": NestedProviders(client, _some_compute_nodes),
     }
     try:
         facts["answers"] = ReportCoverage(client, configured_scope(conf))
-        return Pipeline.from_conf(conf, facts, ensure_traits=client.ensure_traits, kept_machine_type=_kept_machine_type)
+        facts["known_traits"] = KnownTraits(client, configured_traits(conf))
+        return Pipeline.from_conf(
+            conf,
+            facts,
+            ensure_traits=client.ensure_traits,
+            kept_machine_type=_kept_machine_type,
+            host_traits=HostTraitsReader(client),
+        )
     except ConfigurationError as error:
         problem = error
     # Nova logs errors at its start as tracebacks; this is the line to read. It is logged after the except block because

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Sequence
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
 
 _DETAIL_LENGTH = 500
+# Of a fault's 255 bytes, without "No valid host was found. Scheduling failed: ".
+_REASON_LENGTH = 210
+_PROPERTY_LENGTH = 80
 
 
 class PrefilterError(Exception):
@@ -138,6 +141,41 @@ class ImpossibleCombination(RequestRejected):
     def __init__(self, device: str, platform: str) -> None:
         self.sources = (device, platform)
         super().__init__(f"{device} is impossible with {platform}: no host can do both. Change one of the two.")
+
+
+class NoHostServes(RequestRejected):
+    """No host has the traits that the request requires; Placement has confirmed it for this request.
+
+    The message fits into the fault of a server, of which Nova keeps 255 bytes with its own words before it.
+
+    :param properties: the smallest set that no host serves together: each ``name=value``, or several with "and"
+    :param hosts: how many hosts there are; None to tell nothing about the fleet
+    :param alone: how many hosts serve each of the properties by itself
+    """
+
+    def __init__(self, properties: Iterable[str], hosts: int | None = None, alone: Iterable[int] = ()) -> None:
+        self.properties = tuple(properties)
+        self.hosts = hosts
+        self.alone = tuple(alone)
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        names = [escape_line(name[:_PROPERTY_LENGTH]) for name in self.properties]
+        counts = [] if self.hosts is None else [f"0 of {self.hosts} hosts"]
+        counts += [f"{name} alone: {number}" for name, number in zip(names, self.alone, strict=False)]
+        shown = len(names)
+        while True:
+            more = len(names) - shown
+            first, *others = [*names[:shown], *([f"{more} more"] if more else [])]
+            together = f" together with {' and '.join(others)}" if others else ""
+            of_fleet = f" ({'; '.join(counts)})" if counts else ""
+            text = f"No host offers {first}{together}{of_fleet}."
+            if len(text.encode()) <= _REASON_LENGTH or (len(counts) <= 1 and shown == 1):
+                return text
+            if len(counts) > 1:
+                counts.pop()
+            else:
+                shown -= 1
 
 
 class UnsupportedByHost(RequestRejected):

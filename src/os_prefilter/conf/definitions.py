@@ -77,6 +77,24 @@ the entry point for Nova provides; while that is not known, it is as ``root``. F
         ),
     ),
     cfg.StrOpt(
+        "no_host_reason",
+        default="properties",
+        choices=[
+            ("off", "no such request is rejected before Placement is queried; nothing tells of the fleet"),
+            ("properties", "the smallest set of properties that no host serves together"),
+            ("counts", "and how many hosts there are, and serve each of them by itself"),
+        ],
+        help=_help(
+            """
+What a user is told of a request that no host can serve, in the fault of the server, in place of "No valid host was
+found.". The hosts that have a trait are read from Placement the first time that a request requires it, and again after
+``facts_interval`` seconds at least; Placement confirms each rejection. Capacity, aggregates and availability zones are
+not considered. Needs a reader of Placement from the embedding service, which the entry point for Nova provides.
+""",
+            default="``properties``.",
+        ),
+    ),
+    cfg.StrOpt(
         "unknown_values",
         default="skip",
         choices=[

@@ -4,6 +4,7 @@ from operator import is_
 from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.no_host import RootDemand
 from os_prefilter.pipeline.request_writer import Additions
 from os_prefilter.request.view import Content
 
@@ -21,6 +22,8 @@ class Outcome(NamedTuple):
 
     decision: Decision
     additions: Additions
+    root_demand: RootDemand
+    """What the decision requires of the root of a host."""
     warning: str
     """Logged for each request; empty if there is none."""
 

@@ -19,8 +19,10 @@ from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
+from os_prefilter.pipeline.host_traits import HostTraitsFact, Reader
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
+from os_prefilter.pipeline.no_host import NoHostCheck, no_host_check, root_demand
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
@@ -70,6 +72,9 @@ class Pipeline:
         self._changes_in_place = any(each.nova_style for each in self.filters)
         self._cache = DecisionCache()
         self._kept_machine_type = KeptMachineType(kept_machine_type, self.options)
+        self.host_traits: HostTraitsFact | None = None
+        """Which hosts have which traits; None if the embedding service does not provide it."""
+        self._no_host: NoHostCheck | None = None
 
     @classmethod
     def from_conf(
@@ -79,6 +84,7 @@ class Pipeline:
         *,
         ensure_traits: Callable[[Iterable[str]], object] | None = None,
         kept_machine_type: MachineTypeOf | None = None,
+        host_traits: Reader | None = None,
     ) -> "Pipeline":
         """Load the filters that ``conf`` enables.
 
@@ -95,6 +101,9 @@ class Pipeline:
             lacks another one; called with those of the operator's rules before new rules are used.
         :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None
             if it gets that host's default (:data:`os_prefilter.pipeline.kept_machine_type.MachineTypeOf`).
+        :param host_traits: reads which hosts have which traits, for ``no_host_reason``
+            (:class:`os_prefilter.adapters.placement.host_traits.HostTraitsReader`); without it, no request is rejected
+            for want of a host.
         :raises ConfigurationError: if the service must not start with this configuration.
         """
         register_opts(conf)
@@ -109,6 +118,9 @@ class Pipeline:
         except cfg.Error as error:
             raise as_configuration_error(error) from error
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
+        if host_traits:
+            pipeline.host_traits = HostTraitsFact(host_traits, conf[GROUP].facts_interval)
+            pipeline._no_host = no_host_check(pipeline.host_traits, conf[GROUP].no_host_reason)
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -152,13 +164,15 @@ class Pipeline:
         same. Where one is written the Nova way, all run each time.
 
         :param context: handed to filters written the Nova way and to facts.
-        :raises RequestRejected: if the request cannot be scheduled as it is.
+        :raises RequestRejected: if the request cannot be scheduled as it is, or no host can serve it.
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
             outcome = self._outcome(request_spec, context)
+            if self._no_host:
+                self._no_host.check(outcome.root_demand, context)
             request_writer.write(outcome.additions, request_spec)
         except BaseException:
             if before:
@@ -215,7 +229,8 @@ class Pipeline:
                 self._measuring.count_requirements(run)
             runs.append(run)
         decision = Decision(tuple(runs))
-        return Outcome(decision, request_writer.prepare(request, pending, own_groups), _warning(decision))
+        additions = request_writer.prepare(request, pending, own_groups)
+        return Outcome(decision, additions, root_demand(decision.requirements), _warning(decision))
 
 
 def _mirror(requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:

@@ -1,0 +1,77 @@
+"""Read from Placement which hosts have which traits."""
+
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import urlencode
+
+import os_traits
+
+from os_prefilter.adapters.placement.client import PlacementClient, check_response
+from os_prefilter.common.errors import UnknownTraits
+from os_prefilter.fleet.capability_index import set_of
+from os_prefilter.pipeline.host_traits import HostTraits
+
+
+class HostTraitsReader:
+    """For ``Pipeline.from_conf(conf, host_traits=HostTraitsReader(client))``.
+
+    Placement sends some 800 bytes for each provider, so of a trait that most hosts have, it is asked which compute
+    nodes lack it. A reading takes one request for each trait that any provider has, one for the list of those, and to
+    refresh, one for all compute nodes.
+
+    :param client: of a Placement with microversion 1.22
+    """
+
+    def __init__(self, client: PlacementClient) -> None:
+        self._client = client
+
+    def read(self, traits: Iterable[str], known: HostTraits, *, refresh: bool) -> HostTraits:
+        """Return what is known, with the hosts that have ``traits`` now.
+
+        :param refresh: whether to read anew which hosts there are
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
+        """
+        numbers = dict(known.numbers)
+        sets = dict(known.sets)
+        compute_nodes = known.compute_nodes
+        if refresh:
+            nodes = self._roots(os_traits.COMPUTE_NODE)
+            if len(numbers) > 2 * len(nodes):
+                # The numbers of hosts that are gone would never end.
+                numbers, sets = {}, {}
+            compute_nodes = _set_of(nodes, numbers)
+        in_use = self._client.traits_in_use()
+        for trait in sorted(traits):
+            if trait not in in_use:
+                sets[trait] = 0
+            elif trait in sets and 2 * sets[trait].bit_count() < compute_nodes.bit_count():
+                sets[trait] = _set_of(self._roots(trait), numbers) & compute_nodes
+            else:
+                lacking = _set_of(self._roots(os_traits.COMPUTE_NODE, f"!{trait}"), numbers)
+                sets[trait] = compute_nodes & ~lacking
+        return HostTraits(MappingProxyType(numbers), compute_nodes, MappingProxyType(sets))
+
+    def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:
+        """Return whether any root provider has all required traits and no forbidden one, in one request.
+
+        True if Placement lacks one of the traits: it then refuses the query for candidates, and says which.
+
+        :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
+        """
+        try:
+            return bool(self._roots(*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))))
+        except UnknownTraits:
+            return True
+
+    def _roots(self, *traits: str) -> list[str]:
+        """Return the UUIDs of the root providers that have these traits, and lack those with an exclamation mark."""
+        query = urlencode({"required": ",".join(traits)})
+        found: list[Any] = self._client.get_list(f"/resource_providers?{query}", "resource_providers")
+        with check_response("GET /resource_providers"):
+            return [each["uuid"] for each in found if each["parent_provider_uuid"] is None]
+
+
+def _set_of(hosts: Iterable[str], numbers: dict[str, int]) -> int:
+    """Return a set of hosts; those that have no number yet get the next ones."""
+    return set_of(numbers.setdefault(host, len(numbers)) for host in hosts)

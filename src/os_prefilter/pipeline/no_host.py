@@ -1,0 +1,183 @@
+"""Reject a request before Placement is asked, if no host has the traits that it requires, and say why.
+
+Nova says "No valid host was found." and nothing else when Placement has no candidates. Here the author of the image is
+told the smallest set of properties that no host serves together. Never a false rejection: what is known of the fleet
+only suggests one, Placement confirms it for this request, and whatever is not known rejects nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import combinations
+from math import comb
+from types import MappingProxyType
+from typing import Any
+
+from oslo_log import log as logging
+
+from os_prefilter.common.errors import NoHostServes, PlacementError
+from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
+from os_prefilter.request.requirements import ROOT, Requirement
+
+LOG = logging.getLogger(__name__)
+
+# Of one request; a request has some ten properties.
+_MOST_COMBINATIONS = 5_000
+# Refuted rejections until the fact is read again.
+_MOST_REFUTED = 1_000
+
+
+class NoHostReason(Enum):
+    """What the author of a request is told that no host can serve: the values of ``[prefilter] no_host_reason``."""
+
+    OFF = "off"
+    PROPERTIES = "properties"
+    COUNTS = "counts"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What some of the requirements on the root say together."""
+
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+
+    def __or__(self, other: "Traits") -> "Traits":
+        return Traits(self.required | other.required, self.forbidden | other.forbidden)
+
+    def hosts(self, known: HostTraits) -> int:
+        """Return the set of the hosts that meet it.
+
+        :raises KeyError: if the hosts that have one of the traits are not known
+        """
+        found = known.compute_nodes
+        for trait in self.required:
+            found &= known.sets[trait]
+        for trait in self.forbidden:
+            found &= ~known.sets[trait]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class RootDemand:
+    """What a request requires of the root provider of a host, by the properties that it comes from."""
+
+    all: frozenset[str]
+    """Each trait of it, required or forbidden."""
+    total: Traits
+    every_request: Traits
+    """What comes from no property: an enabled compute service, for instance."""
+    by_properties: Mapping[tuple[str, ...], Traits]
+
+
+def root_demand(requirements: Iterable[Requirement]) -> RootDemand:
+    """Return what requirements say of the root."""
+    parts: dict[tuple[str, ...], Traits] = {}
+    for item in requirements:
+        if item.scope == ROOT:
+            trait = frozenset((str(item.trait),))
+            new = Traits(trait) if item.required else Traits(forbidden=trait)
+            parts[item.properties] = parts.get(item.properties, Traits()) | new
+    total = Traits()
+    for part in parts.values():
+        total |= part
+    every_request = parts.pop((), Traits())
+    return RootDemand(total.required | total.forbidden, total, every_request, MappingProxyType(parts))
+
+
+class NoHostCheck:
+    """Rejects requests that no host can serve.
+
+    :param reason: how much the rejection tells
+    """
+
+    def __init__(self, fact: HostTraitsFact, reason: NoHostReason) -> None:
+        self._fact = fact
+        self._reason = reason
+        # For one object of the fact: what Placement refuted.
+        self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
+
+    def check(self, demand: RootDemand, context: Any) -> None:
+        """Let the request pass if any host may serve it.
+
+        :raises NoHostServes: if none does, and Placement confirms it
+        """
+        if not demand.by_properties:
+            return
+        known = self._fact.current(demand.all, context)
+        try:
+            if demand.total.hosts(known):
+                return
+            # None has what each request requires: no property is to blame.
+            usable = demand.every_request.hosts(known)
+            if not usable:
+                return
+            blamed = _smallest_unserved(demand.by_properties, usable, known)
+        except KeyError:
+            return
+        traits = demand.every_request
+        for properties in blamed:
+            traits |= demand.by_properties[properties]
+        if not self._is_refuted(traits, known):
+            raise self._rejection(blamed, demand, usable, known)
+
+    def _is_refuted(self, traits: Traits, known: HostTraits) -> bool:
+        """Ask Placement whether any host has the traits by now; True also if it does not answer."""
+        if self._refuted[0] is not known:
+            self._refuted = (known, set())
+        refuted = self._refuted[1]
+        if traits in refuted:
+            return True
+        try:
+            if not self._fact.any_host(traits.required, traits.forbidden):
+                return False
+        except PlacementError as error:
+            LOG.warning("Whether any host serves a request is not known, so it is scheduled: %s", error)
+            return True
+        if len(refuted) < _MOST_REFUTED:
+            refuted.add(traits)
+        return True
+
+    def _rejection(
+        self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits
+    ) -> NoHostServes:
+        names = map(" and ".join, blamed)
+        if self._reason is not NoHostReason.COUNTS:
+            return NoHostServes(names)
+        alone = [(demand.by_properties[properties].hosts(known) & usable).bit_count() for properties in blamed]
+        return NoHostServes(names, known.compute_nodes.bit_count(), alone if len(blamed) > 1 else ())
+
+
+def no_host_check(fact: HostTraitsFact, reason: str) -> NoHostCheck | None:
+    """Return the check that ``[prefilter] no_host_reason`` wants, if any."""
+    return None if NoHostReason(reason) is NoHostReason.OFF else NoHostCheck(fact, NoHostReason(reason))
+
+
+def _smallest_unserved(
+    parts: Mapping[tuple[str, ...], Traits], usable: int, known: HostTraits
+) -> tuple[tuple[str, ...], ...]:
+    """Return the smallest set of properties that none of the usable hosts serves together.
+
+    Where there are too many sets to try all, it is one of which no property can be left out.
+    """
+    sets = {properties: part.hosts(known) & usable for properties, part in parts.items()}
+    # Leave out one after the other what is not needed.
+    needed = list(sets)
+    for properties in list(sets):
+        rest = [each for each in needed if each != properties]
+        if not _intersect(sets[each] for each in rest) & usable:
+            needed = rest
+    for size in range(1, len(needed)):
+        if comb(len(sets), size) > _MOST_COMBINATIONS:
+            break
+        for some in combinations(sets, size):
+            if not _intersect(sets[each] for each in some):
+                return some
+    return tuple(needed)
+
+
+def _intersect(sets: Iterable[int]) -> int:
+    found = -1
+    for each in sets:
+        found &= each
+    return found

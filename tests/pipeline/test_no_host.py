@@ -1,0 +1,234 @@
+"""A request that no host can serve is rejected before Placement is asked for candidates, with the smallest reason."""
+
+import logging
+import random
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+
+from os_prefilter import Pipeline, allocation_candidates_query
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.common.errors import NoHostServes
+from os_prefilter.fleet.model import Fleet, provider_uuid
+from os_prefilter.vocabulary import BY_NAME
+from tests.conftest import conf_with, pipeline_of, spec_of, times
+from tests.support.placements import Answer, Observed, provider, put_traits
+
+_CLASSES = "VCPU MEMORY_MB DISK_GB"
+_IGB, _VIRTIO, _E1000E = (f"COMPUTE_NET_VIF_MODEL_{model}" for model in ("IGB", "VIRTIO", "E1000E"))
+_HPET, _Q35, _DISABLED = "CUSTOM_COMPUTE_TIME_HPET", "CUSTOM_COMPUTE_MACHINE_Q35", "COMPUTE_STATUS_DISABLED"
+_CUSTOM = {_HPET, _Q35, *(str(term.trait) for term in BY_NAME["default_machine"].values.values())}
+_TRAITS = {
+    "igb-1": f"{_IGB} {_HPET}",
+    "igb-2": f"{_IGB} {_VIRTIO}",
+    "q35-1": f"{_Q35} {_VIRTIO}",
+    "plain-1": f"{_VIRTIO} {_HPET}",
+    "off-1": f"{_IGB} {_Q35} {_HPET} {_VIRTIO} {_E1000E} {_DISABLED}",
+}
+
+
+def _fleet(traits: dict[str, str]) -> Fleet:
+    return Fleet(tuple(provider(name, _CLASSES, f"COMPUTE_NODE {having}") for name, having in traits.items()))
+
+
+@pytest.fixture
+def placement() -> Iterator[EmbeddedPlacement]:
+    with EmbeddedPlacement(_fleet(_TRAITS)) as placement:
+        placement.client.ensure_traits(_CUSTOM)
+        yield placement
+
+
+def _pipeline(observed: Observed, **options: Any) -> Pipeline:
+    options = {
+        "enabled_filters": ["image_metadata", "hpet", "compute_status"],
+        "reported_traits": "*",
+        "facts_interval": 3600,
+        **options,
+    }
+    return Pipeline.from_conf(conf_with(**options), host_traits=HostTraitsReader(observed.client))
+
+
+def _reason(pipeline: Pipeline, properties: dict[str, Any]) -> str:
+    """Return why a request is rejected, and see that it is as it was; empty if it is not."""
+    spec = spec_of(properties)
+    try:
+        pipeline.apply(spec)
+    except NoHostServes as error:
+        assert (spec.root_required, spec.root_forbidden) == (set(), set())
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason", "counts"),
+    [
+        ({"hw_vif_model": "igb"}, "", ""),
+        ({"hw_vif_model": "virtio", "hw_time_hpet": "true"}, "", ""),
+        ({"hw_vif_model": "ne2k_pci"}, "hw_vif_model=ne2k_pci", " (0 of 5 hosts)"),
+        # The one host that has it is disabled.
+        ({"hw_vif_model": "e1000e"}, "hw_vif_model=e1000e", " (0 of 5 hosts)"),
+        (
+            {"hw_vif_model": "ne2k_pci", "hw_machine_type": "q35", "hw_time_hpet": "true"},
+            "hw_vif_model=ne2k_pci",
+            " (0 of 5 hosts)",
+        ),
+        (
+            {"hw_vif_model": "virtio", "hw_machine_type": "q35", "hw_time_hpet": "true"},
+            "hw_machine_type=q35 together with hw_time_hpet=true",
+            " (0 of 5 hosts; hw_machine_type=q35 alone: 1; hw_time_hpet=true alone: 2)",
+        ),
+    ],
+)
+def test_smallest_set_of_properties_that_no_host_serves_is_named(
+    properties: dict[str, str], reason: str, counts: str, placement: EmbeddedPlacement
+) -> None:
+    def text(of_fleet: str) -> str:
+        return reason and f"No host offers {reason}{of_fleet}."
+
+    assert _reason(_pipeline(Observed(placement)), properties) == text("")
+    assert _reason(_pipeline(Observed(placement), no_host_reason="counts"), properties) == text(counts)
+    assert _reason(_pipeline(Observed(placement), no_host_reason="off"), properties) == ""
+
+
+def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placement: EmbeddedPlacement) -> None:
+    observed = Observed(placement)
+    pipeline = _pipeline(observed)
+    asked = []
+    for properties in (
+        {"hw_vif_model": "igb"},
+        {"hw_vif_model": "igb"},
+        {"hw_vif_model": "ne2k_pci"},
+        {"hw_vif_model": "ne2k_pci"},
+    ):
+        _reason(pipeline, properties)
+        asked.append([unquote(each.partition("?")[2]) for each in observed.sent])
+        observed.sent.clear()
+    # Those default machines have no PCI bus.
+    without_pci = ",".join(
+        f"!CUSTOM_COMPUTE_DEFAULT_MACHINE_{name}" for name in ("ISAPC", "MICROVM", "S390_CCW_VIRTIO")
+    )
+    confirmation = f"required=COMPUTE_NET_VIF_MODEL_NE2K_PCI,!COMPUTE_STATUS_DISABLED,{without_pci}"
+    assert asked == [
+        [
+            "required=COMPUTE_NODE",
+            "associated=true",
+            f"required=COMPUTE_NODE,!{_IGB}",
+            f"required=COMPUTE_NODE,!{_DISABLED}",
+        ],
+        [],
+        # Which no provider has.
+        ["associated=true", confirmation],
+        [confirmation],
+    ]
+
+
+def test_where_each_host_is_disabled_no_property_is_blamed() -> None:
+    with EmbeddedPlacement(_fleet({"off-1": _DISABLED})) as placement:
+        assert _reason(_pipeline(Observed(placement)), {"hw_vif_model": "igb"}) == ""
+
+
+def test_empty_fleet_is_ignorance() -> None:
+    with EmbeddedPlacement(Fleet(())) as placement:
+        assert _reason(_pipeline(Observed(placement)), {"hw_vif_model": "igb"}) == ""
+
+
+def test_host_added_since_the_fact_was_read_gets_its_guest_and_is_asked_for_once(placement: EmbeddedPlacement) -> None:
+    observed = Observed(placement)
+    pipeline = _pipeline(observed)
+    request = {"hw_vif_model": "ne2k_pci"}
+    assert _reason(pipeline, request)
+    _add_host(placement, "new-1", {"COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_NE2K_PCI"})
+    observed.sent.clear()
+    assert [_reason(pipeline, request) for _ in range(3)] == ["", "", ""]
+    assert len(observed.sent) == 1
+
+
+@pytest.mark.parametrize("failing", ["associated", "%21COMPUTE_STATUS_DISABLED", "required=COMPUTE_NODE"])
+@pytest.mark.parametrize("answer", [(503, {}), (200, {}), (200, {"resource_providers": [{}]}), (400, {})], ids=str)
+def test_placement_that_fails_rejects_nothing(
+    failing: str, answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    observed = Observed(placement, lambda _method, url: answer if failing in url else None)
+    pipeline = _pipeline(observed)
+    assert [_reason(pipeline, {"hw_vif_model": "ne2k_pci"}) for _ in range(3)] == ["", "", ""]
+    warnings = {each.getMessage() for each in caplog.records if each.levelno == logging.WARNING}
+    assert len(warnings) == 1
+    observed.hook = lambda _method, _url: None
+    again = _pipeline(observed)
+    assert _reason(again, {"hw_vif_model": "ne2k_pci"})
+
+
+def test_request_is_scheduled_while_placement_has_not_answered(
+    placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    observed = Observed(placement)
+
+    def hang(_method: str, _url: str) -> None:
+        released.wait(60)
+
+    observed.hook = hang
+    pipeline = _pipeline(observed)
+    assert pipeline.host_traits
+    monkeypatch.setattr(pipeline.host_traits._fact, "_patience", 0.1)
+    try:
+        assert [_reason(pipeline, {"hw_vif_model": "ne2k_pci"}) for _ in range(3)] == ["", "", ""]
+        assert len(observed.sent) == 1
+    finally:
+        released.set()
+
+
+def _add_host(placement: EmbeddedPlacement, name: str, traits: set[str]) -> None:
+    request = placement.client.request
+    uuid = provider_uuid(name)
+    request("POST", "/resource_providers", {"name": name, "uuid": uuid})
+    inventories = {each: {"total": 16} for each in _CLASSES.split()}
+    request(
+        "PUT",
+        f"/resource_providers/{uuid}/inventories",
+        {"resource_provider_generation": 0, "inventories": inventories},
+    )
+    put_traits(placement, lambda found: found.update(traits), name)
+
+
+@pytest.mark.parametrize("seed", range(times(6)))
+def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
+    """Against a real Placement: hosts come, go and change between the fact and the requests."""
+    chance = random.Random(seed)  # noqa: S311
+    models = ["igb", "virtio", "e1000e", "ne2k_pci"]
+    pool = [_HPET, _Q35, _DISABLED, *(f"COMPUTE_NET_VIF_MODEL_{model.upper()}" for model in models)]
+
+    def some() -> str:
+        return " ".join(trait for trait in pool if chance.random() < 0.3)
+
+    with EmbeddedPlacement(_fleet({f"host-{number}": some() for number in range(chance.randint(1, 6))})) as placement:
+        placement.client.ensure_traits(_CUSTOM)
+        pipeline = _pipeline(Observed(placement))
+        plain = pipeline_of("image_metadata", "hpet", "compute_status")
+        rejected = 0
+        for step in range(60):
+            if chance.random() < 0.3:
+                name = f"host-{chance.randint(0, 9)}"
+                if name in {each.name for each in placement.client.providers()}:
+                    put_traits(placement, lambda found: found.intersection_update(["COMPUTE_NODE"]), name)
+                    put_traits(placement, lambda found: found.update(some().split()), name)
+                else:
+                    _add_host(placement, name, {"COMPUTE_NODE", *some().split()})
+            if chance.random() < 0.2:
+                assert pipeline.host_traits
+                pipeline.host_traits._refresh_at = float("-inf")
+                pipeline.host_traits._fact.expire()
+            properties = {"hw_vif_model": chance.choice(models)} if chance.random() < 0.8 else {}
+            properties |= {"hw_time_hpet": "true"} if chance.random() < 0.5 else {}
+            properties |= {"hw_machine_type": "q35"} if chance.random() < 0.5 else {}
+            spec = spec_of(properties)
+            plain.apply(spec)
+            able = placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts
+            reason = _reason(pipeline, properties)
+            assert not (reason and able), (step, reason, able)
+            rejected += bool(reason)
+    assert rejected

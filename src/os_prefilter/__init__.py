@@ -9,7 +9,16 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.default_pipeline import process_reqspec
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query
-from os_prefilter.request.requirements import NOTHING, Note, Requirement, Requirements, forbid, require
+from os_prefilter.request.requirements import (
+    NOTHING,
+    Note,
+    Preference,
+    Requirement,
+    Requirements,
+    forbid,
+    prefer,
+    require,
+)
 from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
 
@@ -24,6 +33,7 @@ __all__ = [
     "Note",
     "Options",
     "Pipeline",
+    "Preference",
     "Reporter",
     "Request",
     "RequestGroup",
@@ -37,6 +47,7 @@ __all__ = [
     "capability_traits",
     "forbid",
     "guest_settings",
+    "prefer",
     "process_reqspec",
     "require",
     "unsupported",

@@ -22,7 +22,8 @@ def conf(tmp_path: Path) -> str:
 
 
 def test_rules_check_lists_valid_rules_of_a_file_or_directory(tmp_path: Path, capsys: Capture) -> None:
-    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], "because: the licence"))
+    more = "prefer: [CUSTOM_C], because: the licence"
+    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], more))
     for argument in (path, tmp_path):
         assert main(["rules", "check", str(argument), "-f", "json"]) == 0
         out, err = capsys.readouterr()
@@ -32,6 +33,7 @@ def test_rules_check_lists_valid_rules_of_a_file_or_directory(tmp_path: Path, ca
                 "When": "image property os_distro=windows",
                 "Required": "CUSTOM_A",
                 "Forbidden": "CUSTOM_B",
+                "Preferred": "CUSTOM_C",
                 "On": "root",
                 "Because": "the licence",
                 "File": f"{path}:2",

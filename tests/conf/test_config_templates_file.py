@@ -69,7 +69,7 @@ _MISTAKES = [
     ("{" + _GOOD + ", traits: [lower]}", "templates[0].traits[0] is 'lower'; expected the name of a trait"),
     ("{" + _GOOD + ", traits: X}", "templates[0].traits is 'X'; expected a list"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
-    ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give one or both"),
+    ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give at least one"),
     ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0] does nothing. Give bios, steps, or both"),
     ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "'yes' is a boolean or a text; .* into quotes"),
     ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is empty; expected a value"),

@@ -67,6 +67,20 @@ _WRONG = [
         "enabled_filters = hpet\nwait_for_answers = *",
         "fact 'answers', which the embedding service does not provide",
     ),
+    Wrong(
+        "preferred_properties",
+        "preferred_properties = hw_time_hpt",
+        "'hw_time_hpt' is not a property that a request filter requires a trait for. .*hw_time_hpet, .* time_hpet, ",
+    ),
+    Wrong("preferred_properties", "preferred_properties = hw_time_hpet,,sound_model", "'' is not a property"),
+    # Nova requires its trait while it builds the query.
+    Wrong("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),
+    Wrong(
+        "preferred_weight_multiplier",
+        "preferred_weight_multiplier = much",
+        "preferred_weight_multiplier in FILE is not valid: .*'much'",
+    ),
+    Wrong("preferred_weight_multiplier", "preferred_weight_multiplier = nan", "nan is not a number to multiply with"),
     Wrong("metrics", "metrics = maybe", "metrics in FILE is not valid: .*'maybe'"),
     Wrong("owner_trait", "owner_trait = owner", "'owner' is not a trait name"),
     Wrong("owner_trait", "owner_trait =", "'' is not a trait name"),

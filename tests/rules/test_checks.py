@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,9 @@ from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.model import EXTRA_SPEC, Condition, Rule, RuleSet
+from os_prefilter.rules.reader import rules_in
 from tests.conftest import spec_of
+from tests.support.rule_texts import rule, rules_text
 
 _VALUES = ["a", "b", "true", "yes", "no", True, False]
 _TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_size=2, unique=True).map(tuple)
@@ -72,3 +75,23 @@ def test_contradiction_error_names_rules_that_one_request_can_match_together(rul
 
 def _meet(one: Rule, other: Rule, name: str, value: object) -> bool:
     return all(each.holds(value) for each in (*one.when, *other.when) if each.name == name)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("prefer: [CUSTOM_A], require: [CUSTOM_A]", "the rule r both prefers and requires CUSTOM_A. Remove one"),
+        ("prefer: [CUSTOM_A], forbid: [CUSTOM_A]", "the rule r both prefers and forbids CUSTOM_A. Remove one"),
+        ("prefer: [CUSTOM_A], scope: _GPU", "prefers traits, and has the scope _GPU: only traits of the host itself"),
+        ("prefer: [CUSTOM_A, CUSTOM_A]", "the rule r: prefer has 'CUSTOM_A' twice. Keep one."),
+        (
+            "prefer: [HW_NIC_ACCEL_TSL]",
+            "expected a standard trait that the installed os-traits has (close to it: HW_NIC",
+        ),
+    ],
+)
+def test_mistake_in_what_a_rule_prefers_is_an_error(text: str, told: str) -> None:
+    rules, problems = rules_in(rules_text(rule("r", "{extra_spec: 'x:a', is: b}", more=text)).encode(), "FILE")
+    (problem,) = (*problems, *check_rules(rules))
+    assert told in problem.text
+    assert not problem.warning

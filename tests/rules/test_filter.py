@@ -167,3 +167,27 @@ def test_only_hosts_that_satisfy_the_rules_remain(hosts: Callable[..., tuple[str
     assert others
     assert arm | others == everywhere
     assert not arm & others
+
+
+def test_rule_prefers_traits_and_requires_none_of_them() -> None:
+    rules = rules_of(rule("r", _WINDOWS, more="prefer: [CUSTOM_A, COMPUTE_NODE]"))
+    spec = spec_of({"os_distro": "windows"})
+    decision = _pipeline(rules).apply(spec)
+    assert [(item.trait, item.filter) for item in decision.preferences] == [
+        ("CUSTOM_A", "rules"),
+        ("COMPUTE_NODE", "rules"),
+    ]
+    assert decision.preferences[0].source == "rule r: image property os_distro=windows"
+    assert (decision.requirements, spec.root_required, spec.root_forbidden) == ((), set(), set())
+    assert _pipeline(rules).apply(spec_of({"os_distro": "sles"})).preferences == ()
+
+
+def test_preferred_traits_need_not_exist_in_placement() -> None:
+    """A rule set waits for the traits that it requires; one that no host has weighs nothing."""
+    assert rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more="prefer: [CUSTOM_B]")).traits == {"CUSTOM_A"}
+
+
+def test_rules_that_differ_only_in_what_they_prefer_have_different_checksums() -> None:
+    one, other = (rules_of(rule("r", _WINDOWS, more=f"prefer: [{trait}]")) for trait in ("CUSTOM_A", "CUSTOM_B"))
+    assert one != other
+    assert one.checksum != other.checksum

@@ -91,11 +91,14 @@ _WRONG = [
     ("? [1]\n: 2", "FILE:1: broken YAML: a key must be text; put it into quotes."),
     ("rules: []\n---\nrules: []", "FILE:2: broken YAML: "),
     # A rule.
-    ("rules:\n- 3", "FILE:2: a rule: it is '3'; expected a mapping of name, when, require, forbid, scope, because."),
+    (
+        "rules:\n- 3",
+        "FILE:2: a rule: it is '3'; expected a mapping of name, when, require, forbid, prefer, scope, because.",
+    ),
     ("rules:\n- {}", "FILE:2: a rule: it has no name."),
     (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule: it has no name."),
     (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has no when."),
-    (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid; give one or both."),
+    (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid, prefer; give at least one."),
     (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: a rule: name is true; expected 1 to 64 of"),
     (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: a rule: name is 'a\nb'; expected"),
     (_rule(_WHEN, ["CUSTOM_A"], more="scop: root"), "the rule r: it has the unknown key 'scop'; did you mean scope?"),

@@ -14,6 +14,7 @@ _NEEDS: MappingProxyType[str, dict[str, Any]] = MappingProxyType(
     {
         "noop": {"never_asks": True},
         "owner": {"facts": {"owner_is_reported": True}, "asks": request_of({}, {"resources:VGPU": "1"})},
+        "preferences": {"asks": request_of({}, {"trait:CUSTOM_A": "preferred", "preferred_trait:CUSTOM_B": "true"})},
         "rules": {"facts": {"rules": rules_of(_WINDOWS)}, "asks": request_of({"os_distro": "windows"})},
         "tpm_secret_security": {"asks": request_of({}, _TPM)},
     }

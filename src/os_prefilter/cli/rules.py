@@ -36,7 +36,8 @@ class RulesCheck(Listing):
         return int(super().run(parsed_args) or 0)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        return ("Rule", "When", "Required", "Forbidden", "On", "Because", "File"), [_line(each) for each in self._rules]
+        columns = ("Rule", "When", "Required", "Forbidden", "Preferred", "On", "Because", "File")
+        return columns, [_line(each) for each in self._rules]
 
 
 def _line(rule: Rule) -> tuple[str, ...]:
@@ -45,6 +46,7 @@ def _line(rule: Rule) -> tuple[str, ...]:
         " and ".join(map(str, rule.when)),
         ", ".join(rule.require),
         ", ".join(rule.forbid),
+        ", ".join(rule.prefer),
         rule.scope,
         rule.because,
         f"{rule.file}:{rule.line}",

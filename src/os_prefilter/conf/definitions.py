@@ -213,6 +213,37 @@ the fact.
 """,
         ),
     ),
+    cfg.ListOpt(
+        "preferred_properties",
+        default=[],
+        help=_help(
+            """
+Properties whose traits are preferred instead of required: hosts that have the trait are weighed up by the weigher
+``os_prefilter.nova.PreferredTraits``, and no host is excluded. A host without the trait that is chosen all the same
+gets the request with the property in it, and may fail to start the guest: name only properties that such a host
+ignores or can do without.
+""",
+            values="""
+names of rows of the vocabulary, image properties or flavor extra specs, separated by commas, such as ``time_hpet`` or
+``hw_time_hpet``; those that a request filter reads.
+""",
+            default="empty; all are required.",
+            wrong="a name that no filter reads, or a property that Nova itself requires while it builds the query.",
+        ),
+    ),
+    cfg.FloatOpt(
+        "preferred_weight_multiplier",
+        default=1.0,
+        help=_help(
+            """
+The weight that the weigher ``os_prefilter.nova.PreferredTraits`` gives to a host with all traits that a request
+prefers; one with half of them gets half of it. Nova's weighers of free memory, CPUs and disk give at most 1.0 each by
+default. The metadata ``preferred_weight_multiplier`` of a host aggregate overrides it for the aggregate's hosts.
+""",
+            values="a number; 0.0 ignores preferences.",
+            default="1.0.",
+        ),
+    ),
     cfg.BoolOpt(
         "metrics",
         default=False,

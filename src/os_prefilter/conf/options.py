@@ -48,10 +48,17 @@ class Options:
     wait_for_answers: tuple[str, ...] = ()
     """Names of the filters whose requirements wait until every compute node has reported (``report_gates``)."""
 
+    preferred_properties: tuple[str, ...] = ()
+    """Names of rows, image properties or extra specs whose traits are preferred instead of required."""
+
     @property
     def rows(self) -> tuple[Row, ...]:
         """All rows of the deployment: the vocabulary, and its configuration templates."""
         return rows_with(self.templates)
+
+    def prefers(self, row: Row) -> bool:
+        """Whether the traits of a row are preferred instead of required."""
+        return bool(self.preferred_properties) and not names_of(row).isdisjoint(self.preferred_properties)
 
     def reports(self, trait: str) -> bool:
         """Whether hosts report this trait, which no driver of Nova reports, so that filters may require it."""
@@ -70,6 +77,11 @@ class Options:
     def owns(self, resource_class: str) -> bool:
         """Whether the owning service creates the providers of that resource class."""
         return matches_any(resource_class, self.owned_resource_classes)
+
+
+def names_of(row: Row) -> frozenset[str]:
+    """Return the names under which an operator may write a row: its own, its image property and its extra spec."""
+    return frozenset(filter(None, (row.name, row.image_property, row.extra_spec)))
 
 
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:

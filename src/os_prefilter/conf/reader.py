@@ -11,7 +11,7 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError, Invali
 from os_prefilter.common.quoting import join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
-from os_prefilter.conf.options import Options, TraitScope, matches_any
+from os_prefilter.conf.options import Options, TraitScope, matches_any, names_of
 from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import UnknownValues
@@ -41,6 +41,9 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         _check_readable(group, option)
     if not isfinite(group.facts_interval):
         raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
+    if not isfinite(group.preferred_weight_multiplier):
+        problem = f"{group.preferred_weight_multiplier} is not a number to multiply with. Correct it."
+        raise InvalidOption("preferred_weight_multiplier", problem)
     options = Options(
         trait_scope=TraitScope(group.trait_scope),
         unknown_values=UnknownValues(group.unknown_values),
@@ -51,6 +54,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         foreign_owner_traits=tuple(group.foreign_owner_traits),
         owned_resource_classes=tuple(group.owned_resource_classes),
         wait_for_answers=tuple(group.wait_for_answers),
+        preferred_properties=tuple(group.preferred_properties),
     )
     _check(options)
     if group.owner_gate == "coverage" and not options.owns_hosts:
@@ -100,6 +104,7 @@ def _check(options: Options) -> None:
                 f"{join_names(close)}. Correct it, or install the package whose row has it; 'os-prefilter vocabulary "
                 "list' has all.",
             )
+    _check_preferred(options)
     architectures = BY_NAME["emulation_architecture"].values
     for name in sorted(options.emulated_architectures - architectures.keys()):
         problem = f"{quote(name)} is not an architecture. Those that exist: {join_names(architectures)}. Correct it."
@@ -119,3 +124,18 @@ def _check(options: Options) -> None:
         if not is_resource_class(pattern.replace("*", "_")):
             problem = f"{pattern!r} is not a resource class, nor a pattern of one. Correct it, or remove it."
             raise InvalidOption("owned_resource_classes", problem)
+
+
+def _check_preferred(options: Options) -> None:
+    if not options.preferred_properties:
+        return
+    # What Nova's query translates is required whatever we do.
+    rows = [row for row in options.rows if set(row.required_by) - {"query"} and row.traits]
+    known = frozenset().union(*map(names_of, rows))
+    for name in options.preferred_properties:
+        if name not in known:
+            raise InvalidOption(
+                "preferred_properties",
+                f"{quote(name)} is not a property that a request filter requires a trait for. Those that exist: "
+                f"{join_names(sorted(known))}. Correct it, or remove it.",
+            )

@@ -98,7 +98,8 @@ def _describe(error: Any, root: str) -> Iterator[Mistake]:
         if isinstance(value, dict):
             keys = [each["required"][0] for each in schema[keyword]]
             found = " and ".join(key for key in keys if key in value) or f"none of {', '.join(keys)}"
-            yield Mistake(path, f"{name} has {found}; give {'one of them' if keyword == 'oneOf' else 'one or both'}.")
+            how_many = "one of them" if keyword == "oneOf" else "at least one"
+            yield Mistake(path, f"{name} has {found}; give {how_many}.")
     elif keyword == "uniqueItems":
         ((item, _),) = Counter(each for each in value if isinstance(each, (str, bool))).most_common(1)
         yield Mistake(path, f"{name} has {_format(item)} twice. Keep one.")

@@ -8,7 +8,7 @@ from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.filters.loading import Declaration
-from os_prefilter.request.requirements import NOTHING, ROOT, Note, Requirements
+from os_prefilter.request.requirements import NOTHING, ROOT, Note, Preference, Requirement, Requirements
 from os_prefilter.request.row_values import row_value, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
@@ -31,10 +31,16 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     notes = [
         Note("flavor extra specs", f"unknown configuration {quote(key)}: not required", warn=True) for key in unknown
     ]
-    requirements = []
+    requirements: list[Requirement] = []
+    preferences: list[Preference] = []
     for row in templates.rows:
         found = row_value(request, row, options.unknown_values, notes)
         if found:
             traits = row.values[found.value].traits
+            if options.prefers(row):
+                preferences += [Preference(trait, str(found.source)) for trait in traits]
+                continue
             requirements += [found.source.requirement(trait, True, ROOT) for trait in traits]
-    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
+    if not (requirements or notes or preferences):
+        return NOTHING
+    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))

@@ -7,7 +7,7 @@ from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import Options
 from os_prefilter.request.guest_platform import Guest, guest_of
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.row_values import RowValue, is_implied, row_value
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import (
@@ -73,7 +73,7 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
     """Return the requirements that follow from the values that a request gives to rows.
 
     A value that is not in the vocabulary, or a trait that no host reports, costs that one requirement and no other; it
-    becomes a note.
+    becomes a note. What a row in ``[prefilter] preferred_properties`` would require becomes a preference.
 
     :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
     :raises FlavorImageConflict: if flavor and image request different values of one row.
@@ -81,6 +81,7 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
     """
     requirements: list[Requirement] = []
     notes: list[Note] = []
+    preferences: list[Preference] = []
     guest: Guest | None = None
     for row in index.about(request):
         found = row_value(request, row, options.unknown_values, notes)
@@ -96,13 +97,19 @@ def require_rows(request: Request, index: RowIndex, options: Options, scope: str
         opt_in = row.values[found.value].opt_in or trait != row.values[found.value].trait
         if row is _EMULATION and not options.emulates(found.value) and (of_platform := trait_of_platform(found.value)):
             trait, opt_in = of_platform, False
+        if options.prefers(row):
+            # Nor does a default machine type that lacks the device exclude a host.
+            preferences.append(Preference(trait, str(found.source)))
+            continue
         if opt_in and not options.reports(trait):
             notes.append(Note(str(found.source), f"{_why_not_reported(trait, options)}: not required"))
         else:
             requirements.append(found.source.requirement(trait, row.values[found.value].required, scope))
         if scope == ROOT:
             requirements += _forbid_incapable_defaults(guest, row, found, options, requirements)
-    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
+    if not (requirements or notes or preferences):
+        return NOTHING
+    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
 
 
 def _has_property(request: Request, row: Row) -> bool:

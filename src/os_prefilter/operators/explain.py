@@ -1,4 +1,4 @@
-"""The requirements of a request, each with its filter and source."""
+"""The requirements and preferences of a request, each with its filter and source."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import Requirement
+from os_prefilter.request.requirements import ROOT, Preference, Requirement
 from os_prefilter.request.view import Request
 
 
@@ -16,7 +16,7 @@ class Line(NamedTuple):
     trait: str
     """Empty where nothing is required."""
     rule: str
-    """``required``, ``forbidden`` or ``not required``."""
+    """``required``, ``forbidden``, ``preferred`` or ``not required``."""
     scope: str
     by: str
     """The filter, or ``request`` for flavor, image and request groups themselves."""
@@ -40,6 +40,7 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
     lines: list[Line] = []
     for run in decision.runs:
         lines += map(_line_of, run.requirements)
+        lines += map(_preferred_line, run.preferences)
         lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
     return tuple(lines)
 
@@ -47,3 +48,7 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
 def _line_of(item: Requirement) -> Line:
     rule = "required" if item.required else "forbidden"
     return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
+
+
+def _preferred_line(item: Preference) -> Line:
+    return Line(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))

@@ -1,9 +1,10 @@
-"""The result of a pipeline: what the filters require of a host for one request."""
+"""The result of a pipeline: what the filters require, and prefer, of a host for one request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from os_prefilter.request.requirements import Note, Requirement
+from os_prefilter.request.requirements import Note, Preference, Requirement
 
 
 class Run(NamedTuple):
@@ -14,6 +15,7 @@ class Run(NamedTuple):
     notes: tuple[Note, ...]
     seconds: float
     """How long it took when it ran; a cached result keeps the time of its run."""
+    preferences: tuple[Preference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,19 @@ class Decision:
     def requirements(self) -> tuple[Requirement, ...]:
         """All requirements, in the order of the filters."""
         return tuple(item for run in self.runs for item in run.requirements)
+
+    @property
+    def preferences(self) -> tuple[Preference, ...]:
+        """All preferences, in the order of the filters."""
+        return tuple(item for run in self.runs for item in run.preferences)
+
+    def preferred_share(self, has: Callable[[str], bool | None]) -> float:
+        """Return the share of the preferred traits that a host has, from 0.0 to 1.0; 0.0 if none is preferred.
+
+        :param has: whether the host has a trait; None, for one of which that is not known, counts as False
+        """
+        traits = {item.trait for item in self.preferences}
+        return sum(map(bool, map(has, traits))) / len(traits) if traits else 0.0
 
     @property
     def notes(self) -> tuple[Note, ...]:

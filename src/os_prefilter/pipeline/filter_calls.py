@@ -8,7 +8,7 @@ from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestReje
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, LoadedFilter
 from os_prefilter.pipeline import nova_style
-from os_prefilter.request.requirements import Requirement, Requirements
+from os_prefilter.request.requirements import Preference, Requirement, Requirements
 from os_prefilter.request.view import Request
 
 
@@ -58,7 +58,11 @@ def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requ
         raise
     except Exception as error:
         raise FilterFailed(name, error) from error
-    if not isinstance(result, Requirements) or not all(map(_is_requirement, result.requirements)):
+    if not (
+        isinstance(result, Requirements)
+        and all(map(_is_requirement, result.requirements))
+        and all(isinstance(item, Preference) for item in result.preferences)
+    ):
         raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
     return result
 

@@ -24,7 +24,7 @@ from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineType
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.pipeline.no_host import NoHostCheck, no_host_check, root_demand
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Preference, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request
 
@@ -207,6 +207,7 @@ class Pipeline:
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending: list[Requirement] = []
         own_groups = list(NOTHING.own_groups)
+        preferred: list[Preference] = []
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
@@ -224,12 +225,14 @@ class Pipeline:
                 requirements += _mirror(requirements, request) if mirrored else ()
                 pending += requirements
                 own_groups += result.own_groups
-            run = Run(each.name, requirements, result.notes, seconds)
+            preferences = tuple([item._replace(filter=each.name) for item in result.preferences])
+            preferred += preferences
+            run = Run(each.name, requirements, result.notes, seconds, preferences)
             if self._measuring:
                 self._measuring.count_requirements(run)
             runs.append(run)
         decision = Decision(tuple(runs))
-        additions = request_writer.prepare(request, pending, own_groups)
+        additions = request_writer.prepare(request, pending, own_groups, preferred)
         return Outcome(decision, additions, root_demand(decision.requirements), _warning(decision))
 
 
@@ -251,3 +254,5 @@ def _log(outcome: Outcome) -> None:
         LOG.warning("Ignored part of the request: %s", outcome.warning)
     if LOG.logger.isEnabledFor(logging.DEBUG):
         LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")
+        if outcome.decision.preferences:
+            LOG.debug("Request filters preferred: %s", "; ".join(map(str, outcome.decision.preferences)))

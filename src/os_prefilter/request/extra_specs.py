@@ -7,8 +7,9 @@ must not become a request for nothing.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from oslo_log import log as logging
 
@@ -16,6 +17,7 @@ from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.spec import RequestGroup
+from os_prefilter.vocabulary.model import is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +26,10 @@ LOG = logging.getLogger(__name__)
 _KEY = re.compile(r"(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*?)\n?", re.DOTALL)
 _LINE_BREAK = "\n"
 _CUSTOM = "CUSTOM_"
+
+_TRAIT = "trait:"
+_PREFERRED = "preferred"
+_PREFERRED_TRAIT = "preferred_trait:"
 
 
 def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
@@ -44,7 +50,7 @@ def flavor_groups(extra_specs: Mapping[str, object]) -> dict[str, RequestGroup]:
             resources, required, forbidden = empty if _LINE_BREAK in name else found.setdefault(suffix or "", empty)
             if kind == "resources":
                 _add_resource(resources, key, name, value)
-            elif _is_trait(key, name, value):
+            elif preferred_trait(key, value) is None and _is_trait(key, name, value):
                 (required if value == "required" else forbidden).add(name)
     # A group of which everything was left out is among them: it counts as a group in Nova.
     return {
@@ -86,6 +92,40 @@ def _is_trait(key: str, name: str, value: object) -> bool:
     if not is_trait_name(name):
         raise MalformedRequest("flavor extra spec", key, "trait$S:NAME with a NAME of A-Z, 0-9 and _")
     return True
+
+
+def preferred_trait(key: object, value: object) -> str | None:
+    """Return the trait that an extra spec prefers, by one of two spellings; None if it prefers none.
+
+    ``trait:NAME=preferred``, which Nova's API refuses from microversion 2.86 on, and ``preferred_trait:NAME=true``, in
+    a namespace that Nova does not know and so leaves alone.
+    """
+    if not isinstance(key, str):
+        return None
+    if value == _PREFERRED:
+        name = key.removeprefix(_TRAIT)
+    else:
+        name = key.removeprefix(_PREFERRED_TRAIT) if is_true(value) else key
+    return name if name != key and is_trait_name(name) else None
+
+
+def is_preference(key: object, value: object) -> bool:
+    """Whether an extra spec is meant to prefer a trait, well-formed or not."""
+    return isinstance(key, str) and (
+        key.startswith(_PREFERRED_TRAIT) or (value == _PREFERRED and key.startswith(_TRAIT))
+    )
+
+
+def respell_preferences(extra_specs: Mapping[str, Any], traits: Collection[str]) -> dict[str, Any]:
+    """Return extra specs with ``preferred_trait:NAME=true`` for ``trait:NAME=preferred`` of some traits.
+
+    Nova logs a warning of the latter whenever it reads it.
+    """
+    keys = {trait_key(trait, ""): f"{_PREFERRED_TRAIT}{trait}" for trait in traits}
+    return dict(
+        (keys[key], "true") if value == _PREFERRED and key in keys else (key, value)
+        for key, value in extra_specs.items()
+    )
 
 
 def resource_key(resource_class: str, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""The result of a filter: requirements, each with its source, and notes on what was left out."""
+"""The result of a filter: requirements and preferences, each with its source, and notes on what was left out."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -65,6 +65,22 @@ class Requirement(NamedTuple):
         return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
 
 
+class Preference(NamedTuple):
+    """One trait that hosts preferably have: hosts without it remain candidates and are weighed lower.
+
+    It is about the root provider of a host, and is never part of a query.
+    """
+
+    trait: Trait
+    source: str
+    """The part of the request, or the rule, that it comes from."""
+    filter: str = ""
+    """The configured name of the filter."""
+
+    def __str__(self) -> str:
+        return escape_line(f"{self.trait} preferred by {self.filter} ({self.source})")
+
+
 class Note(NamedTuple):
     """A part of the request that did not become a requirement, and why."""
 
@@ -88,10 +104,14 @@ class Requirements:
     own_groups: tuple[RequestGroup, ...] = ()
     """Groups into which resource classes of the unsuffixed group move. The flavor and the request must not have their
     suffixes yet; the requirements may name them as scopes."""
+    preferences: tuple[Preference, ...] = ()
 
     def __add__(self, other: "Requirements") -> "Requirements":
         return Requirements(
-            self.requirements + other.requirements, self.notes + other.notes, self.own_groups + other.own_groups
+            self.requirements + other.requirements,
+            self.notes + other.notes,
+            self.own_groups + other.own_groups,
+            self.preferences + other.preferences,
         )
 
 
@@ -113,3 +133,11 @@ def forbid(trait: str, source: str, scope: str = ROOT) -> Requirements:
     :raises ValueError: if it is not the name of a trait.
     """
     return Requirements((Requirement(trait_named(trait), False, scope, source),))
+
+
+def prefer(trait: str, source: str) -> Requirements:
+    """Return a preference for hosts that have a trait; it excludes no host.
+
+    :raises ValueError: if it is not the name of a trait.
+    """
+    return Requirements(preferences=(Preference(trait_named(trait), source),))

@@ -52,12 +52,26 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
     for trait in rule.require:
         if trait in rule.forbid:
             yield f"both requires and forbids {trait}. Remove one of the two.", False
+    yield from _preferred(rule)
     for (place, name), times in Counter((each.place, each.name) for each in rule.when).items():
         if times > 1:
             yield f"has {times} conditions about the {place} {name}. Give one condition.", False
     for condition in rule.when:
         if condition.place == IMAGE_PROPERTY:
             yield from _image_property(condition)
+
+
+def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
+    for trait in rule.prefer:
+        for traits, verb in ((rule.require, "requires"), (rule.forbid, "forbids")):
+            if trait in traits:
+                yield f"both prefers and {verb} {trait}. Remove one of the two.", False
+    if rule.prefer and rule.scope != ROOT:
+        yield (
+            f"prefers traits, and has the scope {rule.scope}: only traits of the host itself can be preferred. Move "
+            "prefer to a rule without scope.",
+            False,
+        )
 
 
 def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:

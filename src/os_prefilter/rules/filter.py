@@ -1,14 +1,15 @@
-"""Require and forbid traits by operators' own rules (``[prefilter] rules_dirs``)."""
+"""Require, forbid and prefer traits by operators' own rules (``[prefilter] rules_dirs``)."""
 
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.rules.model import RuleSet
 
 
 def rules(request: Request, *, rules: RuleSet) -> Requirements:
-    """Require and forbid the traits of each rule whose conditions the request matches."""
+    """Require, forbid and prefer the traits of each rule whose conditions the request matches."""
     requirements: list[Requirement] = []
     notes: list[Note] = []
+    preferences: list[Preference] = []
     for rule in rules.match(request):
         source = rule.source(request)
         if not _has_scope(request, rule.scope):
@@ -17,7 +18,10 @@ def rules(request: Request, *, rules: RuleSet) -> Requirements:
         properties = rule.properties(request)
         traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
         requirements += [Requirement(*each, rule.scope, source, properties=properties) for each in traits]
-    return Requirements(tuple(requirements), tuple(notes)) if requirements or notes else NOTHING
+        preferences += [Preference(trait, source) for trait in rule.prefer]
+    if not (requirements or notes or preferences):
+        return NOTHING
+    return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
 
 
 def _has_scope(request: Request, scope: str) -> bool:

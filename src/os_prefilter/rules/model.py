@@ -61,7 +61,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Traits that hosts must have, or must not have, for requests that match all conditions."""
+    """Traits that hosts must have, must not have, or preferably have, for requests that match all conditions."""
 
     name: str
     when: tuple[Condition, ...]
@@ -74,6 +74,8 @@ class Rule:
     """The operator's reason, for people."""
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
+    prefer: tuple[Trait, ...] = ()
+    """Traits of the root that hosts preferably have."""
 
     def source(self, request: Request) -> str:
         """Return the source of the requirements for a request that matches the conditions."""
@@ -91,7 +93,7 @@ class RuleSet:
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
         self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
-        """All traits that rules name."""
+        """All traits that rules require and forbid; preferred ones need not exist."""
         # Place -> name -> value, or None for any -> numbers of rules. Each rule is indexed by one of its conditions.
         self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {place: {} for place in PLACES}
         for number, rule in enumerate(self.rules):
@@ -117,6 +119,7 @@ class RuleSet:
                 rule.forbid,
                 rule.scope,
                 rule.because,
+                *([rule.prefer] if rule.prefer else []),
             )
             for rule in self.rules
         ]

@@ -55,6 +55,7 @@ _RULE = mapping(
     {
         "require": _TRAIT_LIST,
         "forbid": _TRAIT_LIST,
+        "prefer": _TRAIT_LIST,
         "scope": {
             "type": "string",
             "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
@@ -62,7 +63,7 @@ _RULE = mapping(
         },
         "because": _TEXT,
     },
-    at_least_one("require", "forbid"),
+    at_least_one("require", "forbid", "prefer"),
 )
 _DOCUMENT = mapping({"rules": {"type": "array"}}, {})
 
@@ -161,6 +162,7 @@ def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
         item.get("because", ""),
         file,
         line,
+        tuple(item.get("prefer", ())),
     )
 
 

@@ -18,7 +18,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standa
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import Requirement, Requirements
+from os_prefilter.request.requirements import Preference, Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.testing.builders import ALL_REPORTED, request_of
 from os_prefilter.testing.checks import Forbidden, NotLoaded, Subject, fail, forbid_io
@@ -111,9 +111,10 @@ class _EachFilter:
         # Outside of the handler, so that no traceback of this kit is shown.
         return self._fail(f"must answer, or reject the request with a RequestRejected. {problem}", spec)
 
-    def _requirements(self, spec: Any) -> tuple[Requirement, ...]:
+    def _requirements(self, spec: Any) -> tuple[Requirement | Preference, ...]:
+        """Return what it requires and what it prefers."""
         answer = self._answer(spec)
-        return () if isinstance(answer, str) else answer.requirements
+        return () if isinstance(answer, str) else (*answer.requirements, *answer.preferences)
 
     def test_it_loads_and_says_what_it_does(self) -> None:
         """'os-prefilter filter list' shows the first line of its docstring."""
@@ -267,9 +268,10 @@ class _PureFilter(_EachFilter):
 
 def _outcome(pipeline: Pipeline, spec: RequestSpec) -> Any:
     try:
-        return pipeline.apply(deepcopy(spec)).requirements
+        decision = pipeline.apply(deepcopy(spec))
     except RequestRejected as error:
         return str(error)
+    return decision.requirements, decision.preferences
 
 
 def _twin(spec: RequestSpec) -> RequestSpec:

@@ -1,0 +1,194 @@
+"""preferences: traits that a flavor prefers, which exclude no host; and properties that are preferred by option."""
+
+from typing import Any
+
+import pytest
+
+from os_prefilter import Decision, Pipeline, Request, allocation_candidates_query, prefer
+from os_prefilter.common.errors import FilterFailed, FlavorImageConflict, ImpossibleCombination
+from os_prefilter.filters.loading import as_filter
+from os_prefilter.operators.explain import explain
+from os_prefilter.request.requirements import Preference, Requirements
+from tests.conftest import pipeline_of, spec_of
+from tests.support.nova_objects import nova_spec
+
+_AVX = "HW_CPU_X86_AVX512F"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "source"),
+    [
+        (f"trait:{_AVX}", "preferred", f"flavor extra spec trait:{_AVX}=preferred"),
+        (f"preferred_trait:{_AVX}", "true", f"flavor extra spec preferred_trait:{_AVX}=true"),
+        (f"preferred_trait:{_AVX}", "Yes", f"flavor extra spec preferred_trait:{_AVX}=true"),
+    ],
+)
+@pytest.mark.parametrize("new_spec", [spec_of, nova_spec])
+def test_flavor_prefers_a_trait_by_either_spelling_and_the_query_stays_the_same(
+    new_spec: Any, key: str, value: str, source: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec, plain = new_spec({}, {key: value}), new_spec({}, {})
+    decision = pipeline_of("preferences").apply(spec)
+    assert decision.preferences == (Preference(_AVX, source, "preferences"),)  # type: ignore[arg-type]
+    assert (decision.requirements, decision.notes) == ((), ())
+    assert allocation_candidates_query(spec) == allocation_candidates_query(plain)
+    assert "WARNING" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {},
+        {f"trait:{_AVX}": "required"},
+        {f"trait:{_AVX}": "forbidden"},
+        {f"preferred_trait:{_AVX}": "false"},
+        {"hw:cpu_policy": "preferred"},
+        {f"trait_GPU:{_AVX}": "preferred"},
+    ],
+)
+def test_other_extra_specs_prefer_nothing(extra_specs: dict[str, str]) -> None:
+    decision = pipeline_of("preferences").apply(spec_of({}, extra_specs))
+    assert (decision.preferences, decision.notes) == ((), ())
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"trait:lower": "preferred"},
+        {"trait:": "preferred"},
+        {"preferred_trait:A B": "true"},
+        {f"preferred_trait:{_AVX}": "preferred"},
+        {f"preferred_trait:{_AVX}": "maybe"},
+    ],
+)
+def test_malformed_preference_is_ignored_with_a_warning_that_says_how_to_write_it(
+    extra_specs: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (note,) = pipeline_of("preferences").apply(spec_of({}, extra_specs)).notes
+    ((key, value),) = extra_specs.items()
+    assert f"{key!r}={value!r} is not preferred: write trait:NAME=preferred or preferred_trait:NAME=true" in str(note)
+    assert f"Ignored part of the request: {note}" in caplog.text
+
+
+def test_image_of_a_tenant_prefers_nothing() -> None:
+    """A flavor is the operator's; an image is a tenant's."""
+    spec = spec_of({f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"})
+    assert pipeline_of("preferences").apply(spec).preferences == ()
+
+
+def test_flavor_is_handed_on_in_the_spelling_that_nova_passes_over(caplog: pytest.LogCaptureFixture) -> None:
+    """The flavor itself is not changed, and applying the filters again gives the same preferences."""
+    pipeline = pipeline_of("preferences", "hpet")
+    spec = nova_spec({"hw_time_hpet": "true"}, {f"trait:{_AVX}": "preferred", "hw:cpu_policy": "shared"})
+    flavor = spec.flavor
+    first = pipeline.apply(spec)
+    assert flavor.extra_specs == {f"trait:{_AVX}": "preferred", "hw:cpu_policy": "shared"}
+    assert spec.flavor.extra_specs == {f"preferred_trait:{_AVX}": "true", "hw:cpu_policy": "shared"}
+    handed_on = spec.flavor
+    second = pipeline.apply(spec)
+    assert [item.trait for item in second.preferences] == [item.trait for item in first.preferences] == [_AVX]
+    assert spec.flavor is handed_on
+    assert "WARNING" not in caplog.text
+
+
+def test_without_the_filter_the_flavor_stays_as_it_is() -> None:
+    spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{_AVX}": "preferred"})
+    flavor = spec.flavor
+    decision = pipeline_of("hpet", preferred_properties=["time_hpet"]).apply(spec)
+    assert [item.trait for item in decision.preferences] == ["CUSTOM_COMPUTE_TIME_HPET"]
+    assert spec.flavor is flavor
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "properties", "extra_specs", "trait"),
+    [
+        ("hpet", "hw_time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
+        ("hpet", "time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
+        ("image_metadata", "vif_model", {"hw_vif_model": "igb"}, {}, "COMPUTE_NET_VIF_MODEL_IGB"),
+        ("image_metadata", "hw_sound_model", {"hw_sound_model": "ich9"}, {}, "COMPUTE_SOUND_MODEL_ICH9"),
+        ("sound_model", "hw:sound_model", {}, {"hw:sound_model": "ich9"}, "COMPUTE_SOUND_MODEL_ICH9"),
+        ("packed_virtqueue", "packed_virtqueue", {"hw_virtio_packed_ring": "1"}, {}, "COMPUTE_NET_VIRTIO_PACKED"),
+        (
+            "deploy_config",
+            "deploy-config:hyperthreading",
+            {},
+            {"deploy-config:hyperthreading": "enabled"},
+            "HW_CPU_HYPERTHREADING",
+        ),
+    ],
+)
+def test_preferred_property_is_not_required_by_any_filter(
+    name: str, row: str, properties: dict[str, Any], extra_specs: dict[str, str], trait: str
+) -> None:
+    """Whether hosts report the trait does not matter: one that none has weighs nothing."""
+    spec = spec_of(properties, extra_specs)
+    required = pipeline_of(name).apply(spec_of(properties, extra_specs))
+    decision = pipeline_of(name, preferred_properties=[row], reported_traits=[]).apply(spec)
+    assert trait in [item.trait for item in required.requirements]
+    assert [item.trait for item in decision.preferences] == [trait]
+    assert (decision.requirements, spec.root_required, spec.root_forbidden) == ((), set(), set())
+
+
+def test_other_properties_of_the_request_stay_required() -> None:
+    spec = spec_of({"hw_time_hpet": "true", "hw_vif_model": "igb"})
+    decision = pipeline_of("image_metadata", "hpet", preferred_properties=["time_hpet"]).apply(spec)
+    assert "COMPUTE_NET_VIF_MODEL_IGB" in spec.root_required
+    assert "CUSTOM_COMPUTE_TIME_HPET" not in spec.root_required
+    assert [item.trait for item in decision.preferences] == ["CUSTOM_COMPUTE_TIME_HPET"]
+
+
+def test_preferred_property_excludes_no_default_machine_type_and_no_request() -> None:
+    """A device that needs PCI forbids the default machine types without it, and rejects one that is requested."""
+    alone = {"hw_vif_model": "e1000e"}
+    assert pipeline_of("image_metadata").apply(spec_of(alone)).requirements[1:]
+    assert not pipeline_of("image_metadata", preferred_properties=["vif_model"]).apply(spec_of(alone)).requirements
+    impossible = {**alone, "hw_machine_type": "isapc"}
+    with pytest.raises(ImpossibleCombination):
+        pipeline_of("image_metadata").apply(spec_of(impossible))
+    decision = pipeline_of("image_metadata", preferred_properties=["vif_model"]).apply(spec_of(impossible))
+    assert [item.trait for item in decision.preferences] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
+
+
+def test_contradicting_values_of_a_preferred_property_still_reject_the_request() -> None:
+    spec = spec_of({"hw_sound_model": "ich9"}, {"hw:sound_model": "usb"})
+    with pytest.raises(FlavorImageConflict):
+        pipeline_of("sound_model", preferred_properties=["sound_model"]).apply(spec)
+
+
+def test_explanation_shows_preferences() -> None:
+    spec = spec_of({}, {f"trait:{_AVX}": "preferred"})
+    (line,) = explain(spec, pipeline_of("preferences"))
+    assert line == (_AVX, "preferred", "root", "preferences", f"flavor extra spec trait:{_AVX}=preferred")
+
+
+def test_share_of_the_preferred_traits_that_a_host_has() -> None:
+    extra_specs = {f"trait:{_AVX}": "preferred", "preferred_trait:CUSTOM_A": "true", "trait:CUSTOM_A": "preferred"}
+    decision = pipeline_of("preferences").apply(spec_of({}, extra_specs))
+    hosts = [{_AVX, "CUSTOM_A"}, {"CUSTOM_A", "CUSTOM_B"}, set[str]()]
+    assert [decision.preferred_share(host.__contains__) for host in hosts] == [1.0, 0.5, 0.0]
+    assert decision.preferred_share(lambda _trait: None) == 0.0
+    assert Decision(()).preferred_share(lambda _trait: True) == 0.0
+
+
+def _pipeline_of(function: Any) -> Pipeline:
+    return Pipeline([as_filter("theirs", function)])
+
+
+def test_filter_of_another_package_prefers_traits() -> None:
+    def theirs(request: Request) -> Requirements:
+        return prefer("CUSTOM_A", "extra spec x") if request.extra_spec("x") else Requirements()
+
+    decision = _pipeline_of(theirs).apply(spec_of({}, {"x": "y"}))
+    assert [str(item) for item in decision.preferences] == ["CUSTOM_A preferred by theirs (extra spec x)"]
+    assert (prefer("CUSTOM_A", "a") + prefer("CUSTOM_B", "b")).preferences[1].trait == "CUSTOM_B"
+    with pytest.raises(ValueError, match="is not the name of a trait"):
+        prefer("lower", "a")
+
+
+@pytest.mark.parametrize("preferences", [("CUSTOM_A",), (Preference("a&b", "x"),)])  # type: ignore[arg-type]
+def test_malformed_preference_of_a_filter_is_an_error_that_names_the_filter(preferences: Any) -> None:
+    def theirs(request: Request) -> Requirements:
+        return Requirements(preferences=preferences)
+
+    with pytest.raises(FilterFailed, match="theirs"):
+        _pipeline_of(theirs).apply(spec_of())

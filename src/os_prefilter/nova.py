@@ -3,12 +3,16 @@
 ``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
 it once when it starts. :func:`activate` returns none, and appends the pipeline to Nova's list of request filters. No
 other module changes anything in Nova's code; the others only read Nova's objects.
+
+:class:`PreferredTraits` is a weigher, which ``[filter_scheduler] weight_classes`` may name beside Nova's.
 """
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from oslo_log import log as logging
 
@@ -19,6 +23,8 @@ from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.filters.report_scope import configured_scope, configured_traits
+from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.host_traits import HostTraits
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
@@ -31,7 +37,7 @@ try:
     from nova.objects.compute_node import ComputeNodeList
     from nova.objects.instance import Instance
     from nova.objects.instance_mapping import InstanceMapping
-    from nova.scheduler import request_filter
+    from nova.scheduler import request_filter, utils, weights
     from nova.scheduler.client import report
     from nova.utils import SM_IMAGE_PROP_PREFIX
 except ImportError as problem:
@@ -98,6 +104,8 @@ class RequestFilters:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
+        # By request spec, which Nova hands on to its weighers, and drops when the request is scheduled.
+        self._preferred: WeakKeyDictionary[Any, tuple[Decision, HostTraits]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<os_prefilter.nova.RequestFilters: {self.pipeline!r}>"
@@ -108,7 +116,7 @@ class RequestFilters:
         :raises nova.exception.RequestFilterFailed: if the request cannot be scheduled as it is; Nova shows the user why
         """
         try:
-            self.pipeline.apply(request_spec, context)
+            decision = self.pipeline.apply(request_spec, context)
         except RequestRejected as error:
             raise exception.RequestFilterFailed(reason=str(error)) from error
         except PrefilterError as error:
@@ -117,7 +125,49 @@ class RequestFilters:
             raise exception.RequestFilterFailed(
                 reason="a request filter of this cloud failed; its operator finds the cause in the scheduler's log"
             ) from error
+        host_traits = self.pipeline.host_traits
+        if decision.preferences and host_traits:
+            traits = frozenset(item.trait for item in decision.preferences)
+            self._preferred[request_spec] = decision, host_traits.current(traits, context)
         return True
+
+    def preferred_share(self, request_spec: Any, host: str) -> float:
+        """Return the share of the traits preferred for a request that a host has; 0.0 where that is not known.
+
+        :param request_spec: the object for which the filters were run
+        :param host: the UUID of the compute node, which is that of its root provider
+        """
+        decision, known = self._preferred.get(request_spec, _NOTHING_PREFERRED)
+        return decision.preferred_share(partial(known.has, host))
+
+
+_NOTHING_PREFERRED: Final = (Decision(()), HostTraits())
+
+
+class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
+    """A weigher of Nova: hosts with the traits that a request prefers weigh more.
+
+    The weight is the share of the preferred traits that the host has, from 0.0 to 1.0. It is 0.0 for all hosts where
+    the request prefers none, where it is not known which hosts have them, and where :func:`activate` was not called.
+    """
+
+    # The weight is normalized already: that all hosts lack one of two traits does not make the other count twice.
+    minval, maxval = 0.0, 1.0
+
+    def __init__(self) -> None:
+        register_opts(nova.conf.CONF)
+
+    def weight_multiplier(self, host_state: Any) -> float:
+        """Return the option, or the metadata of the same name of the host's aggregates, the lowest of several."""
+        name = "preferred_weight_multiplier"
+        multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
+        return multiplier
+
+    def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
+        for each in request_filter.ALL_REQUEST_FILTERS:
+            if isinstance(each, RequestFilters):
+                return each.preferred_share(weight_properties, host_state.uuid)
+        return 0.0
 
 
 class _Replaced:

@@ -103,6 +103,17 @@ def test_extra_specs_are_not_validated_before_microversion_2_86(api: Any) -> Non
     assert api({"extra_specs": {_NAME: "on"}}, "2.85").status_int == 200
 
 
+@pytest.mark.parametrize("trait", ["HW_CPU_X86_AVX512F", "CUSTOM_A"])
+def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(
+    trait: str, api: Any
+) -> None:
+    assert api({"extra_specs": {f"trait:{trait}": "preferred"}}, "2.85").status_int == 200
+    refused = api({"extra_specs": {f"trait:{trait}": "preferred"}}, "2.86")
+    assert refused.json["badRequest"]["message"].endswith("'preferred' is not one of: required, forbidden.")
+    for microversion in ("2.85", "2.86", "latest"):
+        assert api({"extra_specs": {f"preferred_trait:{trait}": "true"}}, microversion).status_int == 200
+
+
 @pytest.mark.parametrize("row", [row for row in ROWS if row.extra_spec], ids=lambda row: row.extra_spec)
 def test_nova_api_accepts_every_vocabulary_value_but_the_known_exceptions(row: Any) -> None:
     """By its own validators or by ours, but for what Nova refuses although it reads it, and what an old one lacks."""

@@ -1,0 +1,195 @@
+"""Preferred traits in Nova's scheduler: its own weight handler, host states, request specs and client of Placement."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nova import exception, objects
+from nova.scheduler import request_filter
+from nova.scheduler import utils as scheduler_utils
+from nova.scheduler.host_manager import HostState
+
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.fleet.model import Fleet, provider_uuid
+from os_prefilter.nova import PreferredTraits, RequestFilters
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.placements import Observed, provider
+from tests.support.rule_texts import rule, write_rules
+
+_AVX, _SGX, _HPET = "HW_CPU_X86_AVX512F", "HW_CPU_X86_SGX", "CUSTOM_COMPUTE_TIME_HPET"
+_ROOM = "VCPU MEMORY_MB DISK_GB"
+_WEIGHERS = (
+    "[filter_scheduler]",
+    "weight_classes = nova.scheduler.weights.all_weighers,os_prefilter.nova.PreferredTraits",
+)
+_HOSTS = {"plain": "", "avx": _AVX, "both": f"{_AVX} {_SGX}", "hpet": _HPET}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler."""
+    with starting(tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
+def observed() -> Iterator[Observed]:
+    """Return a Placement with a few hosts."""
+    hosts = tuple(provider(name, _ROOM, f"COMPUTE_NODE {traits}") for name, traits in _HOSTS.items())
+    with EmbeddedPlacement(Fleet(hosts)) as placement:
+        yield Observed(placement)
+
+
+def _host(name: str, **metadata: str) -> Any:
+    host = HostState(name, name, "cell")
+    host.uuid = provider_uuid(name)
+    host.cpu_allocation_ratio = host.ram_allocation_ratio = host.disk_allocation_ratio = 1.0
+    host.aggregates = [objects.Aggregate(metadata=metadata)] if metadata else []
+    return host
+
+
+def _spec(properties: dict[str, Any] | None = None, extra_specs: dict[str, str] | None = None) -> Any:
+    fields: dict[str, Any] = {
+        "instance_group": None,
+        "requested_destination": None,
+        "requested_resources": [],
+        "is_bfv": False,
+    }
+    return nova_spec(properties, extra_specs, **fields)
+
+
+def _weights(scheduler: Any, spec: Any, hosts: list[Any] | None = None) -> dict[str, float]:
+    weighed = scheduler.host_manager.get_weighed_hosts(hosts or [_host(name) for name in _HOSTS], spec)
+    return {each.obj.host: each.weight for each in weighed}
+
+
+def _schedule(scheduler: Any, *request: dict[str, Any]) -> dict[str, float]:
+    spec = _spec(*request)
+    our_entry()(user_context(), spec)
+    return _weights(scheduler, spec)
+
+
+def test_hosts_with_the_preferred_traits_of_a_flavor_come_first(start: Start, observed: Observed) -> None:
+    """From the first request on; a host that has one of two traits gets half of the weight."""
+    scheduler = start("preferences", *_WEIGHERS)
+    ask(observed)
+    assert _schedule(scheduler, {}, {f"trait:{_AVX}": "preferred"}) == {"avx": 1, "both": 1, "plain": 0, "hpet": 0}
+    both = {f"preferred_trait:{_AVX}": "true", f"preferred_trait:{_SGX}": "true"}
+    assert _schedule(scheduler, {}, both) == {"both": 1, "avx": 0.5, "plain": 0, "hpet": 0}
+    assert list(_schedule(scheduler, {}, both))[:2] == ["both", "avx"]
+
+
+def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
+    start: Start, observed: Observed, tmp_path: Path
+) -> None:
+    (tmp_path / "rules").mkdir()
+    gold = rule("gold", "{extra_spec: 'tier:class', is: gold}", more=f"prefer: [{_SGX}]")
+    write_rules(tmp_path / "rules" / "a.yaml", gold)
+    options = (f"rules_dirs = {tmp_path / 'rules'}", "preferred_properties = hw_time_hpet", *_WEIGHERS)
+    scheduler = start("rules,hpet", *options)
+    ask(observed)
+    request = {"hw_time_hpet": "true"}, {"tier:class": "gold"}
+    assert _schedule(scheduler, *request) == {"hpet": 0.5, "both": 0.5, "plain": 0, "avx": 0}
+    spec = _spec(*request)
+    our_entry()(user_context(), spec)
+    assert (spec.root_required, spec.root_forbidden) == (set(), set())
+
+
+@pytest.mark.parametrize("extra_specs", [{}, {f"trait:{_AVX}": "required"}, {"preferred_trait:CUSTOM_OF_NONE": "true"}])
+def test_hosts_weigh_the_same_without_preferences_and_for_a_trait_that_none_has(
+    extra_specs: dict[str, str], start: Start, observed: Observed
+) -> None:
+    scheduler = start("preferences", *_WEIGHERS)
+    ask(observed)
+    assert set(_schedule(scheduler, {}, extra_specs).values()) == {0}
+
+
+def test_hosts_weigh_the_same_while_placement_does_not_answer(start: Start, observed: Observed) -> None:
+    """The request is scheduled all the same; once Placement answers, the next ones are weighed."""
+    scheduler = start("preferences", "facts_interval = 0", *_WEIGHERS)
+    ask(observed)
+    observed.hook = lambda _method, _url: (503, b"down")
+    request: tuple[dict[str, Any], dict[str, str]] = {}, {f"trait:{_AVX}": "preferred"}
+    assert set(_schedule(scheduler, *request).values()) == {0}
+    observed.hook = lambda _method, _url: None
+    found: dict[str, float] = {}
+    for _ in range(200):
+        found = _schedule(scheduler, *request)
+        if any(found.values()):
+            break
+    assert found == {"avx": 1, "both": 1, "plain": 0, "hpet": 0}
+
+
+def test_host_that_placement_did_not_list_weighs_nothing(start: Start, observed: Observed) -> None:
+    scheduler = start("preferences", *_WEIGHERS)
+    ask(observed)
+    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
+    our_entry()(user_context(), spec)
+    hosts = [_host("new"), _host("avx"), _host("plain")]
+    assert _weights(scheduler, spec, hosts) == {"avx": 1, "new": 0, "plain": 0}
+
+
+@pytest.mark.parametrize("multiplier", ["2.5", "0.0", "-1"])
+def test_option_multiplies_the_weight_and_an_aggregate_overrides_it(
+    multiplier: str, start: Start, observed: Observed
+) -> None:
+    scheduler = start("preferences", f"preferred_weight_multiplier = {multiplier}", *_WEIGHERS)
+    ask(observed)
+    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
+    our_entry()(user_context(), spec)
+    hosts = [_host("avx"), _host("both", preferred_weight_multiplier="10"), _host("plain")]
+    assert _weights(scheduler, spec, hosts) == {"avx": float(multiplier), "both": 10, "plain": 0}
+
+
+def test_weigher_without_activation_or_filters_weighs_nothing(start: Start, observed: Observed) -> None:
+    scheduler = start("", *_WEIGHERS)
+    ask(observed)
+    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
+    our_entry()(user_context(), spec)
+    assert set(_weights(scheduler, spec).values()) == {0}
+    request_filter.ALL_REQUEST_FILTERS[:] = [
+        each for each in request_filter.ALL_REQUEST_FILTERS if not isinstance(each, RequestFilters)
+    ]
+    assert set(_weights(scheduler, spec).values()) == {0}
+    assert [type(each) for each in scheduler.host_manager.weighers].count(PreferredTraits) == 1
+
+
+def test_nova_logs_no_warning_of_the_preference_and_builds_the_same_query(
+    start: Start, observed: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the filter it logs one for each request."""
+    scheduler = start("preferences", *_WEIGHERS)
+    ask(observed)
+
+    def query(spec: Any) -> str:
+        caplog.clear()
+        built = scheduler_utils.resources_from_request_spec(user_context(), spec, scheduler.host_manager)
+        return str(built.to_querystring())
+
+    plain, wished = _spec(), _spec({}, {f"trait:{_AVX}": "preferred"})
+    expected = query(plain)
+    assert query(wished) == expected
+    assert "Only (required, forbidden) traits are supported. Received 'preferred'." in caplog.text
+    our_entry()(user_context(), wished)
+    assert query(wished) == expected
+    assert "preferred" not in caplog.text
+
+
+def test_preferences_of_a_request_are_dropped_with_its_request_spec(start: Start, observed: Observed) -> None:
+    start("preferences", *_WEIGHERS)
+    ask(observed)
+    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
+    our_entry()(user_context(), spec)
+    assert len(our_entry()._preferred) == 1
+    del spec
+    gc.collect()
+    assert len(our_entry()._preferred) == 0
+
+
+def test_unknown_weigher_stops_nova_at_its_start(start: Start) -> None:
+    """A typing error in weight_classes is Nova's own error."""
+    with pytest.raises((ImportError, exception.ClassNotFound)):
+        start("preferences", "[filter_scheduler]", "weight_classes = os_prefilter.nova.PreferedTraits")

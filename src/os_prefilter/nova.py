@@ -1,14 +1,16 @@
 """Entry point for an unmodified Nova, enabled by one line in nova.conf.
 
 ``[filter_scheduler] available_filters`` may name a function that returns classes of host filters; nova-scheduler calls
-it once when it starts. :func:`activate` returns none, and appends the pipeline to Nova's list of request filters. No
-other module changes anything in Nova's code; the others only read Nova's objects.
+it once when it starts. :func:`activate` appends the pipeline to Nova's list of request filters, and returns
+:class:`RebuildFilter`, which runs only where ``[filter_scheduler] enabled_filters`` names it. No other module changes
+anything in Nova's code; the others only read Nova's objects.
 
 :class:`PreferredTraits` is a weigher, which ``[filter_scheduler] weight_classes`` may name beside Nova's.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import TimeoutError as NotDoneError
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -20,12 +22,17 @@ from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import KnownTraits, NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.common.errors import ConfigurationError, PrefilterError, RequestRejected
+from os_prefilter.common.errors import ConfigurationError, PrefilterError, RejectedByFilter, RequestRejected
+from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
+from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.filters.report_scope import configured_scope, configured_traits
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.host_traits import HostTraits
 from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.pipeline.report_gates import gates_by_trait
+from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
 try:
@@ -39,11 +46,16 @@ try:
     from nova.objects.instance_mapping import InstanceMapping
     from nova.scheduler import request_filter, utils, weights
     from nova.scheduler.client import report
+    from nova.scheduler.filters import BaseHostFilter
+    from nova.scheduler.utils import request_is_rebuild
     from nova.utils import SM_IMAGE_PROP_PREFIX
 except ImportError as problem:
     raise ImportError(incompatible_nova(problem)) from problem
 
 LOG = logging.getLogger(__name__)
+
+# Nova keeps the first 255 bytes of a server's fault.
+_LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact.
@@ -71,13 +83,15 @@ def activate() -> list[type]:
     An enabled filter replaces Nova's filter of the same purpose, so that no request pays twice, and what Nova requires
     wrongly does not exclude the hosts that ours finds. Calling it again applies the configuration as it is then.
 
-    :return: no host filters.
+    :return: the host filters that ``[filter_scheduler] enabled_filters`` may name: :class:`RebuildFilter`.
     :raises ConfigurationError: if nova-scheduler must not start with this configuration.
     """
     outside = unsupported_nova()
     if outside:
         LOG.warning("%s", outside)
-    pipeline = _pipeline()
+    adapter: Any = _Placement()
+    client = PlacementClient(adapter, microversion="1.22")
+    pipeline = _pipeline(client)
     names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
     replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
     # The list as it was before an earlier activation, with the changes of others since.
@@ -96,7 +110,8 @@ def activate() -> list[type]:
             "Request filters of Nova that are not run, because ours take their place: %s.",
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in names),
         )
-    return []
+    # Nova makes one object of the class, without arguments.
+    return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client})]
 
 
 class RequestFilters:
@@ -170,6 +185,93 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         return 0.0
 
 
+class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
+    """Host filter that refuses to rebuild a server with an image that its host cannot run.
+
+    Nova runs no request filter for a rebuild on the same host. This one runs the pipeline for the new image, and
+    compares what it requires because of the image or the flavor with the traits that the host has in Placement now.
+    Any other request passes, and so does a rebuild where something is not known. :func:`activate` sets the fields.
+    """
+
+    RUN_ON_REBUILD = True
+
+    pipeline: Pipeline
+    client: PlacementClient
+
+    def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
+        """Return True, unless the host cannot serve a rebuild.
+
+        :raises nova.exception.NoValidHost: in place of False, for which Nova gives the user no reason
+        """
+        if not request_is_rebuild(spec_obj):
+            return True
+        try:
+            required = self.pipeline.decide(spec_obj).requirements
+        except RejectedByFilter as error:
+            # Written for Nova, which does not run it for a rebuild.
+            LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
+            return True
+        except RequestRejected as error:
+            raise exception.NoValidHost(reason=str(error)) from error
+        except PrefilterError:
+            LOG.exception("%s", _unchecked(host_state, spec_obj, "a request filter failed"))
+            return True
+        # What comes from no property, such as a disabled compute service, keeps no server from a rebuild.
+        required = tuple(item for item in required if item.scope == ROOT and item.properties)
+        unmet = self._unmet(required, host_state, spec_obj) if required else ()
+        if unmet:
+            LOG.info(
+                "Refused to rebuild server %s on host %s: %s.",
+                spec_obj.instance_uuid,
+                host_state.host,
+                "; ".join(map(str, unmet)),
+            )
+            raise exception.NoValidHost(reason=_refusal(unmet))
+        return True
+
+    def _unmet(self, required: Iterable[Requirement], host_state: Any, spec_obj: Any) -> tuple[Requirement, ...]:
+        """Return the requirements that the host certainly does not meet."""
+        read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
+        try:
+            _, traits = read.result(PATIENCE)
+        except NotDoneError:
+            LOG.warning("%s", _unchecked(host_state, spec_obj, f"Placement did not respond in {PATIENCE:g} seconds"))
+            return ()
+        except Exception as error:  # noqa: BLE001 - of Nova's client; the rebuild goes on without an answer
+            LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
+            return ()
+        gates = gates_by_trait(self.pipeline.options.rows)
+        unmet = [item for item in required if (item.trait in traits) != item.required]
+        unreported = {
+            item.trait
+            for item in unmet
+            if item.required and item.trait in gates and gates[item.trait].reported_by.isdisjoint(traits)
+        }
+        if unreported:
+            problem = f"it has not reported whether it has {join_names(unreported)}"
+            LOG.warning("%s", _unchecked(host_state, spec_obj, problem))
+        return tuple(item for item in unmet if item.trait not in unreported)
+
+
+def _unchecked(host_state: Any, spec_obj: Any, problem: str) -> str:
+    return (
+        f"The server {spec_obj.instance_uuid} is rebuilt without a check whether its host {host_state.host} can run "
+        f"the new image: {problem}"
+    )
+
+
+def _refusal(unmet: Iterable[Requirement]) -> str:
+    """Return why a host is refused, in the words of the image and the flavor, as long as Nova's fault can be."""
+    offers = list(dict.fromkeys(escape_line(" together with ".join(item.properties)) for item in unmet))
+    reason = ""
+    for number in range(len(offers), -1, -1):
+        what = ", ".join(shorten(offers, number)) if number else "what image and flavor require"
+        reason = f"This host does not offer {what}."
+        if len(str(exception.NoValidHost(reason=reason)).encode()) <= _LONGEST_FAULT:
+            break
+    return reason
+
+
 class _Replaced:
     """A filter of Nova's that is not run, in its place, so that a later activation can restore it.
 
@@ -192,11 +294,9 @@ class _Replaced:
         return False
 
 
-def _pipeline() -> Pipeline:
+def _pipeline(client: PlacementClient) -> Pipeline:
     conf = nova.conf.CONF
     register_opts(conf)
-    adapter: Any = _Placement()
-    client = PlacementClient(adapter, microversion="1.22")
     facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": _minimum_compute_version,
         "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
@@ -236,8 +336,11 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     """Return the machine type that Nova's libvirt driver keeps for a server that moves, from its system metadata.
 
     None for a resize or a cold migration: nova-compute then starts the guest from the request's image, so that the
-    destination's default counts. None also if none is kept, with another driver for instance.
+    destination's default counts. None for a rebuild, at which nova-api removes what is kept. None also if none is kept,
+    with another driver for instance.
     """
+    if request_is_rebuild(request_spec):
+        return None
     admin = (context or nova_context.get_admin_context()).elevated()
     mapping = InstanceMapping.get_by_instance_uuid(admin, request_spec.instance_uuid)
     with nova_context.target_cell(admin, mapping.cell_mapping) as in_cell:

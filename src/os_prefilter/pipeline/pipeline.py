@@ -26,7 +26,7 @@ from os_prefilter.pipeline.no_host import NoHostCheck, no_host_check, root_deman
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Preference, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
-from os_prefilter.request.view import Request
+from os_prefilter.request.view import Request, clone_of
 
 LOG = logging.getLogger(__name__)
 
@@ -180,6 +180,10 @@ class Pipeline:
             raise
         _log(outcome)
         return outcome.decision
+
+    def decide(self, request_spec: Any, context: Any = None) -> Decision:
+        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`."""
+        return self.apply(clone_of(request_spec), context)
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return the outcome of an equal request from the cache, or run the filters."""

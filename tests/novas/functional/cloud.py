@@ -16,6 +16,7 @@ from nova import conf, test
 from nova.scheduler import request_filter
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.fixtures import PlacementFixture
+from os_traits import COMPUTE_STATUS_DISABLED
 
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
@@ -45,10 +46,17 @@ _ACTIVATION = f"""
 available_filters = nova.scheduler.filters.all_filters
 available_filters = os_prefilter.nova.activate
 [prefilter]
-enabled_filters = image_metadata,image_type,hpet,owner,deploy_config
+enabled_filters = image_metadata,image_type,hpet,owner,deploy_config,compute_status
 reported_traits = *
 emulated_architectures = {",".join(sorted(EVERY_ARCHITECTURE))}
 unknown_values = reject
+"""
+# Nova's default, and what checks rebuilds.
+_REBUILD_FILTER = """
+[filter_scheduler]
+enabled_filters = \
+ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,\
+RebuildFilter
 """
 _NOVAS_FILTERS = tuple(request_filter.ALL_REQUEST_FILTERS)
 _LIST_OF_FILTERS = "nova.scheduler.request_filter.ALL_REQUEST_FILTERS"
@@ -77,7 +85,7 @@ class Cloud:
     def __init__(self, case: Any) -> None:
         self._case = case
         self._conf = Path(case.useFixture(fixtures.TempDir()).path, "nova.conf")
-        self._conf.write_text(_NOVA + _ACTIVATION)
+        self._conf.write_text(_NOVA + _ACTIVATION + _REBUILD_FILTER)
         conf.CONF([], project="nova", default_config_files=[str(self._conf)])
         self._placement, self._glance = _start(case)
         api = case.useFixture(nova_fixtures.OSAPIFixture())
@@ -93,7 +101,14 @@ class Cloud:
         with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)):
             self._restart_scheduler("")
             yield
+        self._restart_scheduler(_ACTIVATION + _REBUILD_FILTER)
+
+    @contextmanager
+    def without_rebuild_filter(self) -> Iterator[None]:
+        """Run the scheduler with Nova's default host filters while the context lasts."""
         self._restart_scheduler(_ACTIVATION)
+        yield
+        self._restart_scheduler(_ACTIVATION + _REBUILD_FILTER)
 
     def _restart_scheduler(self, activation: str) -> None:
         self._case.scheduler.stop()
@@ -112,6 +127,18 @@ class Cloud:
         # Nova wants it restarted before it is taken for alive.
         computes[host] = self._case.restart_compute_service(computes[host])
         self._admin.put_service(service, {"forced_down": False})
+
+    @contextmanager
+    def disabled(self, host: str) -> Iterator[None]:
+        """Disable the compute service of a host while the context lasts."""
+        service = self._admin.get_services(host=host, binary="nova-compute")[0]["id"]
+        self._admin.put_service(service, {"status": "disabled"})
+        assert COMPUTE_STATUS_DISABLED in self._traits(host)
+        yield
+        self._admin.put_service(service, {"status": "enabled"})
+
+    def _traits(self, host: str) -> frozenset[str]:
+        return self._placement.provider_traits(self._placement.provider_named(host).uuid)[1]
 
     @contextmanager
     def x86_guests(self, *hosts: str, **changes: Any) -> Iterator[None]:
@@ -144,6 +171,10 @@ class Cloud:
             self._flavors[name] = flavor_id
         return self._flavors[name]
 
+    def image(self, properties: Mapping[str, str] | None = None, disk_format: str = "raw") -> str:
+        """Create an image; return its ID."""
+        return str(self._glance.create(None, _image(dict(properties or {}), disk_format))["id"])
+
     def server(
         self,
         properties: Mapping[str, str] | None = None,
@@ -151,13 +182,21 @@ class Cloud:
         disk_format: str = "raw",
     ) -> Server:
         """Create an image and a server from it; return the server when it is active or has failed."""
-        image = self._glance.create(None, _image(dict(properties or {}), disk_format))
-        body = {"name": "server", "imageRef": image["id"], "flavorRef": self.flavor(extra_specs), "networks": "none"}
+        image = self.image(properties, disk_format)
+        body = {"name": "server", "imageRef": image, "flavorRef": self.flavor(extra_specs), "networks": "none"}
         return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
 
-    def act(self, server: Server, action: Mapping[str, Any], status: str) -> Server:
-        """Let the administrator do something with a server; return it when it has this status, or has failed."""
-        self._admin.post_server_action(server.uuid, dict(action))
+    def act(self, server: Server, action: Mapping[str, Any], status: str, microversion: str | None = None) -> Server:
+        """Let the administrator do something with a server; return it when it has this status, or has failed.
+
+        :param microversion: of the request; the newest if None
+        """
+        newest = self._admin.microversion
+        self._admin.microversion = microversion or newest
+        try:
+            self._admin.post_server_action(server.uuid, dict(action))
+        finally:
+            self._admin.microversion = newest
         return self._wait(server.uuid, status)
 
     def _wait(self, uuid: str, status: str) -> Server:

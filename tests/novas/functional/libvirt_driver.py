@@ -9,6 +9,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 from unittest import mock
+from uuid import uuid4
 
 os.environ["OS_NOVA_DISABLE_EVENTLET_PATCHING"] = "true"
 os.environ["OS_WSGI__API_PASTE_CONFIG"] = str(Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini"))
@@ -80,6 +81,11 @@ class MachineTypes(base.ServersTestBase):  # type: ignore[misc]
 
     def test_resize(self) -> None:
         self._resize_server(self.server, self._create_flavor(id=77, vcpu=2))
+        self.check(built=["pc", "q35"], kept="q35")
+
+    def test_rebuild(self) -> None:
+        other = self.glance.create(None, {**self.glance.auto_disk_config_enabled_image, "id": str(uuid4())})
+        self._rebuild_server(self.server, other["id"])
         self.check(built=["pc", "q35"], kept="q35")
 
     def test_rescue(self) -> None:

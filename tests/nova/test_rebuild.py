@@ -1,0 +1,268 @@
+"""The host filter for rebuilds, as Nova's scheduler runs it: its own host states and client, and a real Placement."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nova import exception
+from nova.scheduler.host_manager import HostState
+
+from os_prefilter import nova as entry_point
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.filters.loading import as_filter
+from os_prefilter.fleet.model import provider_uuid
+from os_prefilter.pipeline.pipeline import Pipeline
+from os_prefilter.vocabulary import HPET, REPORTED
+from tests.support.nova_objects import nova_spec
+from tests.support.nova_start import Start, ask, our_entry, starting
+from tests.support.placements import Answer, Observed, put_traits
+from tests.support.reporting_fleets import fleet_of
+from tests.support.rule_texts import rule, write_rules
+
+_HOST = "host-0"
+_READ = f"GET /resource_providers/{provider_uuid(_HOST)}/traits"
+_E1000E, _VIRTIO, _IDE = "COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_STORAGE_BUS_IDE"
+_QCOW2, _RAW = "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW"
+_DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
+_WANTS_E1000E = {"hw_vif_model": "e1000e"}
+
+_Wants = tuple[dict[str, Any], dict[str, str]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler with the filter."""
+    with starting(tmp_path) as start:
+
+        def with_filter(enabled: str, *lines: str) -> Any:
+            return start(enabled, *lines, "[filter_scheduler]", "enabled_filters = RebuildFilter")
+
+        yield with_filter
+
+
+@pytest.fixture(scope="module")
+def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a Placement with one host."""
+    with EmbeddedPlacement(fleet_of([set()])) as placement:
+        placement.know([HPET, REPORTED, _DEFAULT_Q35, "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_LICENSED"])
+        yield placement
+
+
+def _having(placement: EmbeddedPlacement, *traits: str) -> Observed:
+    """Let the host have these traits alone, and Nova's client send its requests here."""
+
+    def change(have: set[str]) -> None:
+        have.clear()
+        have.update(traits)
+
+    put_traits(placement, change, _HOST)
+    observed = Observed(placement)
+    ask(observed)
+    return observed
+
+
+def _rebuild(
+    scheduler: Any, properties: Mapping[str, Any], extra_specs: Mapping[str, str] | None = None, host: str = _HOST
+) -> str:
+    """Return why the scheduler refuses a rebuild with a new image; empty if it does not."""
+    hints = {"_nova_check_type": ["rebuild"]}
+    return _filter(scheduler, nova_spec(dict(properties), dict(extra_specs or {}), scheduler_hints=hints), host)
+
+
+def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
+    spec.instance_uuid = provider_uuid("server")
+    before = spec.obj_to_primitive()
+    state = HostState(host, host, provider_uuid("cell"))
+    state.uuid = provider_uuid(host)
+    manager = scheduler.host_manager
+    try:
+        passing = manager.filter_handler.get_filtered_objects(manager.enabled_filters, [state], spec)
+    except exception.NoValidHost as error:
+        return str(error)
+    finally:
+        assert spec.obj_to_primitive() == before
+    assert passing == [state]
+    return ""
+
+
+def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [each for each in caplog.records if each.name == "os_prefilter.nova" and each.levelname != "INFO"]
+    return [each.getMessage() for each in found]
+
+
+@pytest.mark.parametrize(
+    ("traits", "wants", "offers"),
+    [
+        ([_VIRTIO, _E1000E], (_WANTS_E1000E, {}), ""),
+        ([_VIRTIO], (_WANTS_E1000E, {}), "hw_vif_model=e1000e"),
+        ([_VIRTIO], ({**_WANTS_E1000E, "hw_time_hpet": True}, {}), "hw_vif_model=e1000e, hw_time_hpet=true"),
+        ([_VIRTIO], ({}, {"hw:viommu_model": "intel"}), "hw:viommu_model=intel"),
+        ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide"}, {}), "hw_disk_bus=ide"),
+        ([_IDE], ({"hw_disk_bus": "ide"}, {}), ""),
+        ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, {}), "hw_machine_type=pc"),
+    ],
+    ids=["met", "unmet", "two unmet", "flavor", "default machine", "other default machine", "machine type"],
+)
+def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_requires(
+    start: Start,
+    placement: EmbeddedPlacement,
+    traits: list[str],
+    wants: tuple[dict[str, Any], dict[str, str]],
+    offers: str,
+) -> None:
+    scheduler = start("image_metadata,hpet", "reported_traits = *")
+    observed = _having(placement, REPORTED, *traits)
+
+    reason = _rebuild(scheduler, *wants)
+
+    assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
+    assert _READ in observed.sent
+
+
+def test_format_of_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
+    scheduler = start("image_type")
+    _having(placement, _RAW)
+    assert "does not offer disk_format=qcow2" in _rebuild(scheduler, {})
+    _having(placement, _RAW, _QCOW2)
+    assert _rebuild(scheduler, {}) == ""
+
+
+def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
+    """The service is disabled, and the host is not of this cloud's owner: the server runs there nevertheless."""
+    scheduler = start("compute_status,owner,noop", "owner_gate = always")
+    observed = _having(placement, "COMPUTE_STATUS_DISABLED")
+    assert _rebuild(scheduler, {"hw_vif_model": "virtio"}) == ""
+    assert _READ not in observed.sent
+
+
+def test_rule_about_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement, tmp_path: Path) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    write_rules(folder / "a.yaml", rule("w", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"]))
+    scheduler = start("rules", f"rules_dirs = {folder}")
+    _having(placement)
+    assert "does not offer os_distro=windows." in _rebuild(scheduler, {"os_distro": "windows"})
+    assert _rebuild(scheduler, {"os_distro": "debian"}) == ""
+
+
+def test_impossible_image_is_refused_with_its_reason(start: Start, placement: EmbeddedPlacement) -> None:
+    scheduler = start("image_metadata")
+    _having(placement, _IDE)
+    reason = _rebuild(scheduler, {"hw_machine_type": "q35", "hw_disk_bus": "ide"})
+    assert reason.startswith(
+        "No valid host was found. image property hw_disk_bus=ide is impossible with image property"
+    )
+
+
+def test_any_other_request_passes_without_a_query(start: Start, placement: EmbeddedPlacement) -> None:
+    scheduler = start("image_metadata")
+    observed = _having(placement)
+    assert _filter(scheduler, nova_spec(_WANTS_E1000E)) == ""
+    for hints in ({}, {"group": ["one"]}):
+        assert _filter(scheduler, nova_spec(_WANTS_E1000E, scheduler_hints=hints)) == ""
+    assert observed.sent == []
+
+
+def test_placement_is_read_again_for_each_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
+    scheduler = start("image_metadata")
+    _having(placement, _VIRTIO)
+    assert _rebuild(scheduler, _WANTS_E1000E)
+    _having(placement, _VIRTIO, _E1000E)
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+
+
+def test_host_that_has_not_reported_is_not_refused(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its driver says nothing of VIF models, and no agent has run there; a trait without a gate is no such case."""
+    scheduler = start("image_metadata,hpet")
+    _having(placement, "HW_CPU_X86_AVX")
+    assert _rebuild(scheduler, {**_WANTS_E1000E, "hw_time_hpet": True}) == ""
+    (warning,) = _warnings(caplog)
+    assert warning.endswith(
+        "without a check whether its host host-0 can run the new image: it has not reported whether it has "
+        "COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET"
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "problem"),
+    [(_HOST, "PlacementUnavailable: "), ("host-9", "UnknownProvider: ")],
+    ids=["unavailable", "no provider"],
+)
+def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, host: str, problem: str
+) -> None:
+    scheduler = start("image_metadata")
+    is_down = host == _HOST
+    _having(placement, _VIRTIO).hook = lambda _method, url: (503, {}) if is_down and _READ.endswith(url) else None
+    assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
+    (warning,) = _warnings(caplog)
+    assert f"without a check whether its host {host} can run the new image: {problem}" in warning
+
+
+def test_rebuild_does_not_wait_for_a_placement_that_hangs(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_point, "PATIENCE", 0.05)
+    scheduler = start("image_metadata")
+    done = threading.Event()
+
+    def hang(_method: str, url: str) -> Answer | None:
+        if "/resource_providers/" in url:
+            done.wait()
+        return None
+
+    _having(placement, _VIRTIO).hook = hang
+    try:
+        assert _rebuild(scheduler, _WANTS_E1000E) == ""
+    finally:
+        done.set()
+    assert "Placement did not respond in 0.05 seconds" in _warnings(caplog)[-1]
+
+
+def test_failing_filter_is_logged_and_refuses_no_rebuild(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler = start("image_metadata")
+    _having(placement, _VIRTIO)
+
+    def broken(*_anything: object) -> object:
+        raise OSError("broken")
+
+    monkeypatch.setattr(our_entry().pipeline, "_calls", [broken])
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+    assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
+    assert "OSError: broken" in caplog.text
+
+
+def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    def closed(_context: Any, request_spec: Any) -> bool:
+        request_spec.root_required.add("CUSTOM_LICENSED")
+        raise exception.RequestFilterFailed(reason="closed today")
+
+    scheduler = start("image_metadata")
+    (host_filter,) = scheduler.host_manager.enabled_filters
+    host_filter.pipeline = Pipeline([as_filter("closed", closed)])
+    _having(placement, _VIRTIO)
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+    assert "closed today" in _warnings(caplog)[-1]
+
+
+def test_long_reason_names_whole_properties_and_fits_into_the_fault(
+    start: Start, placement: EmbeddedPlacement, tmp_path: Path
+) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    values = {f"prop_{number}": "ü" * 40 for number in range(9)}
+    conditions = [f'{{extra_spec: "{name}", is: "{value}"}}' for name, value in values.items()]
+    write_rules(folder / "a.yaml", *(rule(f"r{i}", each, ["CUSTOM_LICENSED"]) for i, each in enumerate(conditions)))
+    scheduler = start("rules", f"rules_dirs = {folder}")
+    _having(placement)
+    reason = _rebuild(scheduler, {}, values)
+    assert reason.endswith(f", prop_1={'ü' * 40}, and 7 more.")
+    assert len(reason.encode()) <= 255

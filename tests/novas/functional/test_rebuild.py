@@ -1,0 +1,127 @@
+"""A rebuild with a new image stays on its host: the host filter refuses an image that the host cannot run."""
+
+from typing import Any
+
+import pytest
+from nova import context, objects
+
+from tests.novas.functional.cloud import Cloud, Server
+from tests.novas.functional.hosts import DRIVERS
+
+_HOST = "old"
+_IDE = {"img_hv_type": "kvm", "hw_disk_bus": "ide"}
+_IGB = {"hw_vif_model": "igb", "hw_sound_model": "virtio"}
+_NOVAS_PREFIX = "No valid host was found. "
+_REFUSED = f"{_NOVAS_PREFIX}This host does not offer hw_vif_model=igb, hw_sound_model=virtio."
+
+
+def _rebuild(cloud: Cloud, server: Server, image: str) -> Server:
+    return cloud.act(server, {"rebuild": {"imageRef": image}}, "ACTIVE")
+
+
+def _runs(server: Server) -> bool:
+    """Whether the guest is on its host."""
+    instance = objects.Instance(uuid=server.uuid)
+    return [host for host, driver in DRIVERS.items() if driver.instance_exists(instance)] == [_HOST]
+
+
+def _stored(server: Server) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the image properties that Nova builds the guest from, and those that the next move is scheduled by."""
+    admin = context.get_admin_context()
+    mapping = objects.InstanceMapping.get_by_instance_uuid(admin, server.uuid)
+    with context.target_cell(admin, mapping.cell_mapping) as in_cell:
+        instance = objects.Instance.get_by_uuid(in_cell, server.uuid, expected_attrs=["system_metadata"])
+    scheduled = objects.RequestSpec.get_by_instance_uuid(admin, server.uuid).image
+
+    def of(image: Any) -> dict[str, Any]:
+        properties = image.properties
+        return {name: getattr(properties, name) for name in properties.fields if properties.obj_attr_is_set(name)}
+
+    return of(instance.image_meta), of(scheduled)
+
+
+def test_image_that_the_host_cannot_run_is_refused_while_the_guest_runs_on(cloud: Cloud) -> None:
+    """Nova takes the server for broken, and for one of the new image; docs/nova.rst says how to recover."""
+    server = cloud.server(_IDE)
+    refused = _rebuild(cloud, server, cloud.image(_IGB))
+
+    assert (refused.status, refused.host, refused.attempts) == ("ERROR", _HOST, (_HOST,))
+    assert refused.fault == _REFUSED
+    assert _runs(server)
+    assert _stored(server) == (_IGB, _IGB)
+
+    recovered = cloud.act(server, {"os-resetState": {"state": "active"}}, "ACTIVE")
+
+    assert (recovered.status, recovered.host, recovered.attempts) == ("ACTIVE", _HOST, (_HOST,))
+    assert _stored(server) == (_IGB, _IGB)
+
+
+def test_refused_server_can_be_rebuilt_with_an_image_that_the_host_can_run(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    _rebuild(cloud, server, cloud.image(_IGB))
+    rebuilt = _rebuild(cloud, server, cloud.image({"hw_vif_model": "e1000e"}))
+
+    assert (rebuilt.status, rebuilt.host, rebuilt.attempts) == ("ACTIVE", _HOST, (_HOST, _HOST))
+    built, scheduled = _stored(server)
+    assert built == {"hw_vif_model": "e1000e", "hw_machine_type": "pc"}
+    assert scheduled == {"hw_vif_model": "e1000e"}
+
+
+def test_refused_server_keeps_the_wrong_request_when_it_is_rebuilt_with_its_old_image(cloud: Cloud) -> None:
+    """For that rebuild Nova neither schedules nor writes the request; another image brings both together."""
+    image = cloud.image(_IDE)
+    server = _rebuild(cloud, cloud.server(_IDE), image)
+    _rebuild(cloud, server, cloud.image(_IGB))
+    rebuilt = _rebuild(cloud, server, image)
+
+    assert (rebuilt.status, rebuilt.host) == ("ACTIVE", _HOST)
+    assert _stored(server) == ({**_IDE, "hw_machine_type": "pc"}, _IGB)
+
+
+def test_image_that_the_host_can_run_is_rebuilt(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    rebuilt = _rebuild(cloud, server, cloud.image({"hw_vif_model": "e1000e"}))
+
+    assert (rebuilt.status, rebuilt.host, rebuilt.attempts, rebuilt.fault) == ("ACTIVE", _HOST, (_HOST, _HOST), "")
+
+
+def test_image_that_no_host_can_run_is_refused_with_the_reason(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    refused = _rebuild(cloud, server, cloud.image({"hw_machine_type": "q35", "hw_disk_bus": "ide"}))
+
+    assert (refused.status, refused.attempts) == ("ERROR", (_HOST,))
+    assert refused.fault.startswith(f"{_NOVAS_PREFIX}image property hw_disk_bus=ide is impossible with image property")
+    assert _runs(server)
+
+
+@pytest.mark.parametrize("default", ["pc", "q35"])
+def test_rebuilt_server_gets_the_default_machine_type_that_its_host_has_now(cloud: Cloud, default: str) -> None:
+    """It does not keep its own: q35 never has an IDE bus."""
+    server = cloud.server(_IDE)
+    with cloud.x86_guests(_HOST, default_machine=default):
+        rebuilt = _rebuild(cloud, server, cloud.image(_IDE))
+        if default == "pc":
+            assert (rebuilt.status, rebuilt.machine_types) == ("ACTIVE", ("pc", "pc"))
+        else:
+            assert (rebuilt.status, rebuilt.fault) == (
+                "ERROR",
+                f"{_NOVAS_PREFIX}This host does not offer hw_disk_bus=ide.",
+            )
+            assert _runs(server)
+
+
+def test_server_on_a_disabled_host_is_rebuilt(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    with cloud.disabled(_HOST):
+        rebuilt = _rebuild(cloud, server, cloud.image({"hw_vif_model": "e1000e"}))
+
+    assert (rebuilt.status, rebuilt.host, rebuilt.attempts) == ("ACTIVE", _HOST, (_HOST, _HOST))
+
+
+def test_without_the_host_filter_the_guest_is_gone_before_its_host_refuses(cloud: Cloud) -> None:
+    server = cloud.server(_IDE)
+    with cloud.without_rebuild_filter():
+        failed = _rebuild(cloud, server, cloud.image(_IGB))
+
+    assert (failed.status, failed.attempts, failed.fault) == ("ERROR", (_HOST, _HOST), "UnsupportedByHost")
+    assert not _runs(server)

@@ -186,18 +186,45 @@ class Cloud:
         body = {"name": "server", "imageRef": image, "flavorRef": self.flavor(extra_specs), "networks": "none"}
         return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
 
+    def server_on(self, host: str, properties: Mapping[str, str], microversion: str) -> Server:
+        """Create a server on a host that the administrator names, as it is named in this microversion."""
+        names = {"availability_zone": f"nova:{host}"} if microversion == "2.37" else {"host": host}
+        body = {"name": "server", "imageRef": self.image(properties), "flavorRef": self.flavor(), "networks": "none"}
+        with self._speaking(microversion):
+            uuid = str(self._admin.post_server({"server": {**body, **names}})["id"])
+        return self._wait(uuid, "ACTIVE")
+
     def act(self, server: Server, action: Mapping[str, Any], status: str, microversion: str | None = None) -> Server:
         """Let the administrator do something with a server; return it when it has this status, or has failed.
 
         :param microversion: of the request; the newest if None
         """
-        newest = self._admin.microversion
-        self._admin.microversion = microversion or newest
-        try:
+        with self._speaking(microversion or self._admin.microversion):
             self._admin.post_server_action(server.uuid, dict(action))
+        return self._wait(server.uuid, status)
+
+    @contextmanager
+    def _speaking(self, microversion: str) -> Iterator[None]:
+        """Let the administrator's requests have a microversion while the context lasts."""
+        newest = self._admin.microversion
+        self._admin.microversion = microversion
+        try:
+            yield
         finally:
             self._admin.microversion = newest
-        return self._wait(server.uuid, status)
+
+    def why_nothing_happened(self, server: Server) -> str:
+        """Return what ``openstack server event show`` says of the last action, which failed and left no fault."""
+        deadline = time.monotonic() + _DEADLINE
+        last = self._admin.get_instance_actions(server.uuid)[0]["request_id"]
+        url = f"/servers/{server.uuid}/os-instance-actions/{last}"
+        while time.monotonic() < deadline:
+            events = self._admin.api_get(url).body["instanceAction"]["events"]
+            failed = [each["details"] for each in events if each["result"] == "Error"]
+            if failed and all(each["result"] for each in events):
+                return str(failed[0])
+            time.sleep(_INTERVAL)
+        raise TimeoutError(f"no event of {url} failed: {events}")
 
     def _wait(self, uuid: str, status: str) -> Server:
         """Return a server when it has this status and nothing is under way, or when it has failed."""

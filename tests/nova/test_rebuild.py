@@ -137,6 +137,13 @@ def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement:
     assert _READ not in observed.sent
 
 
+def test_only_host_that_can_run_the_image_may_be_disabled(start: Start, placement: EmbeddedPlacement) -> None:
+    """A request for another host is rejected at once: no enabled host has the device."""
+    scheduler = start("image_metadata,compute_status")
+    _having(placement, REPORTED, "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", _E1000E)
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+
+
 def test_rule_about_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement, tmp_path: Path) -> None:
     folder = tmp_path / "rules"
     folder.mkdir()

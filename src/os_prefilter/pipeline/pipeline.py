@@ -168,11 +168,21 @@ class Pipeline:
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
+        return self._apply(request_spec, context, self._no_host)
+
+    def decide(self, request_spec: Any, context: Any = None) -> Decision:
+        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
+
+        Whether any host can serve it is not checked.
+        """
+        return self._apply(clone_of(request_spec), context, None)
+
+    def _apply(self, request_spec: Any, context: Any, no_host: NoHostCheck | None) -> Decision:
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         try:
             outcome = self._outcome(request_spec, context)
-            if self._no_host:
-                self._no_host.check(outcome.root_demand, context)
+            if no_host:
+                no_host.check(outcome.root_demand, context)
             request_writer.write(outcome.additions, request_spec)
         except BaseException:
             if before:
@@ -180,10 +190,6 @@ class Pipeline:
             raise
         _log(outcome)
         return outcome.decision
-
-    def decide(self, request_spec: Any, context: Any = None) -> Decision:
-        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`."""
-        return self.apply(clone_of(request_spec), context)
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return the outcome of an equal request from the cache, or run the filters."""

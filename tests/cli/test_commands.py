@@ -471,6 +471,7 @@ candidates --hosts {file} --property a=b
 capabilities show --capabilities {file}
 capabilities show --nova-conf {file}
 capabilities report --provider a --driver fake --nova-conf {file}
+decisions {file}
 explain --config-file {file} --property a=b
 explain --flavor {file}
 explain --image {file}

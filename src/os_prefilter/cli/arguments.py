@@ -336,6 +336,8 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         others = installed_filters().keys() - set(enabled)
         waiting = [name for name in conf[GROUP].wait_for_answers if name not in others]
         conf.set_override("wait_for_answers", waiting, GROUP)
-    # A command does not serve metrics.
+    # A command does not serve metrics, and its requests are not those of the service.
     conf.set_override("metrics", False, GROUP)
+    conf.set_override("decision_history", 0, GROUP)
+    conf.set_override("decision_history_dir", "", GROUP)
     return Pipeline.from_conf(conf, facts)

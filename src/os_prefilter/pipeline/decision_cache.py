@@ -26,6 +26,8 @@ class Outcome(NamedTuple):
     """What the decision requires of the root of a host."""
     warning: str
     """Logged for each request; empty if there is none."""
+    described: str = ""
+    """The decision as a part of a line of the history; empty without a history."""
 
 
 class Page(NamedTuple):

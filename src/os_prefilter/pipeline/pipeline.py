@@ -16,6 +16,7 @@ from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import known_traits, nova_style, request_writer, trait_scope
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
+from os_prefilter.pipeline.decision_log import DecisionLog, decision_log_from
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
@@ -52,6 +53,8 @@ class Pipeline:
         deferred = deferring_filters(self.filters, self.options, facts)
         self._known = facts
         self._measuring = measuring
+        self.history: DecisionLog | None = None
+        """Where decisions are recorded; None for nowhere."""
 
         def call_of(each: LoadedFilter) -> Call:
             call = gate_filter(each, bind(each, self.options), self.options, deferred)
@@ -115,12 +118,14 @@ class Pipeline:
             filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
             needed = {fact for each in filters for fact in each.facts}
             known = facts_from(conf, provided, needed, ensure_traits)
+            history = decision_log_from(conf)
         except cfg.Error as error:
             raise as_configuration_error(error) from error
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
         if host_traits:
             pipeline.host_traits = HostTraitsFact(host_traits, conf[GROUP].facts_interval)
             pipeline._no_host = no_host_check(pipeline.host_traits, conf[GROUP].no_host_reason)
+        pipeline.history = history
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -179,16 +184,21 @@ class Pipeline:
 
     def _apply(self, request_spec: Any, context: Any, no_host: NoHostCheck | None) -> Decision:
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
+        outcome = None
         try:
             outcome = self._outcome(request_spec, context)
             if no_host:
                 no_host.check(outcome.root_demand, context)
             request_writer.write(outcome.additions, request_spec)
-        except BaseException:
+        except BaseException as error:
             if before:
                 before.restore()
+            if self.history:
+                self.history.record(request_spec, context, outcome.described if outcome else "", error)
             raise
         _log(outcome)
+        if self.history:
+            self.history.record(request_spec, context, outcome.described)
         return outcome.decision
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
@@ -243,7 +253,8 @@ class Pipeline:
             runs.append(run)
         decision = Decision(tuple(runs))
         additions = request_writer.prepare(request, pending, own_groups, preferred)
-        return Outcome(decision, additions, root_demand(decision.requirements), _warning(decision))
+        described = self.history.describe(decision) if self.history else ""
+        return Outcome(decision, additions, root_demand(decision.requirements), _warning(decision), described)
 
 
 def _mirror(requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:

@@ -1,9 +1,11 @@
 """A request that no host can serve is rejected before Placement is asked for candidates, with the smallest reason."""
 
+import json
 import logging
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -124,6 +126,14 @@ def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placemen
         ["associated=true", confirmation],
         [confirmation],
     ]
+
+
+def test_history_has_the_number_of_hosts_that_the_service_expects(placement: EmbeddedPlacement, tmp_path: Path) -> None:
+    pipeline = _pipeline(Observed(placement), decision_history=10, decision_history_dir=str(tmp_path))
+    for properties in ({"hw_vif_model": "igb"}, {"hw_vif_model": "ne2k_pci"}, {"hw_vif_model": "virtoi"}):
+        _reason(pipeline, properties)
+    lines = [json.loads(line) for line in (tmp_path / "decisions-0.jsonl").read_text().splitlines()]
+    assert [(line["result"], line["hosts"]) for line in lines] == [("passed", 2), ("rejected", 0), ("passed", None)]
 
 
 def test_where_each_host_is_disabled_no_property_is_blamed() -> None:

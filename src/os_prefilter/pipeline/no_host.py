@@ -97,29 +97,30 @@ class NoHostCheck:
         # For one object of the fact: what Placement refuted.
         self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
 
-    def check(self, demand: RootDemand, context: Any) -> None:
-        """Let the request pass if any host may serve it.
+    def check(self, demand: RootDemand, context: Any) -> int | None:
+        """Let the request pass if any host may serve it; return how many have the traits, or None if that is not known.
 
         :raises NoHostServes: if none does, and Placement confirms it
         """
         if not demand.by_properties:
-            return
+            return None
         known = self._fact.current(demand.all, context)
         try:
-            if demand.total.hosts(known):
-                return
+            if serving := demand.total.hosts(known):
+                return serving.bit_count()
             # None has what each request requires: no property is to blame.
             usable = demand.every_request.hosts(known)
             if not usable:
-                return
+                return None
             blamed = _smallest_unserved(demand.by_properties, usable, known)
         except KeyError:
-            return
+            return None
         traits = demand.every_request
         for properties in blamed:
             traits |= demand.by_properties[properties]
         if not self._is_refuted(traits, known):
             raise self._rejection(blamed, demand, usable, known)
+        return None
 
     def _is_refuted(self, traits: Traits, known: HostTraits) -> bool:
         """Ask Placement whether any host has the traits by now; True also if it does not answer."""

@@ -9,6 +9,7 @@ from typing import Any
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options, TraitScope
@@ -173,33 +174,31 @@ class Pipeline:
         :raises FilterFailed: if a filter raises an error of its own.
         :raises UnsuitableRequestSpec: if the object is not RequestSpec-like.
         """
-        return self._apply(request_spec, context, self._no_host)
-
-    def decide(self, request_spec: Any, context: Any = None) -> Decision:
-        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
-
-        Whether any host can serve it is not checked.
-        """
-        return self._apply(clone_of(request_spec), context, None)
-
-    def _apply(self, request_spec: Any, context: Any, no_host: NoHostCheck | None) -> Decision:
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
-        outcome = None
+        outcome = hosts = None
         try:
             outcome = self._outcome(request_spec, context)
-            if no_host:
-                no_host.check(outcome.root_demand, context)
+            if self._no_host:
+                hosts = self._no_host.check(outcome.root_demand, context)
             request_writer.write(outcome.additions, request_spec)
         except BaseException as error:
             if before:
                 before.restore()
             if self.history:
-                self.history.record(request_spec, context, outcome.described if outcome else "", error)
+                hosts = 0 if isinstance(error, NoHostServes) else hosts
+                self.history.record(request_spec, context, outcome.described if outcome else "", error, hosts)
             raise
         _log(outcome)
         if self.history:
-            self.history.record(request_spec, context, outcome.described)
+            self.history.record(request_spec, context, outcome.described, hosts=hosts)
         return outcome.decision
+
+    def decide(self, request_spec: Any, context: Any = None) -> Decision:
+        """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
+
+        Whether any host can serve it is not checked, and the decision is not in the history.
+        """
+        return self._outcome(clone_of(request_spec), context).decision
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return the outcome of an equal request from the cache, or run the filters."""

@@ -27,6 +27,7 @@ _WRONG = [
     Wrong("enabled_filters", "enabled_filters = hpet,hpet", "'hpet' is named twice"),
     Wrong("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
     Wrong("trait_scope", "trait_scope =", "trait_scope in FILE is not valid: .*found ''"),
+    Wrong("no_host_reason", "no_host_reason = yes", "no_host_reason in FILE is not valid: .*found 'yes'"),
     Wrong("unknown_values", "unknown_values = ignore", "unknown_values in FILE is not valid: .*found 'ignore'"),
     Wrong(
         "reported_traits",

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from nova import context, objects
+from nova.cmd.manage import ImagePropertyCommands
 
 from tests.novas.functional.cloud import Cloud, Server
 from tests.novas.functional.hosts import DRIVERS
@@ -54,6 +55,19 @@ def test_image_that_the_host_cannot_run_is_refused_while_the_guest_runs_on(cloud
 
     assert (recovered.status, recovered.host, recovered.attempts) == ("ACTIVE", _HOST, (_HOST,))
     assert _stored(server) == (_IGB, _IGB)
+
+
+def test_properties_of_a_refused_server_can_be_set_again_without_a_rebuild(cloud: Cloud) -> None:
+    """Its administrator does what docs/nova.rst says, and so Nova builds and schedules it as before."""
+    server = cloud.server(_IDE)
+    _rebuild(cloud, server, cloud.image({"hw_disk_bus": "virtio", "img_hv_type": "kvm", "hw_vif_model": "igb"}))
+    cloud.act(server, {"os-resetState": {"state": "active"}}, "ACTIVE")
+    cloud.act(server, {"os-stop": None}, "SHUTOFF")
+    ImagePropertyCommands().set(server.uuid, ["hw_disk_bus=ide", "hw_vif_model=e1000e"])
+    started = cloud.act(server, {"os-start": None}, "ACTIVE")
+
+    assert (started.status, started.host, started.attempts) == ("ACTIVE", _HOST, (_HOST,))
+    assert _stored(server) == ({**_IDE, "hw_vif_model": "e1000e"},) * 2
 
 
 def test_refused_server_can_be_rebuilt_with_an_image_that_the_host_can_run(cloud: Cloud) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as NotDoneError
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from oslo_log import log as logging
@@ -27,9 +27,7 @@ from os_prefilter.common.quoting import describe_error, escape_line, join_names,
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.filters.report_scope import configured_scope, configured_traits
-from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.deployment_facts import PATIENCE
-from os_prefilter.pipeline.host_traits import HostTraits
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
 from os_prefilter.request.requirements import ROOT, Requirement
@@ -60,6 +58,8 @@ _LONGEST_FAULT = 255
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact.
 _CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
+
+_WEIGHER = "os_prefilter.nova.PreferredTraits"
 
 SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
     {
@@ -105,6 +105,9 @@ def activate() -> list[type]:
         *(_Replaced(each) if each in replaced else each for each in entries),
         RequestFilters(pipeline),
     ]
+    prefers = pipeline.options.preferred_properties or "preferences" in (each.name for each in pipeline.filters)
+    if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
+        LOG.warning("Preferred traits have no effect: add %s to [filter_scheduler] weight_classes.", _WEIGHER)
     if names:
         LOG.info(
             "Request filters of Nova that are not run, because ours take their place: %s.",
@@ -119,8 +122,8 @@ class RequestFilters:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        # By request spec, which Nova hands on to its weighers, and drops when the request is scheduled.
-        self._preferred: WeakKeyDictionary[Any, tuple[Decision, HostTraits]] = WeakKeyDictionary()
+        # Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> weight.
+        self._preferred: WeakKeyDictionary[Any, Callable[[str], float]] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
         return f"<os_prefilter.nova.RequestFilters: {self.pipeline!r}>"
@@ -143,20 +146,17 @@ class RequestFilters:
         host_traits = self.pipeline.host_traits
         if decision.preferences and host_traits:
             traits = frozenset(item.trait for item in decision.preferences)
-            self._preferred[request_spec] = decision, host_traits.current(traits, context)
+            known = host_traits.current(traits, context)
+            self._preferred[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
         return True
 
-    def preferred_share(self, request_spec: Any, host: str) -> float:
-        """Return the share of the traits preferred for a request that a host has; 0.0 where that is not known.
+    def preferred_shares(self, request_spec: Any, hosts: Iterable[str]) -> list[float]:
+        """Return the share of the traits preferred for a request that each host has; 0.0 where that is not known.
 
         :param request_spec: the object for which the filters were run
-        :param host: the UUID of the compute node, which is that of its root provider
+        :param hosts: the UUIDs of compute nodes, which are those of their root providers
         """
-        decision, known = self._preferred.get(request_spec, _NOTHING_PREFERRED)
-        return decision.preferred_share(partial(known.has, host))
-
-
-_NOTHING_PREFERRED: Final = (Decision(()), HostTraits())
+        return list(map(self._preferred.get(request_spec, lambda _host: 0.0), hosts))
 
 
 class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
@@ -178,11 +178,20 @@ class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]
         multiplier: float = utils.get_weight_multiplier(host_state, name, nova.conf.CONF[GROUP][name])
         return multiplier
 
-    def _weigh_object(self, host_state: Any, weight_properties: Any) -> float:
-        for each in request_filter.ALL_REQUEST_FILTERS:
-            if isinstance(each, RequestFilters):
-                return each.preferred_share(weight_properties, host_state.uuid)
-        return 0.0
+    def weigh_objects(self, weighed_obj_list: Iterable[Any], weight_properties: Any) -> list[float]:
+        """Return the weight of each host for a request spec, all at once: there may be thousands."""
+        return _preferred_shares(weight_properties, [each.obj.uuid for each in weighed_obj_list])
+
+    def _weigh_object(self, obj: Any, weight_properties: Any) -> float:
+        """Return the weight of one host; Nova's base class is abstract without it."""
+        return _preferred_shares(weight_properties, [obj.uuid])[0]
+
+
+def _preferred_shares(request_spec: Any, hosts: list[str]) -> list[float]:
+    for each in request_filter.ALL_REQUEST_FILTERS:
+        if isinstance(each, RequestFilters):
+            return each.preferred_shares(request_spec, hosts)
+    return [0.0 for _ in hosts]
 
 
 class RebuildFilter(BaseHostFilter):  # type: ignore[misc]

@@ -193,3 +193,22 @@ def test_unknown_weigher_stops_nova_at_its_start(start: Start) -> None:
     """A typing error in weight_classes is Nova's own error."""
     with pytest.raises((ImportError, exception.ClassNotFound)):
         start("preferences", "[filter_scheduler]", "weight_classes = os_prefilter.nova.PreferedTraits")
+
+
+@pytest.mark.parametrize(
+    ("enabled", "lines", "warns"),
+    [
+        ("preferences", (), True),
+        ("hpet", ("preferred_properties = time_hpet",), True),
+        ("preferences", _WEIGHERS, False),
+        ("hpet", (), False),
+    ],
+)
+def test_scheduler_warns_at_its_start_of_preferences_without_the_weigher(
+    enabled: str, lines: tuple[str, ...], warns: bool, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(enabled, *lines)
+    told = (
+        "Preferred traits have no effect: add os_prefilter.nova.PreferredTraits to [filter_scheduler] weight_classes."
+    )
+    assert (told in caplog.text) == warns

@@ -21,6 +21,7 @@ from os_prefilter.common.errors import FilterFailed, RequestRejected
 from os_prefilter.common.trait_names import trait_named
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.operators.decisions import DecisionFile, decision_files
+from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.decision_log import MAX_BYTES, DecisionLog
 from os_prefilter.request.requirements import Note, Preference, Requirements, require
 from tests.conftest import pipeline_of, spec_of
@@ -88,9 +89,20 @@ def test_line_has_requirements_sources_and_identifiers_and_no_name_of_a_user(tmp
 
 
 def test_cached_decision_is_recorded_with_the_identifiers_of_its_own_request(tmp_path: Path) -> None:
-    pipeline = _pipeline(tmp_path)
+    """Its requirements are made into text once."""
+    described = []
+
+    class Counting(DecisionLog):
+        @staticmethod
+        def describe(decision: Decision) -> str:
+            described.append(decision)
+            return DecisionLog.describe(decision)
+
+    pipeline = _pipeline()
+    pipeline.history = Counting(10, str(tmp_path))
     for number in range(3):
-        pipeline.apply(_spec(hw_vif_model="igb"), SimpleNamespace(request_id=f"req-{number}"))
+        pipeline.apply(spec_of({"hw_vif_model": "igb"}), SimpleNamespace(request_id=f"req-{number}"))
+    assert len(described) == 1
     lines = _lines(tmp_path / "decisions-0.jsonl")
     assert [line["request"] for line in lines] == ["req-0", "req-1", "req-2"]
     assert [line["requirements"][0]["trait"] for line in lines] == ["COMPUTE_NET_VIF_MODEL_IGB"] * 3
@@ -274,11 +286,11 @@ def test_something_else_at_the_path_is_no_file_to_write_to_or_wait_for(
 
 
 def test_line_is_bounded_and_printable_whatever_a_filter_returns(tmp_path: Path) -> None:
-    text = '\x1b[31m\n\u2028é"\\' * 20_000
+    text = '\x1b[31m\n\u2028é"\\' * 2_000
 
     def large(_request: object) -> Requirements:
         wish = Preference(trait_named(f"CUSTOM_{'B' * 240}"), text)
-        found = Requirements(notes=(Note(text, text, warn=True),) * 1000, preferences=(wish,) * 1010)
+        found = Requirements(notes=(Note(text, text, warn=True),) * 110, preferences=(wish,) * 120)
         for number in range(300):
             found += require(f"CUSTOM_{'A' * 240}_{number}", text)
         return found
@@ -292,7 +304,7 @@ def test_line_is_bounded_and_printable_whatever_a_filter_returns(tmp_path: Path)
     assert max(len(first), len(second)) < MAX_BYTES
     assert first.isprintable()
     assert second.isprintable()
-    assert json.loads(first)["left_out"] == 200 + 990 + 1000
+    assert json.loads(first)["left_out"] == 200 + 100 + 110
     assert len(json.loads(first)["requirements"]) == 100
 
 

@@ -288,7 +288,10 @@ def _identifier(value: object) -> str | None:
 
 def _cut(value: object, length: int) -> str:
     """Return text for a line of JSON: printable ASCII without passwords in URLs, cut after ``length``."""
-    text = mask_passwords(str(value)[: length + _LONGEST_LOGIN])
+    text = str(value)[: length + _LONGEST_LOGIN]
+    # Without a colon there is no password; most texts are names.
+    if ":" in text:
+        text = mask_passwords(text)
     if not (text.isascii() and text.isprintable()):
         text = ascii(text)[1:-1]
     return text if len(text) <= length else text[:length] + "..."

@@ -96,6 +96,25 @@ def test_smallest_set_of_properties_that_no_host_serves_is_named(
     assert _reason(_pipeline(Observed(placement), no_host_reason="off"), properties) == ""
 
 
+# Japanese has the longest of all translations in Nova 27.0.0 to 33.0.0.
+_WORDS_OF_NOVA = "有効なホストが見つかりませんでした。Scheduling failed: "
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 10])
+@pytest.mark.parametrize(
+    "value", ["q35", "x" * 300, "\x1b" * 300, "é" * 300, "\U0001f600" * 300, "\ud800" * 300], ids=ascii
+)
+def test_longest_reason_is_not_cut_by_nova(value: str, number: int) -> None:
+    properties = [f"hw_machine_type_{each}={value}" for each in range(number)]
+    reason = str(NoHostServes(properties, 50_000, [49_999] * number))
+    assert len((_WORDS_OF_NOVA + reason).encode()) <= 255
+    assert reason.startswith("No host offers hw_machine_type_0=")
+    assert "(0 of 50000 hosts" in reason
+    # Each property is named or counted.
+    named = sum(f"hw_machine_type_{each}" in reason.partition(" (")[0] for each in range(number))
+    assert named == number or f" {number - named} more (" in reason
+
+
 def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placement: EmbeddedPlacement) -> None:
     observed = Observed(placement)
     pipeline = _pipeline(observed)

@@ -45,8 +45,8 @@ class Measuring:
 
     def measure(self, name: str, call: Call) -> Call:
         """Return the filter ``name``, as the pipeline calls it, with its runs and their ends counted."""
-        # All are exposed from the start, with 0; the gauges alone have other labels.
-        gauges = ("unreported", "mirrored")
+        # All are exposed from the start, with 0; these alone have no filter as label.
+        gauges = ("no_host", "unreported", "mirrored")
         labelled = {key: each.labels(name) for key, each in vars(self._families).items() if key not in gauges}
         runs, rejections, failures = (labelled[key] for key in ("runs", "rejections", "failures"))
         seconds = labelled["seconds"]
@@ -79,6 +79,10 @@ class Measuring:
         for run in runs:
             self._families.runs.labels(run.filter).inc()
             self.count_requirements(run)
+
+    def count_no_host(self) -> None:
+        """Count a request that was rejected because no host can serve it."""
+        self._families.no_host.inc()
 
     def with_gauges(self, facts: Mapping[str, ReadFact], scope: TraitScope) -> Mapping[str, ReadFact]:
         """Return facts that set the gauges when they are read: ``answers`` and ``nested_providers``."""
@@ -115,6 +119,9 @@ def _families() -> SimpleNamespace:
         seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
         requirements=counter("requirements", "Traits that a filter required or forbade"),
         held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
+        no_host=prometheus.Counter(
+            "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"
+        ),
         unreported=prometheus.Gauge(
             "os_prefilter_compute_nodes_without_answer",
             "Compute nodes that do not say whether they have the traits of a row of the vocabulary",

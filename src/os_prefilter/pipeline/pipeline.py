@@ -184,8 +184,11 @@ class Pipeline:
         except BaseException as error:
             if before:
                 before.restore()
+            if isinstance(error, NoHostServes):
+                hosts = 0
+                if self._measuring:
+                    self._measuring.count_no_host()
             if self.history:
-                hosts = 0 if isinstance(error, NoHostServes) else hosts
                 self.history.record(request_spec, context, outcome.described if outcome else "", error, hosts)
             raise
         _log(outcome)

@@ -81,7 +81,7 @@ def _check_rules(rules: list[Rule]) -> None:
     assert repr(RuleSet(rules)).isprintable()
     for rule in rules:
         assert rule.when
-        assert rule.require or rule.forbid
+        assert rule.require or rule.forbid or rule.prefer
         check_message(" and ".join(map(str, rule.when)))
     _check_query(RequestSpec(Flavor(), Image({each.name: "true" for rule in rules for each in rule.when})))
 
@@ -96,7 +96,7 @@ def _rules_written(rules: list[Rule]) -> bytes:
             for each in rule.when
         ]
         document = {"name": rule.name, "when": when, "scope": rule.scope}
-        lists = {"require": list(rule.require), "forbid": list(rule.forbid)}
+        lists = {"require": list(rule.require), "forbid": list(rule.forbid), "prefer": list(rule.prefer)}
         documents.append(document | {key: value for key, value in (*lists.items(), ("because", rule.because)) if value})
     return _yaml({"rules": documents})
 

@@ -212,7 +212,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
         :raises nova.exception.NoValidHost: in place of False, for which Nova gives the user no reason
         """
-        if not request_is_rebuild(spec_obj):
+        if not _is_rebuild(spec_obj):
             return True
         try:
             required = self.pipeline.decide(spec_obj).requirements
@@ -260,6 +260,15 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             problem = f"it has not reported whether it has {join_names(unreported)}"
             LOG.warning("%s", _unchecked(host_state, spec_obj, problem))
         return tuple(item for item in unmet if item.trait not in unreported)
+
+
+def _is_rebuild(spec_obj: Any) -> bool:
+    """Whether nova-api asks for a rebuild, which it forces to the server's host.
+
+    A user may give a new server the hint by which Nova tells a rebuild; it then filters every host of the cloud.
+    """
+    forced = spec_obj.force_hosts if "force_hosts" in spec_obj else None
+    return bool(forced) and request_is_rebuild(spec_obj)
 
 
 def _unchecked(host_state: Any, spec_obj: Any, problem: str) -> str:

@@ -26,6 +26,8 @@ _READ = f"GET /resource_providers/{provider_uuid(_HOST)}/traits"
 _E1000E, _VIRTIO, _IDE = "COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_NET_VIF_MODEL_VIRTIO", "COMPUTE_STORAGE_BUS_IDE"
 _QCOW2, _RAW = "COMPUTE_IMAGE_TYPE_QCOW2", "COMPUTE_IMAGE_TYPE_RAW"
 _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
+# With which nova-api marks a rebuild.
+_HINTS = {"_nova_check_type": ["rebuild"]}
 _WANTS_E1000E = {"hw_vif_model": "e1000e"}
 
 _Wants = tuple[dict[str, Any], dict[str, str]]
@@ -67,8 +69,8 @@ def _rebuild(
     scheduler: Any, properties: Mapping[str, Any], extra_specs: Mapping[str, str] | None = None, host: str = _HOST
 ) -> str:
     """Return why the scheduler refuses a rebuild with a new image; empty if it does not."""
-    hints = {"_nova_check_type": ["rebuild"]}
-    return _filter(scheduler, nova_spec(dict(properties), dict(extra_specs or {}), scheduler_hints=hints), host)
+    spec = nova_spec(dict(properties), dict(extra_specs or {}), scheduler_hints=_HINTS, force_hosts=[host])
+    return _filter(scheduler, spec, host)
 
 
 def _filter(scheduler: Any, spec: Any, host: str = _HOST) -> str:
@@ -169,6 +171,18 @@ def test_any_other_request_passes_without_a_query(start: Start, placement: Embed
     assert _filter(scheduler, nova_spec(_WANTS_E1000E)) == ""
     for hints in ({}, {"group": ["one"]}):
         assert _filter(scheduler, nova_spec(_WANTS_E1000E, scheduler_hints=hints)) == ""
+    assert observed.sent == []
+
+
+def test_new_server_with_the_hint_of_a_rebuild_costs_no_query_for_each_host_of_the_cloud(
+    start: Start, placement: EmbeddedPlacement
+) -> None:
+    """Any user may give the hint; nova-api forces a real rebuild to the host of the server."""
+    scheduler = start("image_metadata")
+    observed = _having(placement)
+    without: tuple[dict[str, Any], ...] = ({}, {"force_hosts": None}, {"force_hosts": []})
+    for fields in without:
+        assert _filter(scheduler, nova_spec(_WANTS_E1000E, scheduler_hints=_HINTS, **fields)) == ""
     assert observed.sent == []
 
 

@@ -11,6 +11,7 @@ anything in Nova's code; the others only read Nova's objects.
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as NotDoneError
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -56,8 +57,9 @@ LOG = logging.getLogger(__name__)
 _LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
-# cell and one to Placement, not one for each fact.
+# cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
 _CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
+_NO_LOCK = nullcontext()
 
 _WEIGHER = "os_prefilter.nova.PreferredTraits"
 
@@ -89,8 +91,7 @@ def activate() -> list[type]:
     outside = unsupported_nova()
     if outside:
         LOG.warning("%s", outside)
-    adapter: Any = _Placement()
-    client = PlacementClient(adapter, microversion="1.22")
+    client = _placement_client()
     pipeline = _pipeline(client)
     names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
     replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
@@ -312,7 +313,17 @@ class _Replaced:
         return False
 
 
-def _pipeline(client: PlacementClient) -> Pipeline:
+def _placement_client(lock: AbstractContextManager[object] = _NO_LOCK) -> PlacementClient:
+    adapter: Any = _Placement(lock)
+    return PlacementClient(adapter, microversion="1.22")
+
+
+def _pipeline(asking: PlacementClient) -> Pipeline:
+    """Return the pipeline.
+
+    :param asking: for what a request waits for itself
+    """
+    client = _placement_client(_PLACEMENT)
     conf = nova.conf.CONF
     register_opts(conf)
     facts: dict[str, Callable[[Any], Any]] = {
@@ -328,7 +339,7 @@ def _pipeline(client: PlacementClient) -> Pipeline:
             facts,
             ensure_traits=client.ensure_traits,
             kept_machine_type=_kept_machine_type,
-            host_traits=HostTraitsReader(client),
+            host_traits=HostTraitsReader(client, asking),
         )
     except ConfigurationError as error:
         problem = error
@@ -339,12 +350,18 @@ def _pipeline(client: PlacementClient) -> Pipeline:
 
 
 class _Placement:
-    """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``."""
+    """Nova's own client of Placement, in place of a ``keystoneauth1.adapter.Adapter``.
+
+    :param lock: held during each request
+    """
+
+    def __init__(self, lock: AbstractContextManager[object]) -> None:
+        self._lock = lock
 
     def request(self, url: str, method: str, *, microversion: str, **_options: object) -> Any:
         """Get a URL, or create a trait; return any response, with errors, after at most Nova's own timeout."""
         client = report.report_client_singleton()
-        with _PLACEMENT:
+        with self._lock:
             if method == "PUT":
                 return client.put(url, None, version=microversion)
             return client.get(url, version=microversion)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import cycle, islice
 from pathlib import Path
 from threading import Barrier
@@ -15,11 +16,14 @@ from nova.scheduler import request_filter
 from nova.scheduler.manager import messaging
 
 from os_prefilter import Pipeline, Request, Requirements
+from os_prefilter import nova as entry_point
+from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.placements import Observed, lone_host
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -235,3 +239,12 @@ def test_concurrent_requests_get_only_their_own_traits_and_query_the_cells_once(
         found = list(pool.map(run, [properties for properties, _ in requests]))
     assert found == [traits for _, traits in requests]
     assert len(cells.contexts) == 1
+
+
+def test_rejection_for_want_of_a_host_does_not_queue_behind_facts_that_placement_does_not_answer(start: Start) -> None:
+    with EmbeddedPlacement(lone_host()) as placement:
+        start("image_metadata", "facts_interval = 3600")
+        ask(Observed(placement))
+        for lock in (nullcontext(), entry_point._PLACEMENT):
+            with lock, pytest.raises(exception.RequestFilterFailed, match="No host offers hw_vif_model=igb"):
+                our_entry()(user_context(), nova_spec({"hw_vif_model": "igb"}))

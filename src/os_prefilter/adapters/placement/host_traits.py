@@ -21,10 +21,12 @@ class HostTraitsReader:
     refresh, one for all compute nodes.
 
     :param client: of a Placement with microversion 1.22
+    :param asking: the client for the question before a rejection, which a request waits for; by default the same
     """
 
-    def __init__(self, client: PlacementClient) -> None:
+    def __init__(self, client: PlacementClient, asking: PlacementClient | None = None) -> None:
         self._client = client
+        self._asking = asking or client
 
     def read(self, traits: Iterable[str], known: HostTraits, *, refresh: bool) -> HostTraits:
         """Return what is known, with the hosts that have ``traits`` now.
@@ -36,7 +38,7 @@ class HostTraitsReader:
         sets = dict(known.sets)
         compute_nodes = known.compute_nodes
         if refresh:
-            nodes = self._roots(os_traits.COMPUTE_NODE)
+            nodes = _roots(self._client, os_traits.COMPUTE_NODE)
             if len(numbers) > 2 * len(nodes):
                 # The numbers of hosts that are gone would never end.
                 numbers, sets = {}, {}
@@ -46,9 +48,9 @@ class HostTraitsReader:
             if trait not in in_use:
                 sets[trait] = 0
             elif trait in sets and 2 * sets[trait].bit_count() < compute_nodes.bit_count():
-                sets[trait] = _set_of(self._roots(trait), numbers) & compute_nodes
+                sets[trait] = _set_of(_roots(self._client, os_traits.COMPUTE_NODE, trait), numbers) & compute_nodes
             else:
-                lacking = _set_of(self._roots(os_traits.COMPUTE_NODE, f"!{trait}"), numbers)
+                lacking = _set_of(_roots(self._client, os_traits.COMPUTE_NODE, f"!{trait}"), numbers)
                 sets[trait] = compute_nodes & ~lacking
         return HostTraits(MappingProxyType(numbers), compute_nodes, MappingProxyType(sets))
 
@@ -60,16 +62,18 @@ class HostTraitsReader:
         :raises os_prefilter.common.errors.PlacementError: if Placement fails or does not answer
         """
         try:
-            return bool(self._roots(*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))))
+            traits = (*sorted(required), *(f"!{trait}" for trait in sorted(forbidden)))
+            return bool(_roots(self._asking, *traits))
         except UnknownTraits:
             return True
 
-    def _roots(self, *traits: str) -> list[str]:
-        """Return the UUIDs of the root providers that have these traits, and lack those with an exclamation mark."""
-        query = urlencode({"required": ",".join(traits)})
-        found: list[Any] = self._client.get_list(f"/resource_providers?{query}", "resource_providers")
-        with check_response("GET /resource_providers"):
-            return [each["uuid"] for each in found if each["parent_provider_uuid"] is None]
+
+def _roots(client: PlacementClient, *traits: str) -> list[str]:
+    """Return the UUIDs of the root providers that have these traits, and lack those with an exclamation mark."""
+    query = urlencode({"required": ",".join(traits)})
+    found: list[Any] = client.get_list(f"/resource_providers?{query}", "resource_providers")
+    with check_response("GET /resource_providers"):
+        return [each["uuid"] for each in found if each["parent_provider_uuid"] is None]
 
 
 def _set_of(hosts: Iterable[str], numbers: dict[str, int]) -> int:

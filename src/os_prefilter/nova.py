@@ -27,7 +27,7 @@ from os_prefilter.common.errors import ConfigurationError, PrefilterError, Rejec
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
-from os_prefilter.filters.report_scope import configured_scope, configured_traits
+from os_prefilter.filters.report_scope import ReportScope, configured_scope, configured_traits
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
@@ -115,7 +115,8 @@ def activate() -> list[type]:
             ", ".join(f"{SAME_PURPOSE[name]} ({name})" for name in names),
         )
     # Nova makes one object of the class, without arguments.
-    return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client})]
+    scope = configured_scope(nova.conf.CONF)
+    return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client, "scope": scope})]
 
 
 class RequestFilters:
@@ -207,6 +208,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
     pipeline: Pipeline
     client: PlacementClient
+    scope: ReportScope
 
     def host_passes(self, host_state: Any, spec_obj: Any) -> bool:
         """Return True, unless the host cannot serve a rebuild.
@@ -255,7 +257,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         unreported = {
             item.trait
             for item in unmet
-            if item.required and item.trait in gates and gates[item.trait].reported_by.isdisjoint(traits)
+            if item.required
+            and item.trait in gates
+            and self.scope.markers(gates[item.trait].reported_by).isdisjoint(traits)
         }
         if unreported:
             problem = f"it has not reported whether it has {join_names(unreported)}"

@@ -12,9 +12,11 @@ from nova.scheduler.host_manager import HostState
 from os_prefilter import nova as entry_point
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.filters.loading import as_filter
+from os_prefilter.filters.report_scope import configured_scope
 from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary import HPET, REPORTED
+from tests.conftest import conf_with
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry, starting
 from tests.support.placements import Answer, Observed, put_traits
@@ -206,6 +208,20 @@ def test_host_that_has_not_reported_is_not_refused(
         "without a check whether its host host-0 can run the new image: it has not reported whether it has "
         "COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET"
     )
+
+
+@pytest.mark.parametrize("enabled", ["image_metadata,hpet", "hpet"])
+def test_host_that_reports_what_the_enabled_filters_require_is_refused(
+    enabled: str, start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a host that was configured for other filters it is not known whether it lacks the trait."""
+    scheduler = start("image_metadata,hpet")
+    marker = configured_scope(conf_with(enabled_filters=enabled.split(","))).marker
+    placement.know([marker])
+    _having(placement, marker)
+    is_known = enabled == "image_metadata,hpet"
+    assert ("hw_time_hpet=true" in _rebuild(scheduler, {"hw_time_hpet": True})) == is_known
+    assert bool(_warnings(caplog)) == (not is_known)
 
 
 @pytest.mark.parametrize(

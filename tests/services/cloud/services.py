@@ -92,7 +92,7 @@ lock_path = {folder}/locks
 [oslo_policy]
 policy_file = {folder}/glance-policy.yaml
 [paste_deploy]
-flavor = keystone
+flavor = {login}
 config_file = {etc}/glance/glance-api-paste.ini
 """
 
@@ -177,20 +177,29 @@ def keystone(folder: Path) -> Iterator[Service]:
 @contextmanager
 def schemas(folder: Path) -> Iterator[tuple[Program, ...]]:
     """Begin to make the databases of Nova and Glance; :func:`nova` and :func:`glance` need them finished."""
-    for name in ("images", "staging", "tasks", "image-cache"):
-        (folder / name).mkdir()
-    etc = Path(sysconfig.get_path("data"), "etc")
-    text = _GLANCE_CONF.format(folder=folder, etc=etc, database=_database(folder, "glance"))
-    (folder / "glance-api.conf").write_text(text, encoding="utf-8")
     databases = {"api_database": _database(folder, "nova_api"), "database": _database(folder, "nova_cell1")}
     (folder / "nova.conf").write_text(_NOVA_DATABASES.format(folder=folder, **databases), encoding="utf-8")
-    argv = ["glance-manage", "--config-file", str(folder / "glance-api.conf"), "db", "sync"]
     with (
         _managing_nova(folder, "api_db", "sync") as api,
         _managing_nova(folder, "db", "sync", "--local_cell") as cell,
-        running(argv, folder, "glance-manage") as images,
+        glance_schema(folder, login="keystone") as images,
     ):
         yield api, cell, images
+
+
+def glance_schema(folder: Path, login: str) -> AbstractContextManager[Program]:
+    """Begin to make the database of Glance.
+
+    :param login: ``keystone``, or nothing for a Glance that lets everyone do everything
+    """
+    for name in ("images", "staging", "tasks", "image-cache"):
+        (folder / name).mkdir()
+    etc = Path(sysconfig.get_path("data"), "etc")
+    text = _GLANCE_CONF.format(folder=folder, etc=etc, login=login, database=_database(folder, "glance"))
+    (folder / "glance-api.conf").write_text(text, encoding="utf-8")
+    return running(
+        ["glance-manage", "--config-file", str(folder / "glance-api.conf"), "db", "sync"], folder, "glance-manage"
+    )
 
 
 @contextmanager
@@ -205,9 +214,10 @@ def placement(folder: Path, keystone_url: str) -> Iterator[Service]:
 
 
 @contextmanager
-def glance(folder: Path, keystone_url: str) -> Iterator[Service]:
+def glance(folder: Path, keystone_url: str = "") -> Iterator[Service]:
     """Start a Glance on its finished schema, and end it with the context."""
-    _configure(folder / "glance-api.conf", "", keystone_url, "image")
+    if keystone_url:
+        _configure(folder / "glance-api.conf", "", keystone_url, "image")
     with program_starting("glance.wsgi.api", folder, "glance", {"OS_GLANCE_CONFIG_DIR": str(folder)}) as service:
         yield service
 

@@ -24,6 +24,7 @@ from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed
 from os_prefilter.hosts.drivers.fake import LIKE_NOVA, FakeFacts
+from tests.services.cloud.others import others
 from tests.services.mariadb.databases import Databases
 from tests.support.programs import Program, running, until
 
@@ -56,6 +57,9 @@ compute_driver = fake.FakeDriver
 long_rpc_timeout = 60
 [conductor]
 workers = 1
+[neutron]
+auth_type = none
+endpoint_override = {neutron}
 [oslo_concurrency]
 lock_path = {folder}/locks
 [placement]
@@ -68,7 +72,7 @@ workers = 2
 """
 
 # For all services but nova-compute, which must not have it.
-_DATABASES_CONF = """
+DATABASES_CONF = """
 [api_database]
 connection = {nova_api}
 [database]
@@ -122,8 +126,10 @@ class Cloud:
             "exchange": databases.token,
             "nova_api": databases.create("nova_api"),
             "nova_cell": databases.create("nova_cell1"),
+            "neutron": "",
             "placement": "",
         }
+        self._hosts = [*HOSTS]
         self.programs: list[Program] = []
         self._client: subprocess.Popen[str] | None = None
 
@@ -143,18 +149,32 @@ class Cloud:
         """Have everything but nova-scheduler up while the context lasts."""
         with ExitStack() as ending:
             ending.callback(self._delete_queues)
+            self._values["neutron"] = ending.enter_context(others()).url
             placement = self._start_placement(ending)
             self._set_up_databases(ending, placement)
             self._start_client(ending)
-            conductor = self._start(ending, "nova-conductor", "conductor", _DATABASES_CONF)
+            conductor = self._start(ending, "nova-conductor", "conductor", DATABASES_CONF)
             self.placement.ensure_traits(EVERY_TRAIT.known)
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
                 self._start(ending, "nova-compute", host)
-            for host, can in HOSTS.items():
-                self._report(host, can)
-            self._manage(ending, "cell_v2", "discover_hosts").succeed()
+            self._discover(ending, HOSTS)
             yield
+
+    @contextmanager
+    def host(self, host: str, can: Mapping[str, str]) -> Iterator[Program]:
+        """Run nova-compute on one more host while the context lasts; Nova and Placement keep the host."""
+        self._hosts.append(host)
+        with ExitStack() as ending:
+            program = self._start(ending, "nova-compute", host)
+            ending.callback(self.programs.remove, program)
+            self._discover(ending, {host: can})
+            yield program
+
+    def _discover(self, ending: ExitStack, hosts: Mapping[str, Mapping[str, str]]) -> None:
+        for host, can in hosts.items():
+            self._report(host, can)
+        self._manage(ending, "cell_v2", "discover_hosts").succeed()
 
     @contextmanager
     def scheduler(self, more: str = "") -> Iterator[Program]:
@@ -166,7 +186,7 @@ class Cloud:
     @contextmanager
     def starting_scheduler(self, more: str, environment: Mapping[str, str] | None = None) -> Iterator[Program]:
         """Run nova-scheduler, which may end by itself."""
-        conf = self.conf("scheduler", _DATABASES_CONF, more)
+        conf = self.conf("scheduler", DATABASES_CONF, more)
         argv = ["nova-scheduler", "--config-file", str(conf)]
         with running(argv, self.folder, "scheduler", environment) as program:
             yield program
@@ -198,6 +218,11 @@ class Cloud:
         path = self.folder / "manage" / "nova.conf"
         return client_from(load_conf(path), path)
 
+    @property
+    def placement_url(self) -> str:
+        """Where Placement is."""
+        return self._values["placement"]
+
     def _start_placement(self, ending: ExitStack) -> Program:
         database = self.databases.create("placement")
         (self.folder / "placement.conf").write_text(_PLACEMENT_CONF.format(database=database))
@@ -209,8 +234,8 @@ class Cloud:
 
     def _set_up_databases(self, ending: ExitStack, placement: Program) -> None:
         cell0 = self.databases.create("nova_cell0")
-        self.conf("manage-cell0", _DATABASES_CONF, nova_cell=cell0)
-        self.conf("manage", _DATABASES_CONF)
+        self.conf("manage-cell0", DATABASES_CONF, nova_cell=cell0)
+        self.conf("manage", DATABASES_CONF)
         syncs = [
             self._manage(ending, "api_db", "sync"),
             self._manage(ending, "db", "sync", "--local_cell"),
@@ -220,7 +245,7 @@ class Cloud:
         self._values["placement"] = re.findall(r"Serving on (http://127\.0\.0\.1:\d+)", log)[0]
         for sync in syncs:
             sync.succeed()
-        self.conf("manage", _DATABASES_CONF)
+        self.conf("manage", DATABASES_CONF)
         cells = [
             self._manage(ending, "cell_v2", "map_cell0", "--database_connection", cell0),
             self._manage(ending, "cell_v2", "create_cell", "--name", "cell1"),
@@ -256,7 +281,7 @@ class Cloud:
         url = self._values["rabbitmq"].replace("rabbit://", "amqp://", 1)
         with Connection(url) as connection, connection.channel() as channel:  # type: ignore[no-untyped-call]
             for topic in ("compute", "compute-alt", "conductor", "scheduler"):
-                for queue in (topic, *(f"{topic}.{host}" for host in (*HOSTS, topic))):
+                for queue in (topic, *(f"{topic}.{host}" for host in (*self._hosts, topic))):
                     channel.queue_delete(queue)
             channel.exchange_delete(self._values["exchange"])
 

@@ -1,0 +1,132 @@
+"""Nova's API and Glance, as programs beside the cloud: what its users and administrators do.
+
+Keystone is missing: who makes a request is in the headers that keystonemiddleware would add.
+"""
+
+import json
+import sysconfig
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.services.cloud.services import glance, glance_schema, program_serving
+from tests.services.nova.cloud import DATABASES_CONF, Cloud
+from tests.support.programs import until
+
+# Of a Glance that asks for no login.
+_GLANCE_POLICY = dict.fromkeys(("add_image", "get_image", "modify_image", "publicize_image", "upload_image"), "@")
+_USER = {"X-User-Id": "user", "X-Roles": "member,reader"}
+_ADMIN = {"X-User-Id": "admin", "X-Roles": "admin,member,reader"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """What became of a server."""
+
+    uuid: str
+    status: str
+    host: str | None
+    fault: str
+    """What its user reads of a failure."""
+
+
+class Api:
+    """What users and administrators of the cloud can do."""
+
+    def __init__(self, nova: str, glance: str) -> None:
+        self._nova = f"{nova}/v2.1"
+        self._glance = f"{glance}/v2"
+        self._http = requests.Session()
+        self._http.trust_env = False
+        catalog = [{"type": "image", "name": "glance", "endpoints": [{"publicURL": glance}]}]
+        self._project = {
+            "X-Auth-Token": "of-tests",
+            "X-Project-Id": "f" * 32,
+            "X-Service-Catalog": json.dumps(catalog),
+            "OpenStack-API-Version": "compute 2.95",
+        }
+        flavor = {"name": "small", "ram": 64, "vcpus": 1, "disk": 1}
+        self._flavor = self._send("POST", "/flavors", {"flavor": flavor}, _ADMIN)["flavor"]["id"]
+
+    def image(self, properties: Mapping[str, str]) -> str:
+        """Make an image; return its ID."""
+        body = {"name": "image", "disk_format": "raw", "container_format": "bare", "visibility": "public", **properties}
+        image = self._http.post(f"{self._glance}/images", json=body)
+        assert image.ok, image.text
+        data = {"Content-Type": "application/octet-stream"}
+        assert self._http.put(f"{self._glance}/images/{image.json()['id']}/file", b"x", headers=data).ok
+        return str(image.json()["id"])
+
+    def server(self, properties: Mapping[str, str] | None = None) -> Server:
+        """Create a server from an image with these properties; return it when it is active or has failed."""
+        image = self.image(properties or {})
+        body = {"name": "server", "imageRef": image, "flavorRef": self._flavor, "networks": "none"}
+        uuid = str(self._send("POST", "/servers", {"server": body}, _USER)["server"]["id"])
+        return self.wait(uuid)
+
+    def wait(self, uuid: str) -> Server:
+        """Return a server when nothing is under way."""
+
+        def settled() -> dict[str, Any] | None:
+            server: dict[str, Any] = self._send("GET", f"/servers/{uuid}", None, _USER)["server"]
+            # Nova writes the fault after the status.
+            is_settled = server["status"] == "ACTIVE" if server["status"] != "ERROR" else "fault" in server
+            return server if is_settled and not server["OS-EXT-STS:task_state"] else None
+
+        shown = until(settled, lambda: f"{uuid} is still not built, nor has it failed")
+        assert shown
+        host = self._send("GET", f"/servers/{uuid}", None, _ADMIN)["server"]["OS-EXT-SRV-ATTR:host"]
+        return Server(uuid, shown["status"], host, shown.get("fault", {}).get("message", ""))
+
+    def delete_servers(self) -> None:
+        """Delete all servers, and wait until they are gone."""
+
+        def there() -> list[Any]:
+            servers: list[Any] = self._send("GET", "/servers", None, _USER)["servers"]
+            return servers
+
+        for each in there():
+            self._send("DELETE", f"/servers/{each['id']}", None, _USER)
+        until(lambda: not there(), lambda: f"these are not deleted: {there()}")
+
+    def set_service(self, host: str, status: str) -> None:
+        """Enable or disable the nova-compute of a host."""
+        self._send("PUT", f"/os-services/{self._service(host)}", {"status": status}, _ADMIN)
+
+    def delete_host(self, host: str) -> None:
+        """Delete the nova-compute of a host, and its resource provider."""
+        self._send("DELETE", f"/os-services/{self._service(host)}", None, _ADMIN)
+
+    def _service(self, host: str) -> str:
+        services = self._send("GET", f"/os-services?host={host}&binary=nova-compute", None, _ADMIN)["services"]
+        return str(services[0]["id"])
+
+    def _send(self, method: str, path: str, body: object, who: Mapping[str, str]) -> Any:
+        response = self._http.request(
+            method, self._nova + path, json=body, headers={**self._project, **who}, timeout=120
+        )
+        assert response.ok, response.text
+        return response.json() if response.content else None
+
+
+@contextmanager
+def api_running(cloud: Cloud, folder: Path) -> Iterator[Api]:
+    """Have Nova's API and Glance up while the context lasts."""
+    with ExitStack() as ending:
+        schema = ending.enter_context(glance_schema(folder, login=""))
+        (folder / "glance-policy.yaml").write_text(json.dumps(_GLANCE_POLICY), encoding="utf-8")
+        schema.succeed()
+        images = ending.enter_context(glance(folder))
+        conf = cloud.conf("api", DATABASES_CONF)
+        paste = Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini").read_text(encoding="utf-8")
+        (folder / "api-paste.ini").write_text(paste.replace(" authtoken ", " "), encoding="utf-8")
+        environment = {"OS_NOVA_CONFIG_FILES": f"{folder / 'api-paste.ini'};{conf}"}
+        nova = ending.enter_context(program_serving("nova.wsgi.osapi_compute", folder, "nova-api", environment))
+        images.wait()
+        api = Api(nova.url, images.url)
+        yield api
+        api.delete_servers()

@@ -17,12 +17,12 @@ def test_server_starts_on_the_first_host_tried(cloud: Cloud, asked: Asked) -> No
 
 
 @pytest.mark.parametrize("asked", impossible(), ids="-".join)
-def test_impossible_server_is_tried_on_no_host(cloud: Cloud, asked: Asked) -> None:
+def test_impossible_server_is_tried_on_no_host_and_says_why(cloud: Cloud, asked: Asked) -> None:
     name, value, disk_format = asked
     server = cloud.server({name: value}, disk_format=disk_format)
 
     assert (server.status, server.host, server.attempts) == ("ERROR", None, ())
-    assert "No valid host was found" in server.fault
+    assert server.fault == f"No valid host was found. Scheduling failed: No host offers {name}={value}."
 
 
 def test_vgpu_server_starts_on_the_gpu_of_nova_not_of_cyborg(cloud: Cloud) -> None:

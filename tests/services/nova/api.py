@@ -52,7 +52,7 @@ class Api:
         flavor = {"name": "small", "ram": 64, "vcpus": 1, "disk": 1}
         self._flavor = self._send("POST", "/flavors", {"flavor": flavor}, _ADMIN)["flavor"]["id"]
 
-    def image(self, properties: Mapping[str, str]) -> str:
+    def _image(self, properties: Mapping[str, str]) -> str:
         """Make an image; return its ID."""
         body = {"name": "image", "disk_format": "raw", "container_format": "bare", "visibility": "public", **properties}
         image = self._http.post(f"{self._glance}/images", json=body)
@@ -63,13 +63,19 @@ class Api:
 
     def server(self, properties: Mapping[str, str] | None = None) -> Server:
         """Create a server from an image with these properties; return it when it is active or has failed."""
-        image = self.image(properties or {})
+        image = self._image(properties or {})
         body = {"name": "server", "imageRef": image, "flavorRef": self._flavor, "networks": "none"}
         uuid = str(self._send("POST", "/servers", {"server": body}, _USER)["server"]["id"])
-        return self.wait(uuid)
+        return self._wait(uuid)
 
-    def wait(self, uuid: str) -> Server:
-        """Return a server when nothing is under way."""
+    def rebuild(self, server: Server, properties: Mapping[str, str]) -> Server:
+        """Rebuild a server from a new image with these properties; return it when it is active or has failed."""
+        body = {"rebuild": {"imageRef": self._image(properties)}}
+        self._send("POST", f"/servers/{server.uuid}/action", body, _USER)
+        return self._wait(server.uuid)
+
+    def _wait(self, uuid: str) -> Server:
+        """Return a server when it is active, or has failed and has a fault, and nothing is under way."""
 
         def settled() -> dict[str, Any] | None:
             server: dict[str, Any] = self._send("GET", f"/servers/{uuid}", None, _USER)["server"]

@@ -254,6 +254,32 @@ def test_request_is_scheduled_while_placement_has_not_answered(
         released.set()
 
 
+def test_request_is_scheduled_while_the_confirmation_has_no_answer(
+    placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("os_prefilter.pipeline.no_host.PATIENCE", 0.1)
+    released = threading.Event()
+    request = {"hw_vif_model": "ne2k_pci"}
+    observed = Observed(placement)
+    pipeline = _pipeline(observed)
+    assert _reason(pipeline, {"hw_vif_model": "igb", "hw_machine_type": "q35"})
+
+    def hang(_method: str, url: str) -> None:
+        if "NE2K_PCI" in url:
+            released.wait(60)
+
+    observed.hook = hang
+    try:
+        assert _reason(pipeline, request) == ""
+    finally:
+        released.set()
+    (warning,) = (each.getMessage() for each in caplog.records if each.levelno == logging.WARNING)
+    assert "Placement did not respond in 0.1 seconds" in warning
+    monkeypatch.undo()
+    # It is no refutation.
+    assert _reason(pipeline, request)
+
+
 def _add_host(placement: EmbeddedPlacement, name: str, traits: set[str]) -> None:
     request = placement.client.request
     uuid = provider_uuid(name)

@@ -6,8 +6,10 @@ only suggests one, Placement confirms it for this request, and whatever is not k
 """
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import combinations
 from math import comb
 from types import MappingProxyType
@@ -16,6 +18,8 @@ from typing import Any
 from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes, PlacementError
+from os_prefilter.common.threads import start_thread
+from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
 from os_prefilter.request.requirements import ROOT, Requirement
 
@@ -123,17 +127,21 @@ class NoHostCheck:
         return None
 
     def _is_refuted(self, traits: Traits, known: HostTraits) -> bool:
-        """Ask Placement whether any host has the traits by now; True also if it does not answer."""
+        """Ask Placement whether any host has the traits by now; True also if it does not answer in time."""
         if self._refuted[0] is not known:
             self._refuted = (known, set())
         refuted = self._refuted[1]
         if traits in refuted:
             return True
         try:
-            if not self._fact.any_host(traits.required, traits.forbidden):
+            # In a thread: it waits behind a reading of the fact, which may hang.
+            asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
+            if not asked.result(PATIENCE):
                 return False
-        except PlacementError as error:
-            LOG.warning("Whether any host serves a request is not known, so it is scheduled: %s", error)
+        except (PlacementError, NotDoneError, RuntimeError) as error:
+            is_late = isinstance(error, NotDoneError)
+            problem = f"Placement did not respond in {PATIENCE:g} seconds" if is_late else str(error)
+            LOG.warning("Whether any host serves a request is not known, so it is scheduled: %s", problem)
             return True
         if len(refuted) < _MOST_REFUTED:
             refuted.add(traits)

@@ -102,7 +102,9 @@ def test_named_host_that_cannot_run_the_server_is_refused_and_the_server_stays(
     server = _ready(cloud, action)
     stayed = cloud.act(server, action, status)
 
-    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (status, server.host, (_SOURCE,), "")
+    # Nova writes that a shelved server has left its host after it says so.
+    host = None if "unshelve" in action else _SOURCE
+    assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (status, host, (_SOURCE,), "")
     assert cloud.why_nothing_happened(server).startswith(_NO_HOST)
 
 

@@ -1,7 +1,6 @@
 """Activation: one entry in Nova's list of request filters, put there by Nova's own code when the scheduler starts."""
 
 import re
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from os_prefilter.filters.loading import NAMESPACE, installed_filters
 from os_prefilter.nova import SAME_PURPOSE
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
-from tests.support.nova_start import Start, entries, our_entry, starting
+from tests.support.nova_start import Start, entries, our_entry
 from tests.support.rule_texts import rule, write_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -39,13 +38,6 @@ _NOVAS_ALONE = {
     "routed_networks_filter",
     "remote_managed_ports_filter",
 }
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 def test_activation_appends_one_request_filter_and_keeps_all_host_filters(start: Start) -> None:

@@ -1,7 +1,6 @@
 """The history of decisions in Nova's scheduler: by its own context and request spec."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,9 @@ from nova import exception
 
 from os_prefilter.cli.main import main
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, our_entry, starting, user_context
+from tests.support.nova_start import Start, our_entry, user_context
 
 _SERVER = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 def _recorded(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Any:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import nova.conf
@@ -18,17 +17,10 @@ from os_prefilter.fleet.model import Fleet, provider_uuid
 from tests.conftest import pipeline_of
 from tests.support.gpu_trees import PCI_REQUEST, PROFILE, REQUESTS, Asked, Tree, fleet_of, trees
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider, put_traits
 
 _HOSTS = ("kvm-0", "kvm-1", "kvm-2")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 @pytest.fixture

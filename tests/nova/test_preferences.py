@@ -15,7 +15,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.nova import PreferredTraits, RequestFilters
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider
 from tests.support.rule_texts import rule, write_rules
 
@@ -26,13 +26,6 @@ _WEIGHERS = (
     "weight_classes = nova.scheduler.weights.all_weighers,os_prefilter.nova.PreferredTraits",
 )
 _HOSTS = {"plain": "", "avx": _AVX, "both": f"{_AVX} {_SGX}", "hpet": _HPET}
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import conf_with
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting
+from tests.support.nova_start import Start, ask, our_entry
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
 from tests.support.rule_texts import rule, write_rules
@@ -36,14 +36,13 @@ _Wants = tuple[dict[str, Any], dict[str, str]]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(start: Start) -> Start:
     """Return a function that starts Nova's scheduler with the filter."""
-    with starting(tmp_path) as start:
 
-        def with_filter(enabled: str, *lines: str) -> Any:
-            return start(enabled, *lines, "[filter_scheduler]", "enabled_filters = RebuildFilter")
+    def with_filter(enabled: str, *lines: str) -> Any:
+        return start(enabled, *lines, "[filter_scheduler]", "enabled_filters = RebuildFilter")
 
-        yield with_filter
+    return with_filter
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Requests that pass our entry of Nova's list: what Placement is asked, what users are told, what cells are asked."""
 
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from itertools import cycle, islice
@@ -22,7 +21,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.nova import RequestFilters
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, lone_host
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,13 +29,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 _IMPOSSIBLE = {"hw_machine_type": "q35", "hw_disk_bus": "ide"}
 _SHOWN = ("os_prefilter.nova", "os_prefilter.pipeline.pipeline")
 _SILENT = nova_context.did_not_respond_sentinel
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 class _Cells:

@@ -11,17 +11,11 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, our_entry, starting, user_context
+from tests.support.nova_start import Start, our_entry, user_context
 from tests.support.placements import Observed, lone_host
 from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    with starting(tmp_path) as start:
-        yield start
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """``trait_scope = auto`` in Nova's scheduler: by its own client of Placement, with its own objects."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,18 +11,11 @@ from os_prefilter import allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import Fleet, provider_uuid
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, provider
 
 _E1000E = "COMPUTE_NET_VIF_MODEL_E1000E"
 _ROOM = "VCPU MEMORY_MB DISK_GB"
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 @pytest.fixture

@@ -10,18 +10,11 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.main import main
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, ask, our_entry, starting, user_context
+from tests.support.nova_start import Start, ask, our_entry, user_context
 from tests.support.placements import Observed, nova_conf, put_traits, served, traits_of
 from tests.support.reporting_fleets import fleet_of
 
 _HOSTS = ("host-0", "host-1", "host-2")
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Return a function that starts Nova's scheduler."""
-    with starting(tmp_path) as start:
-        yield start
 
 
 @pytest.fixture

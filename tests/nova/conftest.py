@@ -1,0 +1,15 @@
+"""Nova's scheduler, started as its service starts it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.nova_start import Start, starting
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Return a function that starts Nova's scheduler."""
+    with starting(tmp_path) as start:
+        yield start

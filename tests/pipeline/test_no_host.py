@@ -19,8 +19,11 @@ from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
+from os_prefilter.filters.loading import LoadedFilter, as_filter, load_filters
 from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.pipeline.decision_cache import MOST
+from os_prefilter.pipeline.host_traits import HostTraitsFact
+from os_prefilter.pipeline.no_host import no_host_check
 from os_prefilter.vocabulary import BY_NAME
 from tests.conftest import conf_with, pipeline_of, spec_of, times
 from tests.support.placements import Answer, Observed, provider, put_traits
@@ -196,6 +199,22 @@ def test_memory_is_bounded_for_ten_thousand_different_impossible_requests(placem
     # The cache has other requests than before, but not more.
     assert grown < 8_000_000
     assert len(pipeline._cache._page.outcomes) == MOST
+
+
+def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: EmbeddedPlacement) -> None:
+    def relax(_context: Any, request_spec: Any) -> bool:
+        request_spec.root_required.discard("COMPUTE_NET_VIF_MODEL_NE2K_PCI")
+        return True
+
+    def rejecting(*others: LoadedFilter) -> Pipeline:
+        pipeline = Pipeline((*load_filters(["image_metadata"], provided=None), *others))
+        pipeline._no_host = no_host_check(
+            HostTraitsFact(HostTraitsReader(Observed(placement).client), 60), "properties"
+        )
+        return pipeline
+
+    assert _reason(rejecting(), {"hw_vif_model": "ne2k_pci"}) == "No host offers hw_vif_model=ne2k_pci."
+    assert _reason(rejecting(as_filter("relax", relax)), {"hw_vif_model": "ne2k_pci"}) == ""
 
 
 def test_where_each_host_is_disabled_no_property_is_blamed() -> None:

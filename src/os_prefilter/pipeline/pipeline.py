@@ -230,6 +230,8 @@ class Pipeline:
         pending: list[Requirement] = []
         own_groups = list(NOTHING.own_groups)
         preferred: list[Preference] = []
+        # Without what a filter written the Nova way took back.
+        required: list[Requirement] = []
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
@@ -243,10 +245,12 @@ class Pipeline:
             requirements = tuple([item._replace(filter=each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)
+                required = [item for item in required if _is_on_root(item, request)]
             else:
                 requirements += _mirror(requirements, request) if mirrored else ()
                 pending += requirements
                 own_groups += result.own_groups
+            required += requirements
             preferences = tuple([item._replace(filter=each.name) for item in result.preferences])
             preferred += preferences
             run = Run(each.name, requirements, result.notes, seconds, preferences)
@@ -256,7 +260,11 @@ class Pipeline:
         decision = Decision(tuple(runs))
         additions = request_writer.prepare(request, pending, own_groups, preferred)
         described = self.history.describe(decision) if self.history else ""
-        return Outcome(decision, additions, root_demand(decision.requirements), _warning(decision), described)
+        return Outcome(decision, additions, root_demand(required), _warning(decision), described)
+
+
+def _is_on_root(item: Requirement, request: Request) -> bool:
+    return item.scope == ROOT and item.trait in (request.root_required if item.required else request.root_forbidden)
 
 
 def _mirror(requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:

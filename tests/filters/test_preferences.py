@@ -91,6 +91,14 @@ def test_flavor_is_handed_on_in_the_spelling_that_nova_passes_over(caplog: pytes
     assert "WARNING" not in caplog.text
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_spelling_that_says_no_beside_one_that_prefers_is_not_handed_on(order: int) -> None:
+    both = [(f"trait:{_AVX}", "preferred"), (f"preferred_trait:{_AVX}", "false")]
+    spec = spec_of({}, dict(both[::order]))
+    found = [[item.trait for item in pipeline_of("preferences").apply(spec).preferences] for _ in range(2)]
+    assert found == [[_AVX], [_AVX]]
+
+
 def test_without_the_filter_the_flavor_stays_as_it_is() -> None:
     spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{_AVX}": "preferred"})
     flavor = spec.flavor

@@ -122,10 +122,11 @@ def respell_preferences(extra_specs: Mapping[str, Any], traits: Collection[str])
     Nova logs a warning of the latter whenever it reads it.
     """
     keys = {trait_key(trait, ""): f"{_PREFERRED_TRAIT}{trait}" for trait in traits}
-    return dict(
-        (keys[key], "true") if value == _PREFERRED and key in keys else (key, value)
-        for key, value in extra_specs.items()
-    )
+    respelled = {key for key in keys if extra_specs.get(key) == _PREFERRED}
+    # Last: the flavor may have the other spelling with another value.
+    return {key: value for key, value in extra_specs.items() if key not in respelled} | {
+        keys[key]: "true" for key in sorted(respelled)
+    }
 
 
 def resource_key(resource_class: str, suffix: str) -> str:

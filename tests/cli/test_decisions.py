@@ -261,6 +261,13 @@ def test_wrong_input_is_one_line_on_the_standard_error(
     assert captured.err.splitlines()[0] == told.replace("FILE", str(path))
 
 
+def test_what_lies_beside_the_files_of_the_history_is_not_read(folder: Path, capsys: Capture) -> None:
+    expected = _json(capsys, folder)
+    for name in ("decisions-0.jsonl.1.gz", ".decisions-0.jsonl.swp", "decisions-0.jsonl.old", "decisions-x.jsonl"):
+        (folder / name).write_bytes(b"\x1f\x8b\x08\xff")
+    assert _json(capsys, folder) == expected
+
+
 def test_directory_without_files_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     assert main(["decisions", str(tmp_path)]) == 1
     assert capsys.readouterr().err == (

@@ -1,6 +1,7 @@
 """Read the history of decisions: from the files of ``decision_history_dir``, or from the log of a service."""
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,9 @@ from os_prefilter.documents.strict_json import DECODER, strict
 from os_prefilter.pipeline.decision_log import FILES, FORMAT, MAX_BYTES
 
 Kinds = dict[str, type | tuple[type, ...]]
+
+# Not what an operator has copied or compressed beside them.
+_OF_HISTORY = re.compile(r"decisions-\d+\.jsonl(\.1)?", re.ASCII)
 
 _ID = (str, type(None))
 _FIELDS: Final[Kinds] = {
@@ -116,7 +120,7 @@ def decision_files(path: str) -> list[DecisionFile]:
         if not folder.is_dir():
             return [DecisionFile(folder)]
         # Not Path.glob, which finds nothing in a directory that cannot be read.
-        files = sorted(each for each in folder.iterdir() if each.match(FILES))
+        files = sorted(each for each in folder.iterdir() if _OF_HISTORY.fullmatch(each.name))
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or error
         raise DocumentError(path, f"the directory cannot be read: {problem}. Check its permissions.") from error

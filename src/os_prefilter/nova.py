@@ -27,6 +27,7 @@ from os_prefilter.common.errors import ConfigurationError, PrefilterError, Rejec
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
+from os_prefilter.conf.options import names_of
 from os_prefilter.filters.report_scope import ReportScope, configured_scope, configured_traits
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.pipeline import Pipeline
@@ -109,6 +110,14 @@ def activate() -> list[type]:
     prefers = pipeline.options.preferred_properties or "preferences" in (each.name for each in pipeline.filters)
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         LOG.warning("Preferred traits have no effect: add %s to [filter_scheduler] weight_classes.", _WEIGHER)
+    for name, other in _still_required(pipeline):
+        LOG.warning(
+            "[prefilter] preferred_properties names %s, but Nova's own %s may still require its trait: add %s to "
+            "enabled_filters.",
+            name,
+            SAME_PURPOSE[other],
+            other,
+        )
     if names:
         LOG.info(
             "Request filters of Nova that are not run, because ours take their place: %s.",
@@ -117,6 +126,20 @@ def activate() -> list[type]:
     # Nova makes one object of the class, without arguments.
     scope = configured_scope(nova.conf.CONF)
     return [type(RebuildFilter.__name__, (RebuildFilter,), {"pipeline": pipeline, "client": client, "scope": scope})]
+
+
+def _still_required(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return the properties that are preferred, each with a filter that is not enabled, so that Nova runs its own."""
+    enabled = {each.name for each in pipeline.filters}
+    preferred = pipeline.options.preferred_properties
+    return [
+        (name, other)
+        for row in (pipeline.options.rows if preferred else ())
+        for name in preferred
+        if name in names_of(row)
+        for other in row.required_by
+        if other not in enabled and hasattr(request_filter, SAME_PURPOSE.get(other, ""))
+    ]
 
 
 class RequestFilters:

@@ -205,3 +205,24 @@ def test_scheduler_warns_at_its_start_of_preferences_without_the_weigher(
         "Preferred traits have no effect: add os_prefilter.nova.PreferredTraits to [filter_scheduler] weight_classes."
     )
     assert (told in caplog.text) == warns
+
+
+@pytest.mark.parametrize("enabled", ["image_metadata", "image_metadata,sound_model"])
+def test_scheduler_warns_at_its_start_of_a_preferred_property_that_nova_itself_requires(
+    enabled: str, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(enabled, "preferred_properties = hw_sound_model,hw_vif_model", *_WEIGHERS)
+    told = "names hw_sound_model, but Nova's own virtio_sound_filter may still require its trait: add sound_model to"
+    spec = _spec({"hw_sound_model": "virtio"})
+    for each in request_filter.ALL_REQUEST_FILTERS[:-1]:
+        if getattr(each, "__name__", "") == "virtio_sound_filter":
+            each(user_context(), spec)
+    assert bool(spec.root_required) == (told in caplog.text) == (enabled == "image_metadata")
+    assert caplog.text.count("preferred_properties names") == (enabled == "image_metadata")
+
+
+def test_scheduler_does_not_warn_of_a_preferred_property_that_nova_does_not_know(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start("hpet", "preferred_properties = time_hpet", *_WEIGHERS)
+    assert "preferred_properties" not in caplog.text

@@ -241,7 +241,8 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         if not _is_rebuild(spec_obj):
             return True
         try:
-            required = self.pipeline.decide(spec_obj).requirements
+            # Nova hands no context to host filters.
+            required = self.pipeline.decide(spec_obj, nova_context.get_admin_context()).requirements
         except RejectedByFilter as error:
             # Written for Nova, which does not run it for a rebuild.
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))

@@ -277,7 +277,8 @@ def test_failing_filter_is_logged_and_refuses_no_rebuild(
 def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
     start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def closed(_context: Any, request_spec: Any) -> bool:
+    def closed(context: Any, request_spec: Any) -> bool:
+        assert context.elevated().is_admin
         request_spec.root_required.add("CUSTOM_LICENSED")
         raise exception.RequestFilterFailed(reason="closed today")
 

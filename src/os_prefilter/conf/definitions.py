@@ -80,9 +80,12 @@ the entry point for Nova provides; while that is not known, it is as ``root``. F
         "no_host_reason",
         default="properties",
         choices=[
-            ("off", "no such request is rejected before Placement is queried; nothing tells of the fleet"),
+            (
+                "off",
+                "no request is rejected for want of a host before Placement is queried; the service's own words remain",
+            ),
             ("properties", "the smallest set of properties that no host serves together"),
-            ("counts", "and how many hosts there are, and serve each of them by itself"),
+            ("counts", "the same, with how many hosts there are, and how many of them serve each property by itself"),
         ],
         help=_help(
             """

@@ -5,7 +5,9 @@ told the smallest set of properties that no host serves together. Never a false 
 only suggests one, Placement confirms it for this request, and whatever is not known rejects nothing.
 """
 
+import time
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from enum import Enum
@@ -19,7 +21,7 @@ from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes, PlacementError
 from os_prefilter.common.threads import start_thread
-from os_prefilter.pipeline.deployment_facts import PATIENCE
+from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
 from os_prefilter.request.requirements import ROOT, Requirement
 
@@ -100,6 +102,8 @@ class NoHostCheck:
         self._reason = reason
         # For one object of the fact: what Placement refuted.
         self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
+        # A question that Placement did not answer in time, and when it is given up.
+        self._late: tuple[Future[bool], float] | None = None
 
     def check(self, demand: RootDemand, context: Any) -> int | None:
         """Let the request pass if any host may serve it; return how many have the traits, or None if that is not known.
@@ -133,6 +137,9 @@ class NoHostCheck:
         refuted = self._refuted[1]
         if traits in refuted:
             return True
+        if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
+            # Or each request would leave a thread behind.
+            return True
         try:
             # In a thread: it waits behind a reading of the fact, which may hang.
             asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
@@ -140,6 +147,8 @@ class NoHostCheck:
                 return False
         except (PlacementError, NotDoneError, RuntimeError) as error:
             is_late = isinstance(error, NotDoneError)
+            if is_late:
+                self._late = asked, time.monotonic() + GIVEN_UP
             problem = f"Placement did not respond in {PATIENCE:g} seconds" if is_late else str(error)
             LOG.warning("Whether any host serves a request is not known, so it is scheduled: %s", problem)
             return True

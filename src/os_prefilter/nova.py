@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as NotDoneError
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -59,7 +59,7 @@ _LONGEST_FAULT = 255
 
 # Facts are read at the same time, each in a thread. A worker of the scheduler takes one connection for them to each
 # cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
-_CELLS, _PLACEMENT = threading.Lock(), threading.Lock()
+_CELLS, _PLACEMENT = "cells", "Placement"
 _NO_LOCK = nullcontext()
 
 _WEIGHER = "os_prefilter.nova.PreferredTraits"
@@ -351,7 +351,7 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
 
     :param asking: for what a request waits for itself
     """
-    client = _placement_client(_PLACEMENT)
+    client = _placement_client(_lock_of(_PLACEMENT))
     conf = nova.conf.CONF
     register_opts(conf)
     facts: dict[str, Callable[[Any], Any]] = {
@@ -416,10 +416,16 @@ def _kept_machine_type(context: Any, request_spec: Any) -> str | None:
     return kept
 
 
+@cache
+def _lock_of(_name: str) -> threading.Lock:
+    """Return the lock of a connection; made when it is first needed, after eventlet has replaced the class."""
+    return threading.Lock()
+
+
 def _some_compute_nodes(context: Any) -> list[str]:
     """Return the UUIDs of compute nodes, which are those of their root providers: one of each cell that answers."""
     admin = (context or nova_context.get_admin_context()).elevated()
-    with _CELLS:
+    with _lock_of(_CELLS):
         by_cell = nova_context.scatter_gather_skip_cell0(admin, ComputeNodeList.get_by_pagination, limit=1)
     answers = (found for found in by_cell.values() if not nova_context.is_cell_failure_sentinel(found))
     return [node.uuid for found in answers for node in found]
@@ -430,7 +436,7 @@ def _minimum_compute_version(context: Any) -> int:
 
     :raises nova.exception.CellTimeout: if a cell does not answer: its computes may be old.
     """
-    with _CELLS:
+    with _lock_of(_CELLS):
         version: int = service.get_minimum_version_all_cells(
             context or nova_context.get_admin_context(), ["nova-compute"], require_all=True
         )

@@ -78,18 +78,18 @@ def _reason(pipeline: Pipeline, properties: dict[str, Any]) -> str:
     [
         ({"hw_vif_model": "igb"}, "", ""),
         ({"hw_vif_model": "virtio", "hw_time_hpet": "true"}, "", ""),
-        ({"hw_vif_model": "ne2k_pci"}, "hw_vif_model=ne2k_pci", " (0 of 5 hosts)"),
+        ({"hw_vif_model": "ne2k_pci"}, "host offers hw_vif_model=ne2k_pci", " (0 of 5 hosts)"),
         # The one host that has it is disabled.
-        ({"hw_vif_model": "e1000e"}, "hw_vif_model=e1000e", " (0 of 5 hosts)"),
+        ({"hw_vif_model": "e1000e"}, "available host offers hw_vif_model=e1000e", " (0 of 4 available hosts)"),
         (
             {"hw_vif_model": "ne2k_pci", "hw_machine_type": "q35", "hw_time_hpet": "true"},
-            "hw_vif_model=ne2k_pci",
+            "host offers hw_vif_model=ne2k_pci",
             " (0 of 5 hosts)",
         ),
         (
             {"hw_vif_model": "virtio", "hw_machine_type": "q35", "hw_time_hpet": "true"},
-            "hw_machine_type=q35 together with hw_time_hpet=true",
-            " (0 of 5 hosts; hw_machine_type=q35 alone: 1; hw_time_hpet=true alone: 2)",
+            "available host offers hw_machine_type=q35 together with hw_time_hpet=true",
+            " (0 of 4 available hosts; hw_machine_type=q35 alone: 1; hw_time_hpet=true alone: 2)",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_smallest_set_of_properties_that_no_host_serves_is_named(
     properties: dict[str, str], reason: str, counts: str, placement: EmbeddedPlacement
 ) -> None:
     def text(of_fleet: str) -> str:
-        return reason and f"No host offers {reason}{of_fleet}."
+        return reason and f"No {reason}{of_fleet}."
 
     assert _reason(_pipeline(Observed(placement)), properties) == text("")
     assert _reason(_pipeline(Observed(placement), no_host_reason="counts"), properties) == text(counts)

@@ -152,17 +152,21 @@ class NoHostServes(RequestRejected):
     :param properties: the smallest set that no host serves together: each ``name=value``, or several with "and"
     :param hosts: how many hosts there are; None to tell nothing about the fleet
     :param alone: how many hosts serve each of the properties by itself
+    :param which: "available" if other hosts serve the properties, but not what every request requires
     """
 
-    def __init__(self, properties: Iterable[str], hosts: int | None = None, alone: Iterable[int] = ()) -> None:
+    def __init__(
+        self, properties: Iterable[str], hosts: int | None = None, alone: Iterable[int] = (), which: str = ""
+    ) -> None:
         self.properties = tuple(properties)
         self.hosts = hosts
         self.alone = tuple(alone)
+        self._which = f"{which} " if which else ""
         super().__init__(self._message())
 
     def _message(self) -> str:
         names = [_shorten_property(name) for name in self.properties]
-        counts = [] if self.hosts is None else [f"0 of {self.hosts} hosts"]
+        counts = [] if self.hosts is None else [f"0 of {self.hosts} {self._which}hosts"]
         counts += [f"{name} alone: {number}" for name, number in zip(names, self.alone, strict=False)]
         shown = len(names)
         while True:
@@ -170,7 +174,7 @@ class NoHostServes(RequestRejected):
             first, *others = [*names[:shown], *([f"{more} more"] if more else [])]
             together = f" together with {' and '.join(others)}" if others else ""
             of_fleet = f" ({'; '.join(counts)})" if counts else ""
-            text = f"No host offers {first}{together}{of_fleet}."
+            text = f"No {self._which}host offers {first}{together}{of_fleet}."
             if len(text.encode()) <= _REASON_LENGTH or (len(counts) <= 1 and shown == 1):
                 return text
             if len(counts) > 1:

@@ -160,10 +160,14 @@ class NoHostCheck:
         self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits
     ) -> NoHostServes:
         names = map(" and ".join, blamed)
+        serving = [demand.by_properties[properties].hosts(known) for properties in blamed]
+        # A host that is disabled, for instance.
+        which = "available" if _intersect(serving) else ""
         if self._reason is not NoHostReason.COUNTS:
-            return NoHostServes(names)
-        alone = [(demand.by_properties[properties].hosts(known) & usable).bit_count() for properties in blamed]
-        return NoHostServes(names, known.compute_nodes.bit_count(), alone if len(blamed) > 1 else ())
+            return NoHostServes(names, which=which)
+        hosts = usable if which else known.compute_nodes
+        alone = [(each & usable).bit_count() for each in serving] if len(blamed) > 1 else ()
+        return NoHostServes(names, hosts.bit_count(), alone, which)
 
 
 def no_host_check(fact: HostTraitsFact, reason: str) -> NoHostCheck | None:

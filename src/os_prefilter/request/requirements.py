@@ -1,5 +1,6 @@
 """The result of a filter: requirements and preferences, each with its source, and notes on what was left out."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -119,20 +120,23 @@ NOTHING: Final = Requirements()
 """No requirement."""
 
 
-def require(trait: str, source: str, scope: str = ROOT) -> Requirements:
+def require(trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()) -> Requirements:
     """Return a requirement for a trait.
 
+    :param properties: the image properties and extra specs that it comes from, ``hw_vif_model=e1000e``: if no host has
+        the trait, the author of the request reads them
     :raises ValueError: if it is not the name of a trait.
     """
-    return Requirements((Requirement(trait_named(trait), True, scope, source),))
+    return Requirements((Requirement(trait_named(trait), True, scope, source, properties=tuple(properties)),))
 
 
-def forbid(trait: str, source: str, scope: str = ROOT) -> Requirements:
+def forbid(trait: str, source: str, scope: str = ROOT, properties: Iterable[str] = ()) -> Requirements:
     """Return a requirement that forbids a trait.
 
+    :param properties: as for :func:`require`
     :raises ValueError: if it is not the name of a trait.
     """
-    return Requirements((Requirement(trait_named(trait), False, scope, source),))
+    return Requirements((Requirement(trait_named(trait), False, scope, source, properties=tuple(properties)),))
 
 
 def prefer(trait: str, source: str) -> Requirements:

@@ -71,7 +71,8 @@ def test_property_is_blamed_not_the_disabled_service_of_the_one_host_that_serves
     api.set_service("e1000e-host", "disabled")
     try:
         with _scheduler(cloud, ""):
-            assert _rejection(api.server({"hw_vif_model": "e1000e"})) == "hw_vif_model=e1000e."
+            fault = api.server({"hw_vif_model": "e1000e"}).fault
+            assert fault == _OURS.replace("No host", "No available host") + "hw_vif_model=e1000e."
             api.set_service("e1000e-host", "enabled")
             assert _is_built(api.server({"hw_vif_model": "e1000e"}), "e1000e-host")
     finally:

@@ -20,6 +20,8 @@ from os_prefilter.vocabulary import REPORTED, opt_in_traits
 LOG = logging.getLogger(__name__)
 
 _SHOWN = 5
+# Traits that a reading creates: the first request waits for it. The next reading creates others.
+_AT_ONCE = 60
 
 
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
@@ -129,7 +131,7 @@ class KnownTraits:
         return self._latest
 
     def _with_needed(self, found: TraitNames) -> TraitNames:
-        missing = sorted(self._needed - found)
+        missing = sorted(self._needed - found)[:_AT_ONCE]
         try:
             for trait in missing:
                 self._client.create_trait(trait)

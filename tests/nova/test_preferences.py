@@ -220,7 +220,7 @@ def test_scheduler_warns_at_its_start_of_a_preferred_property_that_nova_itself_r
     # Nova has it since 32.
     is_required = enabled == "image_metadata" and hasattr(request_filter, "virtio_sound_filter")
     assert (bool(spec.root_required), told in caplog.text) == (is_required, is_required)
-    assert caplog.text.count("preferred_properties names") == (enabled == "image_metadata")
+    assert caplog.text.count("preferred_properties names") == is_required
 
 
 def test_scheduler_does_not_warn_of_a_preferred_property_that_nova_does_not_know(

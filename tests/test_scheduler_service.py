@@ -66,7 +66,11 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
     ("body", "status", "told"),
     [
         ({"image": {"properties": {"hw_vif_model": "igb"}}, "flavor": SMALL}, 200, "kvm-new-1"),
-        ({"image": {"properties": {"hw_vif_model": "lan9118"}}, "flavor": SMALL}, 200, '"hosts": []'),
+        (
+            {"image": {"properties": {"hw_vif_model": "lan9118"}}, "flavor": SMALL},
+            422,
+            "No host offers hw_vif_model=lan9118.",
+        ),
         ({"image": {"properties": {"hw_vif_model": "igbb"}}, "flavor": SMALL}, 422, "unknown value 'igbb'"),
         ({"image": {}}, 400, "no flavor in it"),
         ({"image": {}, "flavor": {"vcpus": "one"}}, 400, "flavor.vcpus is 'one'"),

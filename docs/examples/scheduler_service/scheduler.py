@@ -18,6 +18,7 @@ from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import NestedProviders, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,
     DocumentError,
@@ -41,7 +42,8 @@ def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient) -> Pipeline:
         "answers": ReportCoverage(placement),
         "nested_providers": NestedProviders(placement),
     }
-    return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits)
+    reader = HostTraitsReader(placement)
+    return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
 
 
 def schedule(body: bytes, pipeline: Pipeline, placement: PlacementClient) -> tuple[str, Mapping[str, object]]:

@@ -141,7 +141,7 @@ class NoHostCheck:
             # Or each request would leave a thread behind.
             return True
         try:
-            # In a thread: it waits behind a reading of the fact, which may hang.
+            # In a thread: the service's client may wait longer.
             asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
             if not asked.result(PATIENCE):
                 return False

@@ -14,6 +14,8 @@ from os_prefilter.common.quoting import escape_line
 MAX_BYTES = 64 * 1024 * 1024
 """The most that is read of a file, unless its reader has a limit of its own."""
 
+_AT_ONCE = 1024 * 1024
+
 
 def read_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     """Return what is in a file, or in a pipe of a shell.
@@ -22,7 +24,12 @@ def read_bytes(path: str | Path, most: int = MAX_BYTES) -> bytes:
     :raises DocumentError: if there is no such file, it is a directory or a device, is larger, or cannot be read.
     """
     with open_file(path) as file:
-        data = file.read(most + 1)
+        # Not most + 1 bytes at once: a read takes the memory for what it is asked for, however small the file is.
+        parts = [file.read(min(os.fstat(file.fileno()).st_size, most) + 1)]
+        # A pipe has no size.
+        while sum(map(len, parts)) <= most and (more := file.read(_AT_ONCE)):
+            parts.append(more)
+    data = b"".join(parts)
     if len(data) > most:
         raise DocumentError(path, f"the file is larger than {most >> 20} MiB, the most that is read.")
     return data

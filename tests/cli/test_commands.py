@@ -553,6 +553,6 @@ def test_wide_listing_shows_each_row_as_names_and_values(capsys: Capture) -> Non
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
 def test_commands_that_show_which_hosts_remain_ignore_preferences(command: str, capsys: Capture) -> None:
-    request = ("--property", "hw_vif_model=igb", "--extra-spec")
+    request = ("--property", "hw_vif_model=e1000e", "--extra-spec")
     plain, wished = (_json(capsys, command, *request, each) for each in ("a:b=c", "trait:HW_CPU_X86_AVX=preferred"))
     assert plain == wished

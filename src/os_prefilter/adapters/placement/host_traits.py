@@ -77,5 +77,5 @@ def _roots(client: PlacementClient, *traits: str) -> list[str]:
 
 
 def _set_of(hosts: Iterable[str], numbers: dict[str, int]) -> int:
-    """Return a set of hosts; those that have no number yet get the next ones."""
+    """Return a set of hosts; a host without a number gets the next one."""
     return set_of(numbers.setdefault(host, len(numbers)) for host in hosts)

@@ -158,6 +158,97 @@ def test_filter_that_reads_image_id_or_flavor_name_gets_no_stale_result(reads: C
         assert spec.root_required == {f"CUSTOM_{name}"}
 
 
+_VARYING: list[tuple[Callable[[Request], object], str, Callable[[str], Any]]] = [
+    (lambda request: request.project_id, "project_id", str),
+    (lambda request: request.availability_zone, "availability_zone", str),
+    (lambda request: request.flavor_attribute("name"), "flavor name", str),
+    (lambda request: request.scheduler_hints.get("group", ("",))[0], "scheduler_hints", lambda text: {"group": [text]}),
+]
+
+
+def _with(made: Callable[[], Any], name: str, value: Any) -> Any:
+    spec = made()
+    if name == "flavor name":
+        spec.flavor = copy.deepcopy(spec.flavor)
+        spec.flavor.name = value
+    else:
+        setattr(spec, name, value)
+    return spec
+
+
+@pytest.mark.parametrize("made", [_ours, _novas])
+@pytest.mark.parametrize(("reads", "name", "as_field"), _VARYING, ids=[name for _, name, _ in _VARYING])
+def test_field_beside_the_content_counts_once_a_filter_reads_it(
+    made: Callable[[], Any], reads: Callable[[Request], object], name: str, as_field: Callable[[str], Any]
+) -> None:
+    """Requests with the same value share a decision, and others get their own."""
+    counting = Counting(lambda request: require(f"CUSTOM_{reads(request)}", "a test"))
+    pipeline = _pipeline(counting)
+    for text in "ABAB":
+        spec = _with(made, name, as_field(text))
+        pipeline.apply(spec)
+        assert set(spec.root_required) == {f"CUSTOM_{text}"}
+    assert counting.runs == 2
+
+
+def test_fields_that_only_some_requests_depend_on_count_for_all_from_then_on() -> None:
+    """What was decided before is decided again: it may depend on a field of which the key had nothing."""
+
+    def answer(request: Request) -> Requirements:
+        if request.extra_spec("zoned") is None:
+            return NOTHING
+        zone = request.availability_zone
+        return require(f"CUSTOM_{zone}_{request.project_id if zone == 'B' else ''}", "a test")
+
+    counting = Counting(answer)
+    pipeline = _pipeline(counting)
+
+    def required(zone: str, project: str, **extra_specs: str) -> set[str]:
+        spec = spec_of({}, extra_specs)
+        spec.availability_zone, spec.project_id = zone, project
+        pipeline.apply(spec)
+        return spec.root_required
+
+    assert required("A", "P") == set()
+    assert required("A", "P", zoned="yes") == {"CUSTOM_A_"}
+    assert required("B", "P", zoned="yes") == {"CUSTOM_B_P"}
+    assert required("B", "Q", zoned="yes") == {"CUSTOM_B_Q"}
+    assert required("A", "Q", zoned="yes") == {"CUSTOM_A_"}
+    assert required("A", "P", zoned="yes") == {"CUSTOM_A_"}
+    assert required("A", "P") == set()
+    runs = counting.runs
+    assert required("B", "Q", zoned="yes") == {"CUSTOM_B_Q"}
+    assert required("A", "P") == set()
+    assert counting.runs == runs
+
+
+def test_very_long_scheduler_hints_are_not_kept() -> None:
+    counting = Counting(lambda request: require(f"CUSTOM_{len(request.scheduler_hints)}", "a test"))
+    pipeline = _pipeline(counting)
+    for _ in range(2):
+        spec = spec_of()
+        spec.scheduler_hints = {"x": ["y" * LONGEST]}
+        pipeline.apply(spec)
+    assert counting.runs == 2
+
+
+@pytest.mark.parametrize(
+    ("hints", "seen"),
+    [
+        ({"group": "a"}, {"group": ("a",)}),
+        ({"group": ["a", 1, None]}, {"group": ("a", "1", "None")}),
+        ({"group": None, 2: "b"}, {"group": (), "2": ("b",)}),
+        ("not a mapping", {}),
+        (None, {}),
+    ],
+    ids=str,
+)
+def test_scheduler_hints_are_lists_of_texts_whatever_the_service_gives(hints: Any, seen: dict[str, Any]) -> None:
+    spec = spec_of()
+    spec.scheduler_hints = hints
+    assert Request(spec).scheduler_hints == seen
+
+
 def _asks(_request: Request, *, of_deployment: Any) -> Requirements:
     return require(f"CUSTOM_{''.join(of_deployment)}", "a test")
 

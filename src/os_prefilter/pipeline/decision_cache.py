@@ -1,12 +1,13 @@
 """Cache of filter decisions, keyed by the content of the request (ADR 0019)."""
 
+from collections.abc import Iterable
 from operator import is_
 from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.no_host import RootDemand
 from os_prefilter.pipeline.request_writer import Additions
-from os_prefilter.request.view import Content
+from os_prefilter.request.view import Content, Request
 
 MOST = 1000
 """Maximum number of outcomes; the oldest are evicted first."""
@@ -14,6 +15,7 @@ LONGEST = 10_000
 """Maximum number of characters of a request whose outcome is kept: a tenant does not fill the memory of a scheduler."""
 
 _CHANGED_IN_PLACE = (list, dict, set, bytearray)
+_TEXTS = (str, tuple, frozenset)
 _COMPARED = frozenset((str, int, bool, type(None)))
 
 
@@ -35,6 +37,8 @@ class Page(NamedTuple):
 
     facts: tuple[Any, ...]
     outcomes: dict[Content, Outcome]
+    varies_by: tuple[str, ...] = ()
+    """The fields of a request, beside its content, that some outcome depends on: their values end each key."""
 
 
 class DecisionCache:
@@ -54,10 +58,13 @@ class DecisionCache:
         return page
 
     @staticmethod
-    def find(page: Page, content: Content | None) -> tuple[Content | None, Outcome | None]:
+    def find(page: Page, request: Request) -> tuple[Content | None, Outcome | None]:
         """Return the key of a request, None if it cannot be compared, and its outcome if there is one."""
+        content = request.content
         if content is None:
             return None, None
+        if page.varies_by:
+            content = (*content, *request.values_of(page.varies_by))
         try:
             return content, page.outcomes.get(content)
         except TypeError:
@@ -69,9 +76,16 @@ class DecisionCache:
         except TypeError:
             return None, None
 
-    @staticmethod
-    def keep(page: Page, key: Content, outcome: Outcome) -> None:
+    def keep(self, page: Page, key: Content, request: Request, outcome: Outcome) -> None:
         """Keep an outcome, unless the request is too large, or one that is equal to it may mean something else."""
+        if request.read_beyond_content:
+            return
+        if new := request.varies_by.difference(page.varies_by):
+            # Other outcomes of this page may depend on it as well, for other values: all are decided again.
+            wider = Page(page.facts, {}, (*page.varies_by, *sorted(new)))
+            if self._page is page:
+                self._page = wider
+            page, key = wider, (*key, *request.values_of(sorted(new)))
         if not _is_certain(key) or _length_of(key) > LONGEST:
             return
         page.outcomes[key] = outcome
@@ -89,9 +103,6 @@ def _is_certain(key: Content) -> bool:
     )
 
 
-def _length_of(key: Content) -> int:
+def _length_of(key: Iterable[Any]) -> int:
     """Return the number of characters in the strings of a key."""
-    names, values, _, required, forbidden, *_ = key
-    parts = (*names, *values, *required, *forbidden)
-    texts = [text for part in parts for text in (part if isinstance(part, tuple) else (part,)) if type(text) is str]
-    return sum(map(len, texts))
+    return sum(len(part) if isinstance(part, str) else _length_of(part) for part in key if isinstance(part, _TEXTS))

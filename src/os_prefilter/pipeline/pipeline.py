@@ -212,11 +212,11 @@ class Pipeline:
         if self._changes_in_place:
             return self._run(request, request_spec, context, facts)
         page = self._cache.page(facts)
-        key, outcome = self._cache.find(page, request.content)
+        key, outcome = self._cache.find(page, request)
         if outcome is None:
             outcome = self._run(request, request_spec, context, facts)
-            if key is not None and not request.read_beyond_content:
-                self._cache.keep(page, key, outcome)
+            if key is not None:
+                self._cache.keep(page, key, request, outcome)
         elif self._measuring:
             self._measuring.count_cached(outcome.decision.runs)
         return outcome

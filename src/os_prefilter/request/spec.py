@@ -3,7 +3,7 @@
 The fields have the names of Nova's (``nova/objects/request_spec.py``), as far as scheduling by traits needs them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -89,6 +89,10 @@ class RequestSpec:
     pci_request_ids: frozenset[str] = frozenset()
     """Groups named ``<one of these>-<number>`` are PCI devices that Nova manages."""
     requested_destination: Destination | None = None
+    project_id: str | None = None
+    availability_zone: str | None = None
+    scheduler_hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Each hint with its values, tenants' text."""
     request_level_params: RequestLevelParams = field(default_factory=RequestLevelParams)
 
     @property

@@ -146,6 +146,7 @@ class _Part(dict[Any, _Reader]):
 
 
 _IMAGE_FIELDS = ("disk_format",)
+_FLAVOR_NAME = "flavor name"
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 # Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
 _SPEC = _Part(
@@ -193,6 +194,31 @@ def _names_cell(destination: Any) -> bool:
     return field_of(destination, "cell") is not None or bool(field_of(destination, "allow_cross_cell_move"))
 
 
+def _as_text(value: object) -> str | None:
+    return value if value is None or value.__class__ is str else str(value)
+
+
+def _hints_of(spec: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    hints = field_of(spec, "scheduler_hints", _NOTHING)
+    if not isinstance(hints, Mapping):
+        return ()
+    # Nova makes a list of a single value; a service of another kind may leave it as it is.
+    return tuple((str(name), tuple(map(str, _as_list(hints[name])))) for name in sorted(hints, key=str))
+
+
+def _as_list(value: object) -> Iterable[object]:
+    return value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+
+
+# Requests of one content differ in these; few filters read them.
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "project_id": lambda spec: _as_text(field_of(spec, "project_id")),
+    "availability_zone": lambda spec: _as_text(field_of(spec, "availability_zone")),
+    "scheduler_hints": _hints_of,
+    _FLAVOR_NAME: lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
+}
+
+
 # -- the view ----------------------------------------------------------------------------------------------------------
 
 
@@ -204,6 +230,9 @@ class Request:
         ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
+
+    varies_by: frozenset[str] = frozenset()
+    """The names of the fields, beside the content, that a filter has read: those that the decision depends on."""
 
     def __init__(self, request_spec: Any, kept_machine_type: str | None = None) -> None:
         # Each request comes here, so that nothing is called or kept that the cache of decisions does not need.
@@ -241,6 +270,7 @@ class Request:
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.read_beyond_content = False
         """Whether a filter has read a field in which requests of the same content may differ."""
+        self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
         self._extra_specs: Mapping[str, object] = extra_specs
         self._lists_traits = lists_traits
@@ -314,9 +344,36 @@ class Request:
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
+        if name == "name":
+            return self._varying(_FLAVOR_NAME)
         if name not in _FLAVOR_FIELDS:
             self.read_beyond_content = True
         return field_of(self._flavor, name)
+
+    @property
+    def project_id(self) -> str | None:
+        """The project that the server belongs to."""
+        value: str | None = self._varying("project_id")
+        return value
+
+    @property
+    def availability_zone(self) -> str | None:
+        """The availability zone that the author of the request chose."""
+        value: str | None = self._varying("availability_zone")
+        return value
+
+    @property
+    def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
+        """The scheduler hints, each with its values: tenants' text, as everything else of a request."""
+        return dict(self._varying("scheduler_hints"))
+
+    def values_of(self, names: Iterable[str]) -> tuple[Any, ...]:
+        """Return the values of fields that :attr:`varies_by` names, to compare requests by."""
+        return tuple(_READ[name](self._spec) for name in names)
+
+    def _varying(self, name: str) -> Any:
+        self.varies_by |= {name}
+        return _READ[name](self._spec)
 
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:

@@ -70,6 +70,27 @@ def _stored(spec: Any) -> dict[str, Any]:
     return document
 
 
+def test_project_zone_and_hints_of_a_request_spec_are_read() -> None:
+    """Nova keeps each hint as a list; other services may have a single value, and null for none."""
+    spec = nova_spec(project_id="p", availability_zone="north", scheduler_hints={"group": ["g"], "x": []})
+    for document in (
+        _stored(spec),
+        {
+            "flavor": {"vcpus": 1},
+            "project_id": "p",
+            "availability_zone": "north",
+            "scheduler_hints": {"group": "g", "x": None},
+        },
+    ):
+        read = request_spec_from(document, "the request")
+        assert (read.project_id, read.availability_zone) == ("p", "north")
+        assert read.scheduler_hints == {"group": ["g"], "x": []}
+    bare = request_spec_from({"flavor": {"vcpus": 1}, "scheduler_hints": None}, "the request")
+    assert (bare.project_id, bare.availability_zone, bare.scheduler_hints) == (None, None, {})
+    with pytest.raises(DocumentError, match=r"scheduler_hints\.group is a mapping; expected a string, or a list of"):
+        request_spec_from({"flavor": {"vcpus": 1}, "scheduler_hints": {"group": {"a": "b"}}}, "the request")
+
+
 def test_an_envelope_within_an_envelope_is_opened_as_well() -> None:
     inner = {"nova_object.data": {"vcpus": 3, "memory_mb": 512}}
     spec = request_spec_from({"nova_object.data": {"flavor": {"nova_object.data": inner}}}, "the request")

@@ -74,6 +74,11 @@ def add_request_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="additional flavor extra spec (repeatable)",
     )
+    group.add_argument(
+        "--hint", metavar="KEY=VALUE", action="append", default=[], help="additional scheduler hint (repeatable)"
+    )
+    group.add_argument("--project", metavar="ID", help="the ID of the project that makes the request")
+    group.add_argument("--availability-zone", metavar="ZONE", help="the availability zone that the request names")
 
 
 def add_pipeline_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +118,21 @@ def request_from(arguments: argparse.Namespace) -> RequestSpec:
     if arguments.extra_spec:
         extra_specs = {**spec.flavor.extra_specs, **_pairs(arguments.extra_spec, "--extra-spec")}
         spec = replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs))
-    return spec
+    return replace(
+        spec,
+        scheduler_hints={**spec.scheduler_hints, **_hints(arguments.hint)},
+        project_id=arguments.project or spec.project_id,
+        availability_zone=arguments.availability_zone or spec.availability_zone,
+    )
+
+
+def _hints(texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return hints as the client sends them: a key with several values has a list of them."""
+    hints: dict[str, list[str]] = {}
+    for text in texts:
+        for key, value in _pairs([text], "--hint").items():
+            hints.setdefault(key, []).append(value)
+    return hints
 
 
 def _base_request(arguments: argparse.Namespace) -> RequestSpec:
@@ -133,7 +152,8 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
         if arguments.example not in examples:
             raise DocumentError("--example", f"there is no {arguments.example!r}. Names: {join_names(examples)}.")
         return examples[arguments.example].request_spec()
-    if not (arguments.image or arguments.flavor or arguments.property or arguments.extra_spec):
+    named = ("image", "flavor", "property", "extra_spec", "hint", "project", "availability_zone")
+    if not any(getattr(arguments, name) for name in named):
         raise DocumentError(
             "no request", "give --image, --flavor, --server, --request-spec, --example, --property or --extra-spec."
         )

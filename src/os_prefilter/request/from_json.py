@@ -67,11 +67,17 @@ _GROUP = {
     ),
     "required": ["requester_id"],
 }
+_HINT = {
+    "if": {"type": ["string", "null"]},
+    "else": {"type": "array", "items": {"type": ["string", "null"]}, "expected": "a string, or a list of strings"},
+}
 _SPEC = {
     **_mapping_of(
         flavor=_FLAVOR,
         image={"if": {"type": "null"}, "else": _IMAGE},
         is_bfv={"type": ["boolean", "null"]},
+        **_each(_TEXT, "project_id", "availability_zone"),
+        scheduler_hints=_or_empty({**_mapping_of(), "additionalProperties": _HINT}),
         requested_resources=_or_empty({"type": "array", "items": _GROUP}),
         pci_requests=_or_empty(_mapping_of(requests=_or_empty({"type": "array", "items": _mapping_of()}))),
         requested_destination={
@@ -118,8 +124,9 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     """Return the request spec in what Nova stores in its table ``request_specs``, or in the plain form.
 
     The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
-    ``requested_resources``, ``pci_requests``, ``requested_destination`` and ``request_level_params``. A whole row of
-    the table, with the JSON as the string ``spec``, is understood too.
+    ``requested_resources``, ``pci_requests``, ``requested_destination``, ``project_id``, ``availability_zone``,
+    ``scheduler_hints`` and ``request_level_params``. A whole row of the table, with the JSON as the string ``spec``, is
+    understood too.
 
     :raises DocumentError: it is not one, or has no flavor
     """
@@ -155,6 +162,9 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             forbidden_aggregates=set(destination.get("forbidden_aggregates") or ()) or None,
             in_tree=destination.get("in_tree"),
         ),
+        project_id=data.get("project_id"),
+        availability_zone=data.get("availability_zone"),
+        scheduler_hints={name: _hint(value) for name, value in (data.get("scheduler_hints") or {}).items()},
         request_level_params=RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
@@ -197,6 +207,11 @@ def _group(data: Mapping[str, Any]) -> RequestGroup:
         forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
         in_tree=data.get("in_tree"),
     )
+
+
+def _hint(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [each for each in values if each is not None]
 
 
 def _lists(values: Iterable[list[str] | None] | None) -> list[list[str]]:

@@ -14,7 +14,8 @@ from os_prefilter import Options, Pipeline, RequestSpec, allocation_candidates_q
 from os_prefilter.common.trait_names import trait_named
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, RuleSet
+from os_prefilter.rules.conditions import IMAGE_PROPERTY, Condition
+from os_prefilter.rules.model import Rule, RuleSet
 
 _FACTS: dict[str, Callable[[Any], Any]] = {"owner_is_reported": lambda _context: True}
 FILTERS = tuple(name for name in sorted(installed_filters()) if name != "rules")

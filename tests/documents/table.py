@@ -27,7 +27,8 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Rule, RuleSet
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY
+from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import Template, Templates

@@ -6,7 +6,8 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
+from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
 

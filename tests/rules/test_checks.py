@@ -11,7 +11,8 @@ from os_prefilter.common.errors import ContradictingRequirements
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.model import EXTRA_SPEC, Condition, Rule, RuleSet
+from os_prefilter.rules.conditions import EXTRA_SPEC, Condition
+from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from tests.conftest import spec_of
 from tests.support.rule_texts import rule, rules_text

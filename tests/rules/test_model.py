@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule, RuleSet, value_of
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition, value_of
+from os_prefilter.rules.model import Rule, RuleSet
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
 from tests.support.rule_texts import rule, rules_of

@@ -9,7 +9,8 @@ import pytest
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.documents.strict_yaml import MAX_BYTES
 from os_prefilter.rules import reader
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, Condition, Rule
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
+from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules, rules_in
 from tests.support.rule_texts import rule, rules_text
 

@@ -9,7 +9,7 @@ from nova.objects.image_meta import ImageMetaProps
 from os_prefilter import allocation_candidates_query, unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
-from os_prefilter.rules.model import IMAGE_PROPERTY, as_nova_spells, readings, value_of
+from os_prefilter.rules.conditions import IMAGE_PROPERTY, as_nova_spells, readings, value_of
 from os_prefilter.testing.law import list_requiring_filters
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED

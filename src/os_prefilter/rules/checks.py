@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.model import IMAGE_PROPERTY, Condition, Rule, Value, as_nova_spells, format_value, readings
+from os_prefilter.rules.conditions import IMAGE_PROPERTY, Condition, Value, as_nova_spells, format_value, readings
+from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.model import Row, canonical_boolean

@@ -11,7 +11,8 @@ from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exac
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules.checks import Problem, check_rules
-from os_prefilter.rules.model import EXTRA_SPEC, IMAGE_PROPERTY, NO_RULES, Condition, Rule, RuleSet
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
+from os_prefilter.rules.model import NO_RULES, Rule, RuleSet
 
 MAX_RULES = 10_000
 """The most rules of a deployment."""

@@ -213,7 +213,7 @@ _SPEC = (
         "nova_object.data properties extra_specs disk_format id name vcpus memory_mb ram disk root_gb swap requests"
     ),
     *_words("request_id alias_name requester_id resources required_traits forbidden_traits aggregates in_tree"),
-    *_words("root_required same_subtree"),
+    *_words("root_required same_subtree project_id availability_zone scheduler_hints"),
     *_PROPERTIES,
 )
 _IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)

@@ -123,6 +123,9 @@ REQUEST_SPECS = st.builds(
         _NO_NAME,
     ),
     st.builds(RequestLevelParams, _TRAIT_SETS, _TRAIT_SETS, st.lists(st.lists(_TEXTS, max_size=2), max_size=2)),
+    _NO_NAME,
+    _NO_NAME,
+    st.dictionaries(_TEXTS, st.lists(_TEXTS, max_size=2), max_size=2),
 )
 
 

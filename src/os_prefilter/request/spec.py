@@ -89,11 +89,11 @@ class RequestSpec:
     pci_request_ids: frozenset[str] = frozenset()
     """Groups named ``<one of these>-<number>`` are PCI devices that Nova manages."""
     requested_destination: Destination | None = None
+    request_level_params: RequestLevelParams = field(default_factory=RequestLevelParams)
     project_id: str | None = None
     availability_zone: str | None = None
     scheduler_hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Each hint with its values, tenants' text."""
-    request_level_params: RequestLevelParams = field(default_factory=RequestLevelParams)
 
     @property
     def root_required(self) -> set[str]:

@@ -29,7 +29,7 @@ def rules_of(number: int, *, all_apply: bool = False) -> RuleSet:
     return RuleSet(
         Rule(
             f"rule-{each}",
-            (Condition(IMAGE_PROPERTY, name, frozenset((PROPERTIES.get(name, "yes"),))),),
+            ((Condition(IMAGE_PROPERTY, name, frozenset((PROPERTIES.get(name, "yes"),))),),),
             require=(trait_named(f"CUSTOM_RULE_{each}"),),
             scope=ROOT,
         )

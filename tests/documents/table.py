@@ -27,9 +27,10 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.rules.checks import check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY
-from os_prefilter.rules.model import Rule, RuleSet
+from os_prefilter.rules.conditions import Clause, Condition
+from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
+from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import Template, Templates
 from tests.conftest import pipeline_of
@@ -83,23 +84,38 @@ def _check_rules(rules: list[Rule]) -> None:
     for rule in rules:
         assert rule.when
         assert rule.require or rule.forbid or rule.prefer
-        check_message(" and ".join(map(str, rule.when)))
-    _check_query(RequestSpec(Flavor(), Image({each.name: "true" for rule in rules for each in rule.when})))
+        check_message(rule.conditions)
+    _check_query(
+        RequestSpec(Flavor(), Image({each.name: "true" for rule in rules for clause in rule.when for each in clause}))
+    )
 
 
 def _rules_written(rules: list[Rule]) -> bytes:
     """Return rules in a file that has each value as text in quotes, or as a boolean."""
-    keys = {IMAGE_PROPERTY: "image_property", EXTRA_SPEC: "extra_spec"}
     documents = []
     for rule in rules:
-        when = [
-            {keys[each.place]: each.name, **({"in": list(each.values)} if each.values else {"present": True})}
-            for each in rule.when
-        ]
-        document = {"name": rule.name, "when": when, "scope": rule.scope}
+        document: dict[str, Any] = {"name": rule.name, "scope": "ports" if rule.scope == PORTS else rule.scope}
+        if rule.when != ALWAYS:
+            document["when"] = _alternatives(rule.when)
+        if rule.unless:
+            document["unless"] = _alternatives(rule.unless)
         lists = {"require": list(rule.require), "forbid": list(rule.forbid), "prefer": list(rule.prefer)}
         documents.append(document | {key: value for key, value in (*lists.items(), ("because", rule.because)) if value})
-    return _yaml({"rules": documents})
+    return _yaml({"version": 2, "rules": documents})
+
+
+def _alternatives(clauses: tuple[Clause, ...]) -> dict[str, Any]:
+    return {"any": [{"all": list(map(_condition, clause))} for clause in clauses]}
+
+
+def _condition(each: Condition) -> dict[str, Any]:
+    key = {place: key for key, place in {**NAMED_KEYS, **OTHER_KEYS}.items()}[each.place]
+    values: Any = list(each.values)
+    if not each.name:
+        return {key: values}
+    if each.in_list:
+        return {key: each.name, "contains": values[0]}
+    return {key: each.name, **({"in": values} if values else {"present": True})}
 
 
 def _yaml(document: object) -> bytes:
@@ -223,7 +239,10 @@ _FLEET = _words(
     "hosts aggregates taken_at has_inventories changed_while_read x-a uuid availability_zone description resources "
     "traits providers total used reserved allocation_ratio VCPU <<"
 )
-_RULES = _words("rules name when require forbid scope because image_property extra_spec is in present os_distro root")
+_RULES = _words(
+    "rules name when require forbid scope because image_property extra_spec is in present os_distro root version 2 "
+    "unless any all hint project availability_zone flavor requires forbids contains hint_traits ports"
+)
 _TEMPLATES = _words(
     "templates config-type config-value traits variants bios steps node in-use interface step args priority driver "
     "vendor LogicalProc"

@@ -6,8 +6,8 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.request.spec import Destination, RequestGroup, RequestLevelParams
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
-from os_prefilter.rules.model import Rule
+from os_prefilter.rules.conditions import FLAVOR, FORBIDS, NAMED, PROJECT, REQUIRES, ZONE, Condition
+from os_prefilter.rules.model import ALWAYS, PORTS, Rule
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import BiosChange, Step, Template, Templates, Variant
 
@@ -136,9 +136,30 @@ RULE_VALUES = (
     WORDS | st.booleans() | st.sampled_from(["yes", "010", "1.10", "2026-01-01", "~", "on", "null", "*a", "&a", "- x"])
 )
 _TRAIT_LISTS = st.lists(_STANDARD, unique=True, max_size=3)
-_CONDITIONS = st.builds(
-    Condition, st.sampled_from([IMAGE_PROPERTY, EXTRA_SPEC]), WORDS, st.frozensets(RULE_VALUES, max_size=3)
+_CONDITIONS = (
+    st.builds(Condition, st.sampled_from(NAMED), WORDS, st.frozensets(RULE_VALUES, max_size=3))
+    | st.builds(
+        Condition,
+        st.sampled_from(NAMED),
+        WORDS,
+        st.frozensets(RULE_VALUES, min_size=1, max_size=1),
+        st.just(True),
+    )
+    | st.builds(
+        Condition,
+        st.sampled_from([PROJECT, ZONE, FLAVOR]),
+        st.just(""),
+        st.frozensets(WORDS, min_size=1, max_size=3),
+    )
+    | st.builds(
+        Condition,
+        st.sampled_from([REQUIRES, FORBIDS]),
+        st.just(""),
+        st.frozensets(_STANDARD, min_size=1, max_size=3),
+    )
 )
+_CLAUSES = st.lists(_CONDITIONS, min_size=1, max_size=3, unique_by=lambda each: each.key).map(tuple)
+_ALTERNATIVES = st.lists(_CLAUSES, min_size=1, max_size=3, unique=True).map(tuple)
 
 
 @st.composite
@@ -148,8 +169,9 @@ def rule_lists(draw: st.DrawFn) -> list[Rule]:
     for number in range(draw(st.integers(0, 4))):
         require = draw(_TRAIT_LISTS)
         forbid = [each for each in draw(_TRAIT_LISTS) if each not in require] or ([] if require else ["CUSTOM_C"])
-        when = draw(st.lists(_CONDITIONS, min_size=1, max_size=3, unique_by=lambda each: (each.place, each.name)))
-        scope = draw(st.sampled_from(["root", "unsuffixed", "_gpu"]))
+        unless = draw(st.just(()) | _ALTERNATIVES)
+        when = draw(_ALTERNATIVES | st.just(ALWAYS) if unless else _ALTERNATIVES)
+        scope = draw(st.sampled_from(["root", "unsuffixed", "_gpu", PORTS]))
         traits = tuple(map(Trait, require)), tuple(map(Trait, forbid))
-        found.append(Rule(f"rule-{number}", tuple(when), *traits, scope, draw(st.just("") | WORDS)))
+        found.append(Rule(f"rule-{number}", when, *traits, scope, draw(st.just("") | WORDS), unless=unless))
     return found

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition, value_of
+from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Clause, Condition, Subject
 from os_prefilter.rules.model import Rule, RuleSet
 from tests.conftest import spec_of
 from tests.support.nova_objects import nova_spec
@@ -19,7 +19,7 @@ _WINDOWS = "{image_property: os_distro, is: windows}"
 
 
 def _matching(rules: RuleSet, properties: Mapping[str, Any], extra_specs: Mapping[str, Any] | None = None) -> list[str]:
-    return [each.name for each in rules.match(Request(spec_of(properties, extra_specs)))]
+    return [each.rule.name for each in rules.match(Request(spec_of(properties, extra_specs)))]
 
 
 @pytest.mark.parametrize(
@@ -89,14 +89,14 @@ def test_nova_and_our_request_specs_match_the_same_rules(name: str, value: str) 
             for number, comparison in enumerate(("is: windows", "is: 4", "is: true", "present: true"))
         )
     )
-    inside = [each.name for each in rules.match(Request(nova_spec({name: value})))]
+    inside = [each.rule.name for each in rules.match(Request(nova_spec({name: value})))]
     assert inside == _matching(rules, {name: value})
 
 
 def test_rule_set_repr_has_a_checksum_that_differs_for_different_rules() -> None:
     """With the checksum, as of the files on two machines: that of the values does not hang on how Python hashes."""
     one = rules_of(*(rule(f"r{n}", "{image_property: p, in: [a, b, c]}", ["CUSTOM_A"]) for n in range(7)))
-    assert repr(one) == "<7 rules, 68c0a1bd: r0, r1, r2, r3, r4, and 2 more>"
+    assert repr(one) == "<7 rules, f72d7b6a: r0, r1, r2, r3, r4, and 2 more>"
     assert repr(RuleSet()) == "<0 rules, 0d4cbb29: none>"
     texts = [rule("r", f"{{image_property: p, is: {value}}}", ["CUSTOM_A"]) for value in ("true", "'true'", "x")]
     assert len({repr(rules_of(text)) for text in texts}) == 3
@@ -123,13 +123,13 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
 
     def one(name: str, *keys: tuple[str, str, str]) -> Rule:
         conditions = tuple(Condition(place, key, frozenset((value,))) for place, key, value in keys)
-        return Rule(name, conditions, (Trait("CUSTOM_A"),))
+        return Rule(name, (conditions,), (Trait("CUSTOM_A"),))
 
     others = [one(f"n{number}", (IMAGE_PROPERTY, f"p{number}", "x")) for number in range(5000)]
     others += [one(f"v{number}", (IMAGE_PROPERTY, "p", f"x{number}")) for number in range(5000)]
     rules = RuleSet((*others, one("r", (IMAGE_PROPERTY, "p", "x"), (EXTRA_SPEC, "q", "x"))))
     request = _Observed(spec_of({"p": "x", "o": "x"}, {"q": "x", "z": "x"}))
-    assert [each.name for each in rules.match(request)] == ["r"]
+    assert [each.rule.name for each in rules.match(request)] == ["r"]
     assert len(request.read) <= 4
 
 
@@ -148,7 +148,7 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
         conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3))) for key in keys)
-        found.append(Rule(f"r{number}", conditions, (Trait(f"CUSTOM_{number}"),)))
+        found.append(Rule(f"r{number}", (conditions,), (Trait(f"CUSTOM_{number}"),)))
     return tuple(found)
 
 
@@ -156,8 +156,13 @@ _requests = st.builds(spec_of, st.dictionaries(_NAMES, _RAW), st.dictionaries(_N
 
 
 def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
+    subject = Subject(request)
+
+    def holds(clause: Clause) -> bool:
+        return all(condition.holds(subject.value_of(condition.place, condition.name)) for condition in clause)
+
     for each in rules:
-        if all(condition.holds(value_of(request, condition.place, condition.name)) for condition in each.when):
+        if any(map(holds, each.when)) and not any(map(holds, each.unless)):
             yield each
 
 
@@ -165,7 +170,7 @@ def _naive(rules: tuple[Rule, ...], request: Request) -> Iterator[Rule]:
 @given(_rules(), _requests)
 def test_indexed_matching_equals_a_loop_over_all_rules(rules: tuple[Rule, ...], spec: Any) -> None:
     request = Request(spec)
-    assert RuleSet(rules).match(request) == list(_naive(rules, request))
+    assert [each.rule for each in RuleSet(rules).match(request)] == list(_naive(rules, request))
 
 
 @settings(deadline=None)
@@ -173,5 +178,6 @@ def test_indexed_matching_equals_a_loop_over_all_rules(rules: tuple[Rule, ...], 
 def test_only_properties_and_extra_specs_that_rules_name_are_read(rules: tuple[Rule, ...], spec: Any) -> None:
     request = _Observed(spec)
     for each in RuleSet(rules).match(request):
-        each.source(request)
-    assert set(request.read) <= {(each.place, each.name) for one in rules for each in one.when}
+        assert each.source
+    clauses = [clause for one in rules for clause in (*one.when, *one.unless)]
+    assert set(request.read) <= {each.key for clause in clauses for each in clause}

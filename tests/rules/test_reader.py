@@ -51,9 +51,9 @@ def test_rule_file_is_parsed_into_the_rules_it_describes(tmp_path: Path) -> None
     assert read.problems == ()
     gold: frozenset[str | bool] = frozenset(("gold", True, "1"))
     assert read.rules.rules == (
-        Rule("windows", (Condition(IMAGE_PROPERTY, "os_distro", frozenset(("windows",))),), (Trait("CUSTOM_A"),), (),
+        Rule("windows", ((Condition(IMAGE_PROPERTY, "os_distro", frozenset(("windows",))),),), (Trait("CUSTOM_A"),), (),
              "root", "the licence"),
-        Rule("gold", (Condition(EXTRA_SPEC, "tier:class", gold), Condition(IMAGE_PROPERTY, "os_type")),
+        Rule("gold", ((Condition(EXTRA_SPEC, "tier:class", gold), Condition(IMAGE_PROPERTY, "os_type")),),
              (Trait("CUSTOM_B"), Trait("HW_CPU_X86_AVX2")), (Trait("CUSTOM_C"),), "_GPU"),
     )  # fmt: skip
     assert [(each.file, each.line) for each in read.rules.rules] == [(str(path), 3), (str(path), 8)]
@@ -65,8 +65,8 @@ def test_yaml_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
         rule("a", f"&w {_WHEN}", ["CUSTOM_A"]), rule("b", "{<<: *w, image_property: os_type}", ["CUSTOM_A"])
     )
     (first, second) = read_rules([_file(tmp_path, text)]).rules.rules
-    assert str(first.when[0]) == "image property os_distro=windows"
-    assert str(second.when[0]) == "image property os_type=windows"
+    assert first.conditions == "image property os_distro=windows"
+    assert second.conditions == "image property os_type=windows"
 
 
 def _rule(when: str, require: Sequence[str] = (), forbid: Sequence[str] = (), more: str = "") -> str:
@@ -81,7 +81,7 @@ def _condition(condition: str) -> str:
 
 _WRONG = [
     # The document.
-    ("", "FILE:1: the document is empty; expected a mapping of rules."),
+    ("", "FILE:1: the document is empty; expected a mapping of rules, version."),
     ("rules: 3", "FILE:1: rules is '3'; expected a list."),
     ("\n\nrule: []", "FILE:3: the document has the unknown key 'rule'; did you mean rules?"),
     ("rules: [\n", "FILE:2: broken YAML: "),

@@ -9,7 +9,7 @@ from nova.objects.image_meta import ImageMetaProps
 from os_prefilter import allocation_candidates_query, unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import IMAGE_PROPERTY, as_nova_spells, readings, value_of
+from os_prefilter.rules.conditions import IMAGE_PROPERTY, Subject, as_nova_spells, readings
 from os_prefilter.testing.law import list_requiring_filters
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES, LOWER_CASED
@@ -120,7 +120,7 @@ def test_boolean_property_that_spells_none_is_false_as_in_nova(row: Row, value: 
 def test_boolean_property_that_spells_none_is_false_for_rules(name: str) -> None:
     for value in _NO_BOOLEANS:
         found = [
-            readings(IMAGE_PROPERTY, name, value_of(Request(spec), IMAGE_PROPERTY, name))
+            readings(IMAGE_PROPERTY, name, Subject(Request(spec)).value_of(IMAGE_PROPERTY, name))
             for spec in (nova_spec({name: value}), spec_of({name: value}))
         ]
         assert found == [[False], [False]]

@@ -43,7 +43,7 @@ class RulesCheck(Listing):
 def _line(rule: Rule) -> tuple[str, ...]:
     return (
         rule.name,
-        " and ".join(map(str, rule.when)),
+        rule.conditions,
         ", ".join(rule.require),
         ", ".join(rule.forbid),
         ", ".join(rule.prefer),

@@ -23,6 +23,7 @@ from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
+from os_prefilter.request.resources import DEVICE_PROFILE
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 
@@ -32,8 +33,6 @@ _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 _OF_FLAVOR = ((frozenset(("MEMORY_MB",)), "memory_mb"), (frozenset(("VCPU", "PCPU")), "vcpus"))
 # Nova requests these in the unsuffixed group by itself (ResourceRequest), so that they cannot be taken out of it.
 _ADDED_BY_NOVA = ("MEM_ENCRYPTION_CONTEXT", "CUSTOM_PMEM_NAMESPACE_")
-# nova/accelerator/cyborg.py: device_profile_<number>, with the UUID of the port that brought it.
-_DEVICE_PROFILE = "device_profile_"
 # What says something of a compute node, never of a device below it; but for this one, which PCI devices have.
 _OF_HOSTS = ("COMPUTE_", "HW_CPU_", "HW_ARCH_")
 _OF_PCI_DEVICES = os_traits.COMPUTE_MANAGED_PCI_DEVICE
@@ -82,7 +81,7 @@ def _on_device_profiles(request: Request, trait: Trait, options: Options) -> lis
     requirements = []
     for suffix, group in request.requested_groups.items():
         # Without resources it says something of others beside it (same_subtree), and may be met by the root.
-        if not str(suffix).startswith(_DEVICE_PROFILE) or not group.resource_classes:
+        if not str(suffix).startswith(DEVICE_PROFILE) or not group.resource_classes:
             continue
         if trait != os_traits.OWNER_CYBORG:
             if trait not in group.required_traits:

@@ -21,6 +21,10 @@ _DEDICATED_MASK = "hw:cpu_dedicated_mask"
 _REALTIME_MASK = "hw:cpu_realtime_mask"
 _REALTIME_MASK_OF_IMAGE = "hw_cpu_realtime_mask"
 
+DEVICE_PROFILE = "device_profile_"
+"""The beginning of the suffixes of Cyborg's groups: ``device_profile_<number>``, with the UUID of the port that brought
+it (``nova/accelerator/cyborg.py``)."""
+
 # No host has more; a mask must not cost the scheduler its memory.
 _MOST_CPUS = 65536
 
@@ -48,6 +52,22 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)
     return {name: amount for name, amount in resources.items() if amount}
+
+
+def port_groups(request: Request) -> tuple[str, ...]:
+    """Return the suffixes of the groups that request resources for Neutron's ports.
+
+    Of the other groups that a request is given, those of Cyborg's device profiles and of PCI devices have suffixes that
+    say so.
+    """
+    return tuple(
+        suffix
+        for suffix, group in request.requested_groups.items()
+        if suffix
+        and group.resource_classes
+        and not suffix.startswith(DEVICE_PROFILE)
+        and suffix.rsplit("-", 1)[0] not in request.pci_request_ids
+    )
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:

@@ -2,12 +2,25 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.rules.conditions import IMAGE_PROPERTY, Condition, Value, as_nova_spells, format_value, readings
+from os_prefilter.rules.conditions import (
+    EXTRA_SPEC,
+    FORBIDS,
+    IMAGE_PROPERTY,
+    REQUIRES,
+    SEVERAL_VALUES,
+    Clause,
+    Condition,
+    Value,
+    as_nova_spells,
+    describe_clauses,
+    format_value,
+)
 from os_prefilter.rules.model import Rule
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
@@ -54,12 +67,36 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
         if trait in rule.forbid:
             yield f"both requires and forbids {trait}. Remove one of the two.", False
     yield from _preferred(rule)
-    for (place, name), times in Counter((each.place, each.name) for each in rule.when).items():
-        if times > 1:
-            yield f"has {times} conditions about the {place} {name}. Give one condition.", False
-    for condition in rule.when:
+    for clause in (*rule.when, *rule.unless):
+        single = (each.key for each in clause if each.place not in SEVERAL_VALUES and not each.in_list)
+        for (place, name), times in Counter(single).items():
+            if times > 1:
+                what = f"{place} {name}".rstrip()
+                yield f"has {times} conditions about the {what}. Give one condition.", False
+    for clause in rule.when:
+        if _is_excluded(clause, rule.unless):
+            yield (
+                f"never applies: 'unless' holds whenever {describe_clauses([clause])} does. Change one of them.",
+                False,
+            )
+        yield from _own_requirements(rule, clause)
+    for condition in dict.fromkeys(chain.from_iterable((*rule.when, *rule.unless))):
         if condition.place == IMAGE_PROPERTY:
-            yield from _image_property(condition)
+            is_needed = all(condition in clause for clause in rule.when)
+            never = "never applies" if is_needed else "has a condition that never holds"
+            yield from _image_property(condition, never)
+
+
+def _own_requirements(rule: Rule, clause: Clause) -> Iterator[tuple[str, bool]]:
+    """Yield the traits that a rule forbids if they are required, or requires if they are forbidden."""
+    if rule.scope not in (ROOT, UNSUFFIXED):
+        return
+    for condition in clause:
+        traits, verb = {REQUIRES: (rule.forbid, "forbids"), FORBIDS: (rule.require, "requires")}.get(
+            condition.place, ((), "")
+        )
+        for trait in condition.values.intersection(traits):
+            yield f"{verb} {trait}, and applies to requests with the {condition.place} {trait}: it rejects them.", False
 
 
 def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
@@ -75,18 +112,18 @@ def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
         )
 
 
-def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
+def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
     name = condition.name
     current = LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
     if current:
         yield (
-            f"never applies: {name} is an old name of {current}. Write {current}; images with either name match.",
+            f"{never}: {name} is an old name of {current}. Write {current}; images with either name match.",
             False,
         )
         return
     if name not in KEPT_BY_NOVA:
         yield (
-            f"never applies within Nova, which drops the image property {quote(name)} before a filter sees it. Use an "
+            f"{never} within Nova, which drops the image property {quote(name)} before a filter sees it. Use an "
             "extra spec, or an image property that the documentation of rules lists.",
             True,
         )
@@ -95,17 +132,17 @@ def _image_property(condition: Condition) -> Iterator[tuple[str, bool]]:
         if name in BOOLEANS:
             if not isinstance(value, bool):
                 advice = f"Write {canonical_boolean(value) or 'true or false'} without quotes."
-                yield f"never applies: {name} is a boolean, and {quote(value)} is a text. {advice}", False
+                yield f"{never}: {name} is a boolean, and {quote(value)} is a text. {advice}", False
         elif isinstance(value, str) and as_nova_spells(name, value) != value:
             yield (
-                f"never applies: Nova spells {quote(value)} as {quote(as_nova_spells(name, value))}. Write that.",
+                f"{never}: Nova spells {quote(value)} as {quote(as_nova_spells(name, value))}. Write that.",
                 False,
             )
 
 
 def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
-    for condition in rule.when:
-        for row in table():
+    for condition in dict.fromkeys(chain.from_iterable(rule.when)):
+        for row in table() if condition.place in (IMAGE_PROPERTY, EXTRA_SPEC) and not condition.in_list else ():
             name = row.image_property if condition.place == IMAGE_PROPERTY else row.extra_spec
             if name == condition.name:
                 yield from _against_row(rule, condition, row)
@@ -143,19 +180,19 @@ def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
     Rules about different names are allowed: a request that matches both is rejected with the reason.
     """
     rules = list(rules)
-    forbidding: dict[tuple[object, ...], list[Rule]] = {}
-    for rule in rules:
+    forbidding: dict[tuple[object, ...], dict[int, None]] = {}
+    for number, rule in enumerate(rules):
         for trait in rule.forbid:
             for key in _keys(rule, _where_found):
-                forbidding.setdefault((rule.scope, trait, *key), []).append(rule)
+                forbidding.setdefault((rule.scope, trait, *key), {})[number] = None
     for one in rules:
         for trait in one.require:
             # By common names and values: comparing all pairs would take minutes for thousands of rules.
             keys = _keys(one, _where_to_look)
-            near = chain.from_iterable(forbidding.get((one.scope, trait, *key), ()) for key in keys)
-            met = ((other, _find_overlap(one, other)) for other in near if other is not one)
+            near = dict.fromkeys(chain.from_iterable(forbidding.get((one.scope, trait, *key), ()) for key in keys))
+            met = ((rules[number], _find_overlap(one, rules[number])) for number in near)
             # One is enough.
-            for other, meeting in islice((each for each in met if each[1]), 1):
+            for other, meeting in islice((each for each in met if each[0] is not one and each[1]), 1):
                 text = (
                     f"the rule {one.name} requires {trait} on {one.scope}, which the rule {other.name} "
                     f"({other.file}:{other.line}) forbids for {meeting}. Change one of the two."
@@ -164,12 +201,24 @@ def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
 
 
 _ANY_VALUE = "any"
+_ANYWHERE = ("anywhere",)
+_ALWAYS = ("always",)
 
 
 def _keys(rule: Rule, marks: Callable[[Condition], Iterable[object]]) -> Iterator[tuple[object, ...]]:
-    for condition in rule.when:
-        for mark in marks(condition):
-            yield condition.place, condition.name, mark
+    """Yield the keys of a rule: where a rule that forbids is found, or where one that requires looks.
+
+    One that applies to each request meets every other.
+    """
+    is_found = marks is _where_found
+    for clause in rule.when:
+        if is_found or not clause:
+            yield _ANYWHERE
+        if not is_found or not clause:
+            yield _ALWAYS
+        for condition in clause:
+            for mark in marks(condition):
+                yield *condition.key, mark
 
 
 def _where_found(condition: Condition) -> Iterable[object]:
@@ -182,21 +231,51 @@ def _where_to_look(condition: Condition) -> Iterable[object]:
 
 def _marks(condition: Condition) -> set[object]:
     """Return the texts and booleans that one value can match in common with another condition."""
-    return {("value", each) for value in condition.values for each in readings(condition.place, condition.name, value)}
+    return {("value", each) for value in condition.values for each in condition.readings(value)}
 
 
 def _find_overlap(one: Rule, other: Rule) -> str:
-    """Return conditions of a request that matches both rules; empty if none can, or they are about different names."""
-    ours = {(each.place, each.name): each for each in one.when}
-    theirs = {(each.place, each.name): each for each in other.when}
+    """Return conditions of a request that both rules apply to; empty if there is none, or about different names."""
+    for ours, theirs in product(one.when, other.when):
+        found = _find_common(ours, theirs)
+        if found is not None and not _is_excluded((*ours, *theirs), (*one.unless, *other.unless)):
+            return " and ".join(sorted(map(str, found))) or _every_request(one, other)
+    return ""
+
+
+def _every_request(one: Rule, other: Rule) -> str:
+    unless = (*one.unless, *other.unless)
+    return f"every request unless {describe_clauses(unless)}" if unless else "every request"
+
+
+def _find_common(one: Clause, other: Clause) -> Clause | None:
+    """Return conditions that both hold for; None if no request meets both, or they are about different names."""
+    ours = {each.key: each for each in one}
+    theirs = {each.key: each for each in other}
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
-        return ""
-    said = []
+        return None
+    found = []
     for key in ours.keys() & theirs.keys():
         values = ours[key].values | theirs[key].values
         # A text may spell a boolean, so one value can match both although they have none in common.
         common = [value for value in values if ours[key].holds(value) and theirs[key].holds(value)]
         if values and not common:
-            return ""
-        said.append(Condition(*key, frozenset(sorted(common, key=format_value)[:1])))
-    return " and ".join(sorted(map(str, said)))
+            return None
+        found.append(Condition(*key, frozenset(sorted(common, key=format_value)[:1])))
+    return tuple(found)
+
+
+def _is_excluded(clause: Clause, unless: Iterable[Clause]) -> bool:
+    """Whether each request that meets the clause meets one of the others."""
+    return any(all(any(map(partial(_implies, each), clause)) for each in other) for other in unless)
+
+
+def _implies(then: Condition, condition: Condition) -> bool:
+    """Whether each value that meets a condition meets another one, too."""
+    if condition.key != then.key:
+        return False
+    if not then.values:
+        return True
+    if condition.in_list:
+        return then.in_list and condition.values <= then.values
+    return bool(condition.values) and all(map(then.holds, condition.values))

@@ -1,8 +1,11 @@
 """Conditions of rules: what they are about, and which values of a request they match."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
+from os_prefilter.request.requirements import Requirement
+from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, LOWER_CASED
@@ -10,8 +13,20 @@ from os_prefilter.vocabulary.model import canonical_boolean
 
 IMAGE_PROPERTY = "image property"
 EXTRA_SPEC = "flavor extra spec"
-PLACES = (IMAGE_PROPERTY, EXTRA_SPEC)
-"""What a condition may be about."""
+HINT = "hint"
+PROJECT = "project"
+ZONE = "availability zone"
+FLAVOR = "flavor"
+REQUIRES = "required trait"
+FORBIDS = "forbidden trait"
+NAMED = (IMAGE_PROPERTY, EXTRA_SPEC, HINT)
+"""What has names of which each has a value."""
+PLACES = (*NAMED, FLAVOR, ZONE, PROJECT, REQUIRES, FORBIDS)
+"""What a condition may be about: first what hardly ever differs between the requests of one image and flavor."""
+SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
+"""What may have several values at once, each of which may match."""
+OF_AUTHORS = frozenset(NAMED)
+"""What the author of a request has written, so that it may be named where no host serves it."""
 
 _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
@@ -26,47 +41,123 @@ Value = str | bool
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A property or an extra spec, and the values that it may have."""
+    """One thing that a request may say, and the values that it may have."""
 
     place: str
     """One of :data:`PLACES`."""
-    name: str
+    name: str = ""
+    """Of the property, extra spec or hint; empty for the others."""
     values: frozenset[Value] = frozenset()
     """The values that match; empty: any value."""
+    in_list: bool = False
+    """Whether the value is a list, separated by commas, of which one item is to match."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is about."""
+        return self.place, self.name
 
     def holds(self, value: object) -> bool:
         """Whether a request's value matches."""
-        return is_set(value) and (not self.values or not self.values.isdisjoint(readings(self.place, self.name, value)))
+        return is_set(value) and (not self.values or not self.values.isdisjoint(self.readings(value)))
+
+    def readings(self, value: object) -> list[Value]:
+        """Return the values, as in a file, that a request's value matches."""
+        if self.in_list and isinstance(value, (str, tuple)):
+            texts = (value,) if isinstance(value, str) else value
+            value = tuple(item.strip() for text in texts for item in text.split(","))
+            return [each for item in value for each in readings(self.place, self.name, item)]
+        return readings(self.place, self.name, value)
 
     def describe_match(self, value: object) -> str:
         """Return the condition that a value matches, in the words of the file and never in those of the request."""
-        found = self.values.intersection(readings(self.place, self.name, value))
-        return self.name + "".join(f"={format_value(each)}" for each in sorted(found, key=format_value)[:1])
+        found = sorted(self.values.intersection(self.readings(value)), key=format_value)[:1]
+        if not self.name:
+            return " ".join(map(format_value, found))
+        return self.name + "".join(f"{' with ' if self.in_list else '='}{format_value(each)}" for each in found)
 
     def __str__(self) -> str:
         if not self.values:
             return f"{self.place} {self.name} is present"
         values = sorted(map(format_value, self.values))
-        return f"{self.place} {self.name}" + (f" in {', '.join(values)}" if len(values) > 1 else f"={values[0]}")
+        what = f"{self.place} {self.name}".rstrip()
+        if self.in_list:
+            return f"{what} with {' or '.join(values)}"
+        sign = "=" if self.name else " "
+        return f"{what} in {', '.join(values)}" if len(values) > 1 else f"{what}{sign}{values[0]}"
 
 
-def value_of(request: Request, place: str, name: str) -> object:
-    """Return what a request has under a name; None if it is not set."""
-    if place != IMAGE_PROPERTY:
-        return request.extra_spec(name)
-    value = request.image_property(name)
-    # Nova's image reads a text that is no boolean as False.
-    return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
+Clause = tuple[Condition, ...]
+"""Conditions that must all hold. An empty one always holds."""
 
 
-def all_of(request: Request, place: str) -> Mapping[str, object]:
-    """Return all that a request has of one of :data:`PLACES`."""
-    return request.image_properties if place == IMAGE_PROPERTY else request.extra_specs
+class Subject:
+    """What conditions are about: a request, and what is required of hosts before the rules are applied."""
+
+    def __init__(self, request: Request, required_before: Iterable[Requirement] = ()) -> None:
+        self._request = request
+        self._required_before = required_before
+
+    def all_of(self, place: str) -> Collection[str]:
+        """Return the names that are set in one of :data:`PLACES`."""
+        if place == IMAGE_PROPERTY:
+            return self._request.image_properties.keys()
+        if place == EXTRA_SPEC:
+            return self._request.extra_specs.keys()
+        return self._request.scheduler_hints.keys() if place == HINT else ("",)
+
+    def value_of(self, place: str, name: str) -> object:
+        """Return the value under a name; None if it is not set. A hint and traits are a tuple of values."""
+        request = self._request
+        if place == EXTRA_SPEC:
+            return request.extra_spec(name)
+        if place == IMAGE_PROPERTY:
+            value = request.image_property(name)
+            # Nova's image reads a text that is no boolean as False.
+            return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
+        if place == HINT:
+            return request.scheduler_hints.get(name)
+        if place == PROJECT:
+            return request.project_id
+        if place == ZONE:
+            return request.availability_zone
+        return request.flavor_attribute("name") if place == FLAVOR else self._traits(required=place == REQUIRES)
+
+    def _traits(self, *, required: bool) -> tuple[str, ...]:
+        request = self._request
+        on_root = request.root_required if required else request.root_forbidden
+        items = chain(written_requirements(request), self._required_before)
+        return (
+            *sorted(on_root),
+            *(item.trait for item in items if item.required is required and request.is_of_host(item.scope)),
+        )
+
+    def meets(self, clause: Clause) -> bool:
+        """Whether all conditions hold."""
+        return all(each.holds(self.value_of(*each.key)) for each in clause)
+
+    def describe(self, clause: Clause) -> str:
+        """Return what matches the conditions, in the words of the file."""
+        return " and ".join(f"{each.place} {each.describe_match(self.value_of(*each.key))}" for each in clause)
+
+    def properties(self, clause: Clause) -> tuple[str, ...]:
+        """Return what the author of the request has written of it: ``os_license=gold``, ``hint trait:X=required``."""
+        return tuple(
+            ("hint " if each.place == HINT else "") + each.describe_match(self.value_of(*each.key))
+            for each in clause
+            if each.place in OF_AUTHORS
+        )
+
+
+def describe_clauses(clauses: Sequence[Clause]) -> str:
+    """Return alternatives in words."""
+    texts = [" and ".join(map(str, each)) for each in clauses]
+    return texts[0] if len(texts) == 1 else " or ".join(f"({text})" for text in texts)
 
 
 def is_set(value: object) -> bool:
     """Whether a value is set; as in Nova, an empty one is not."""
-    return value is not None and value != ""
+    return value is not None and value not in ("", ())
 
 
 def readings(place: str, name: str, value: object) -> list[Value]:
@@ -75,6 +166,8 @@ def readings(place: str, name: str, value: object) -> list[Value]:
     The spelling of an image property is changed as Nova changes it, so that an image read from Glance and Nova's object
     of it match the same rules.
     """
+    if isinstance(value, tuple):
+        return [each for item in value for each in readings(place, name, item)]
     found: list[Value] = []
     if isinstance(value, str):
         found.append(as_nova_spells(name, value) if place == IMAGE_PROPERTY else value)

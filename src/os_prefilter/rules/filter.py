@@ -1,27 +1,71 @@
 """Require, forbid and prefer traits by operators' own rules (``[prefilter] rules_dirs``)."""
 
+from collections.abc import Iterator
+
+from os_prefilter.common.errors import UnknownValue
+from os_prefilter.common.quoting import quote
+from os_prefilter.conf.options import Options
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
+from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
-from os_prefilter.rules.model import RuleSet
+from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
+from os_prefilter.vocabulary.model import UnknownValues
 
 
-def rules(request: Request, *, rules: RuleSet) -> Requirements:
+def rules(
+    request: Request, *, rules: RuleSet, options: Options, required_before: tuple[Requirement, ...] = ()
+) -> Requirements:
     """Require, forbid and prefer the traits of each rule whose conditions the request matches."""
     requirements: list[Requirement] = []
-    notes: list[Note] = []
     preferences: list[Preference] = []
-    for rule in rules.match(request):
-        source = rule.source(request)
-        if not _has_scope(request, rule.scope):
-            notes.append(Note(source, f"the flavor requests no resources in the group {rule.scope}: not required"))
-            continue
-        properties = rule.properties(request)
+    notes = list(_unknown_hints(request, rules, options)) if rules.hint_traits else []
+    for match in rules.match(request, required_before):
+        rule, source = match.rule, match.source
+        scopes = _scopes(request, rule.scope)
+        if not scopes:
+            notes.append(Note(source, f"{_missing(rule.scope)}: not required"))
+        properties = match.properties
         traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
-        requirements += [Requirement(*each, rule.scope, source, properties=properties) for each in traits]
+        requirements += [
+            Requirement(*each, scope, source, properties=properties) for scope in scopes for each in traits
+        ]
         preferences += [Preference(trait, source) for trait in rule.prefer]
     if not (requirements or notes or preferences):
         return NOTHING
     return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
+
+
+def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterator[Note]:
+    """Yield notes on the hints about traits that the operator does not allow.
+
+    :raises UnknownValue: for one of them, with ``unknown_values = reject``
+    """
+    for name, values in request.scheduler_hints.items():
+        if not name.startswith(HINT_PREFIX):
+            continue
+        is_allowed = name.removeprefix(HINT_PREFIX) in rules.hint_traits
+        unknown = [value for value in values if not is_allowed or value not in HINT_VALUES]
+        if not unknown:
+            continue
+        if options.unknown_values is not UnknownValues.SKIP:
+            known = HINT_VALUES if is_allowed else (f"{HINT_PREFIX}{trait}" for trait in sorted(rules.hint_traits))
+            raise UnknownValue(
+                f"hint {quote(name)}" if is_allowed else "hint", unknown[0] if is_allowed else name, known
+            )
+        what = "unknown value" if is_allowed else "no trait that hints may name"
+        yield Note(f"hint {quote(name)}={quote(unknown[0])}", f"{what}: not required", warn=True)
+
+
+def _missing(scope: str) -> str:
+    if scope == PORTS:
+        return "the request has no port that requests resources"
+    return f"the flavor requests no resources in the group {scope}"
+
+
+def _scopes(request: Request, scope: str) -> tuple[str, ...]:
+    if scope == PORTS:
+        return port_groups(request)
+    return (scope,) if _has_scope(request, scope) else ()
 
 
 def _has_scope(request: Request, scope: str) -> bool:

@@ -1,48 +1,91 @@
-"""Operators' own rules: conditions on image properties and extra specs, and the traits that hosts must have for them.
+"""Operators' own rules: conditions on requests, and the traits that hosts must have for them.
 
 A rule set never changes; :mod:`os_prefilter.rules.reader` reads it from YAML files, and the request filter ``rules``
 applies it. Traits are literals of the file: a tenant's text is only compared.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import PLACES, Condition, Value, all_of, is_set, readings, value_of
+from os_prefilter.rules.conditions import (
+    HINT,
+    PLACES,
+    Clause,
+    Condition,
+    Subject,
+    Value,
+    describe_clauses,
+    is_set,
+    readings,
+)
+
+PORTS: Final = "each port"
+"""The scope of a rule about each request group of a port that requests resources; no suffix can be this."""
+ALWAYS: tuple[Clause, ...] = ((),)
+"""Holds for every request."""
+
+HINT_PREFIX = "trait:"
+"""The beginning of the hints by which users name a trait: ``--hint trait:NAME=required``."""
+HINT_VALUES: Mapping[str, str] = {"required": "require", "forbidden": "forbid", "preferred": "prefer"}
+"""The values of such hints, and the field of a rule that each stands for."""
 
 _MOST_NAMES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Traits that hosts must have, must not have, or preferably have, for requests that match all conditions."""
+    """Traits that hosts must have, must not have, or preferably have, for the requests that it applies to."""
 
     name: str
-    when: tuple[Condition, ...]
-    """At least one; each about another name."""
+    when: tuple[Clause, ...]
+    """Alternatives: it applies if all conditions of one of them hold."""
     require: tuple[Trait, ...] = ()
     forbid: tuple[Trait, ...] = ()
     scope: str = ROOT
-    """``root``, ``unsuffixed``, or the suffix of a request group; the rule does not apply to flavors without it."""
+    """``root``, ``unsuffixed``, :data:`PORTS`, or the suffix of a request group; the rule does not apply to flavors
+    without it."""
     because: str = ""
     """The operator's reason, for people."""
     file: str = field(default="", compare=False)
     line: int = field(default=0, compare=False)
     prefer: tuple[Trait, ...] = ()
     """Traits of the root that hosts preferably have."""
+    unless: tuple[Clause, ...] = ()
+    """Alternatives: it does not apply if all conditions of one of them hold."""
+    hint_trait: str = ""
+    """The trait that it lets requests name in a hint; empty for a rule that an operator wrote as such."""
 
-    def source(self, request: Request) -> str:
-        """Return the source of the requirements for a request that matches the conditions."""
-        met = " and ".join(map("{0.place} {1}".format, self.when, self.properties(request)))
-        return f"rule {self.name}: {met}" + (f" ({self.because})" if self.because else "")
+    @property
+    def conditions(self) -> str:
+        """To which requests it applies, in words."""
+        when = "every request" if self.when == ALWAYS else describe_clauses(self.when)
+        return f"{when} unless {describe_clauses(self.unless)}" if self.unless else when
 
-    def properties(self, request: Request) -> tuple[str, ...]:
-        """Return what matches each condition: ``os_license=gold``."""
-        return tuple(each.describe_match(value_of(request, each.place, each.name)) for each in self.when)
+
+class Match(NamedTuple):
+    """A rule that applies to a request."""
+
+    rule: Rule
+    met: Clause
+    """The first of its alternatives that holds."""
+    subject: Subject
+
+    @property
+    def source(self) -> str:
+        """The source of the requirements, in the words of the file."""
+        met = self.subject.describe(self.met) if self.met else self.rule.conditions
+        return f"rule {self.rule.name}: {met}" + (f" ({self.rule.because})" if self.rule.because else "")
+
+    @property
+    def properties(self) -> tuple[str, ...]:
+        """What the author of the request has written of it."""
+        return self.subject.properties(self.met)
 
 
 class RuleSet:
@@ -50,16 +93,26 @@ class RuleSet:
 
     def __init__(self, rules: Iterable[Rule] = ()) -> None:
         self.rules = tuple(rules)
+        self.hint_traits = frozenset(rule.hint_trait for rule in self.rules if rule.hint_trait)
+        """The traits that a request may name in hints (``trait:NAME=required``)."""
         self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
         """All traits that rules require and forbid; preferred ones need not exist."""
-        # Place -> name -> value, or None for any -> numbers of rules. Each rule is indexed by one of its conditions.
-        self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {place: {} for place in PLACES}
+        # Place -> name -> value, or None for any -> rules by number. An alternative is under one of its conditions.
+        self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {}
+        self._always: list[int] = []
         for number, rule in enumerate(self.rules):
-            # A condition with values matches fewer requests than one without.
-            first = min(rule.when, key=lambda each: not each.values)
-            by_value = self._index[first.place].setdefault(first.name, {})
-            for value in first.values or (None,):
-                by_value.setdefault(value, []).append(number)
+            for clause in rule.when:
+                self._add(number, clause)
+
+    def _add(self, number: int, clause: Clause) -> None:
+        if not clause:
+            self._always.append(number)
+            return
+        # A condition with values matches fewer requests than one without.
+        first = min(clause, key=lambda each: (not each.values or each.in_list, PLACES.index(each.place)))
+        by_value = self._index.setdefault(first.place, {}).setdefault(first.name, {})
+        for value in first.values if first.values and not first.in_list else (None,):
+            by_value.setdefault(value, []).append(number)
 
     def __repr__(self) -> str:
         names = [rule.name for rule in self.rules]
@@ -72,12 +125,12 @@ class RuleSet:
         contents = [
             (
                 rule.name,
-                [(each.place, each.name, sorted(map(repr, each.values))) for each in rule.when],
+                *map(_sortable, (rule.when, rule.unless)),
                 rule.require,
                 rule.forbid,
+                rule.prefer,
                 rule.scope,
                 rule.because,
-                *([rule.prefer] if rule.prefer else []),
             )
             for rule in self.rules
         ]
@@ -89,24 +142,43 @@ class RuleSet:
     def __hash__(self) -> int:
         return hash(self.rules)
 
-    def match(self, request: Request) -> list[Rule]:
-        """Return the rules whose conditions all match, in the order of the files."""
-        found: set[int] = set()
+    def match(self, request: Request, required_before: Iterable[Requirement] = ()) -> list[Match]:
+        """Return the rules that apply, in the order of the files.
+
+        :param required_before: what other filters require, for conditions on requirements
+        """
+        subject = Subject(request, required_before)
+        found = set(self._always)
         for place, by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
-            for name in by_name.keys() & all_of(request, place).keys():
-                found.update(self._numbers(place, name, value_of(request, place, name)))
-        rules = (self.rules[number] for number in sorted(found))
-        return [
-            rule for rule in rules if all(each.holds(value_of(request, each.place, each.name)) for each in rule.when)
-        ]
+            for name in by_name.keys() & subject.all_of(place):
+                found.update(_numbers(by_name[name], place, name, subject.value_of(place, name)))
+        matches = []
+        for number in sorted(found):
+            rule = self.rules[number]
+            met = next(filter(subject.meets, rule.when), None)
+            if met is not None and not any(map(subject.meets, rule.unless)):
+                matches.append(Match(rule, met, subject))
+        return matches
 
-    def _numbers(self, place: str, name: str, value: object) -> Iterable[int]:
-        if not is_set(value):
-            return
-        by_value = self._index[place][name]
+
+def _numbers(by_value: Mapping[Value | None, list[int]], place: str, name: str, value: object) -> Iterable[int]:
+    if is_set(value):
         for key in (None, *readings(place, name, value)):
             yield from by_value.get(key, ())
+
+
+def _sortable(clauses: Iterable[Clause]) -> list[list[tuple[str, str, list[str], bool]]]:
+    return [[(*each.key, sorted(map(repr, each.values)), each.in_list) for each in clause] for clause in clauses]
+
+
+def rules_of_hint(trait: str, file: str, line: int) -> Iterator[Rule]:
+    """Yield the rules for the hints about a trait that users may name."""
+    for value, key in HINT_VALUES.items():
+        name = f"{HINT_PREFIX}{trait}"
+        when = (Condition(HINT, name, frozenset((value,))),)
+        asked: Any = {key: (Trait(trait),)}
+        yield Rule(f"hint {name}={value}", (when,), file=file, line=line, hint_trait=trait, **asked)
 
 
 NO_RULES = RuleSet()

@@ -1,72 +1,38 @@
 """Read rules from YAML files and directories: strictly, and with all mistakes at once, each with its line."""
 
 from collections.abc import Iterable
+from itertools import chain, product
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import read_bytes
-from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, find_mistakes, mapping
+from os_prefilter.documents.schema import NAME, Mistake, find_mistakes
 from os_prefilter.documents.strict_yaml import parse_document
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.checks import Problem, check_rules
-from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
-from os_prefilter.rules.model import NO_RULES, Rule, RuleSet
+from os_prefilter.rules.conditions import Clause, Condition
+from os_prefilter.rules.model import ALWAYS, NO_RULES, PORTS, Rule, RuleSet, rules_of_hint
+from os_prefilter.rules.schema import (
+    DOCUMENT,
+    DOCUMENT_2,
+    NAMED_KEYS,
+    OTHER_KEYS,
+    PORTS_SCOPE,
+    RULE,
+    RULE_2,
+    TRAIT_LIST,
+    VERSIONS,
+)
 
 MAX_RULES = 10_000
 """The most rules of a deployment."""
 SUFFIXES = (".yaml", ".yml")
 """The suffixes of the files that are read in a directory."""
 
-_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC}
-_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
-_VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
-_CONDITION = mapping(
-    {},
-    {
-        **dict.fromkeys(_KEYS, _TEXT),
-        "is": _VALUE,
-        "in": {
-            "type": "array",
-            "minItems": 1,
-            "items": _VALUE,
-            "uniqueItems": True,
-            "expected": "a list of at least one value",
-        },
-        "present": {"const": True, "expected": "true"},
-    },
-    exactly_one(*_KEYS),
-    exactly_one("is", "in", "present"),
-)
-_TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
-_RULE = mapping(
-    {
-        "name": NAME,
-        "when": {
-            "if": {"type": "array"},
-            "then": {
-                "minItems": 1,
-                "items": _CONDITION,
-                "expected": "a condition, or a list of them that must all hold",
-            },
-            "else": _CONDITION,
-        },
-    },
-    {
-        "require": _TRAIT_LIST,
-        "forbid": _TRAIT_LIST,
-        "prefer": _TRAIT_LIST,
-        "scope": {
-            "type": "string",
-            "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
-            "expected": f"{ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
-        },
-        "because": _TEXT,
-    },
-    at_least_one("require", "forbid", "prefer"),
-)
-_DOCUMENT = mapping({"rules": {"type": "array"}}, {})
+_MOST_CLAUSES = 64
 
 
 class RulesRead(NamedTuple):
@@ -129,7 +95,7 @@ def read_rules(paths: Iterable[str | Path]) -> RulesRead:
 
 
 def rules_in(data: bytes, file: str) -> tuple[list[Rule], list[Problem]]:
-    """Return the well-formed rules of a document, and the mistakes in the others.
+    """Return the well-formed rules of a document, those for its ``hint_traits`` too, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable
     """
@@ -137,40 +103,89 @@ def rules_in(data: bytes, file: str) -> tuple[list[Rule], list[Problem]]:
         document = parse_document(data, file, as_written=True)
     except DocumentError as error:
         return [], [Problem(file, error.line, error.problem)]
-    mistakes = find_mistakes(_DOCUMENT, document.value)
+    content = document.value if isinstance(document.value, dict) else {}
+    is_second = content.get("version") == VERSIONS[1]
+    mistakes = find_mistakes(DOCUMENT_2 if is_second else DOCUMENT, document.value)
     problems = [Problem(file, document.line(path), text) for path, text in mistakes]
-    rules = []
-    items = document.value.get("rules") if isinstance(document.value, dict) else None
+    rules: list[Rule] = []
+    traits = content.get("hint_traits") if is_second else None
+    if isinstance(traits, list) and not find_mistakes(TRAIT_LIST, traits):
+        for number, trait in enumerate(traits):
+            rules += rules_of_hint(trait, file, document.line(("hint_traits", number)))
+    items = content.get("rules")
     for number, item in enumerate(items if isinstance(items, list) else ()):
         place = ("rules", number)
         is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
-        mistakes = find_mistakes(_RULE, item, "it")
+        mistakes = _mistakes_in(item, is_second=is_second)
         prefix = f"the rule {item['name']}: " if is_named else "a rule: "
         problems += [Problem(file, document.line((*place, *path)), prefix + text) for path, text in mistakes]
         if not mistakes:
-            rules.append(_rule(item, file, document.line(place)))
+            rules.append(_rule(item, file, document.line(place), is_second=is_second))
     return rules, problems
 
 
-def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
-    when = item["when"] if isinstance(item["when"], list) else [item["when"]]
+def _mistakes_in(item: object, *, is_second: bool) -> list[Mistake]:
+    mistakes = find_mistakes(RULE_2 if is_second else RULE, item, "it")
+    if not mistakes:
+        return _too_many_clauses(item)
+    if not is_second and not find_mistakes(RULE_2, item, "it"):
+        return [Mistake((), "it is written in version 2 of the schema. Begin the file with 'version: 2'.")]
+    return mistakes
+
+
+def _too_many_clauses(item: Any) -> list[Mistake]:
+    found = []
+    for key in ("when", "unless"):
+        number = _count(item[key]) if key in item else 0
+        if number > _MOST_CLAUSES:
+            text = f"{key} stands for {number} alternatives, more than {_MOST_CLAUSES}. Divide it into several rules."
+            found.append(Mistake((key,), text))
+    return found
+
+
+def _rule(item: dict[str, Any], file: str, line: int, *, is_second: bool) -> Rule:
+    scope = item.get("scope", ROOT)
     return Rule(
         item["name"],
-        tuple(map(_condition, when)),
+        _clauses(item["when"]) if "when" in item else ALWAYS,
         tuple(item.get("require", ())),
         tuple(item.get("forbid", ())),
-        item.get("scope", ROOT),
+        PORTS if is_second and scope == PORTS_SCOPE else scope,
         item.get("because", ""),
         file,
         line,
         tuple(item.get("prefer", ())),
+        _clauses(item["unless"]) if "unless" in item else (),
     )
 
 
+def _count(item: Any) -> int:
+    """Return the number of alternatives that :func:`_clauses` returns, which may be more than fit into memory."""
+    if isinstance(item, dict) and "any" in item:
+        return sum(map(_count, item["any"]))
+    items = item["all"] if isinstance(item, dict) and "all" in item else item
+    return prod(map(_count, items)) if isinstance(items, list) else 1
+
+
+def _clauses(item: Any) -> tuple[Clause, ...]:
+    """Return a condition as alternatives of conditions that must all hold."""
+    if isinstance(item, dict) and "any" in item:
+        return tuple(dict.fromkeys(clause for each in item["any"] for clause in _clauses(each)))
+    items = item["all"] if isinstance(item, dict) and "all" in item else item
+    if not isinstance(items, list):
+        return ((_condition(items),),)
+    # One condition that is written twice counts once.
+    joined = (tuple(dict.fromkeys(chain(*clauses))) for clauses in product(*map(_clauses, items)))
+    return tuple(dict.fromkeys(joined))
+
+
 def _condition(item: dict[str, Any]) -> Condition:
-    (key,) = item.keys() & _KEYS.keys()
-    values = item["in"] if "in" in item else [item["is"]] if "is" in item else ()
-    return Condition(_KEYS[key], item[key], frozenset(values))
+    for key in item.keys() & OTHER_KEYS.keys():
+        values = item[key] if isinstance(item[key], list) else [item[key]]
+        return Condition(OTHER_KEYS[key], "", frozenset(values))
+    (key,) = item.keys() & NAMED_KEYS.keys()
+    values = item["in"] if "in" in item else [item[each] for each in ("is", "contains") if each in item]
+    return Condition(NAMED_KEYS[key], item[key], frozenset(values), "contains" in item)
 
 
 def _is_folder(path: str | Path) -> bool:

@@ -1,0 +1,119 @@
+"""The two versions of the schema of rule files; version 1 stays as it is, and new keys are of version 2."""
+
+from typing import Any
+
+from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, mapping
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.rules.conditions import (
+    EXTRA_SPEC,
+    FLAVOR,
+    FORBIDS,
+    HINT,
+    IMAGE_PROPERTY,
+    PROJECT,
+    REQUIRES,
+    ZONE,
+)
+
+PORTS_SCOPE = "ports"
+VERSIONS = ["1", "2"]
+_VERSION = {"enum": VERSIONS, "expected": "1 or 2, the versions that this release reads"}
+NAMED_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC, "hint": HINT}
+OTHER_KEYS = {
+    "project": PROJECT,
+    "availability_zone": ZONE,
+    "flavor": FLAVOR,
+    "requires": REQUIRES,
+    "forbids": FORBIDS,
+}
+_OF_VERSION_1 = ("image_property", "extra_spec")
+_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
+_VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
+_COMPARISONS = {
+    "is": _VALUE,
+    "in": {
+        "type": "array",
+        "minItems": 1,
+        "items": _VALUE,
+        "uniqueItems": True,
+        "expected": "a list of at least one value",
+    },
+    "present": {"const": True, "expected": "true"},
+}
+TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
+_EFFECTS: dict[str, Any] = {
+    "require": TRAIT_LIST,
+    "forbid": TRAIT_LIST,
+    "prefer": TRAIT_LIST,
+    "scope": {
+        "type": "string",
+        "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
+        "expected": f"{ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
+    },
+    "because": _TEXT,
+}
+_HAS_EFFECT = at_least_one("require", "forbid", "prefer")
+_CONDITION = mapping(
+    {},
+    {**dict.fromkeys(_OF_VERSION_1, _TEXT), **_COMPARISONS},
+    exactly_one(*_OF_VERSION_1),
+    exactly_one(*_COMPARISONS),
+)
+_WHEN: dict[str, Any] = {
+    "if": {"type": "array"},
+    "then": {"minItems": 1, "items": _CONDITION, "expected": "a condition, or a list of them that must all hold"},
+    "else": _CONDITION,
+}
+RULE = mapping({"name": NAME, "when": _WHEN}, _EFFECTS, _HAS_EFFECT)
+DOCUMENT = mapping({"rules": {"type": "array"}}, {"version": _VERSION})
+
+
+def _has_one_of(*keys: str) -> dict[str, Any]:
+    return {"type": "object", "anyOf": [{"required": [key]} for key in keys]}
+
+
+def _one_or_list(schema: Any, what: str) -> dict[str, Any]:
+    items = {"minItems": 1, "items": schema, "uniqueItems": True, "expected": f"{what}, or a list of at least one"}
+    return {"if": {"type": "array"}, "then": items, "else": schema}
+
+
+_NESTED = {"$ref": "#/$defs/condition"}
+_SOME = {"type": "array", "minItems": 1, "items": _NESTED, "expected": "a list of at least one condition"}
+_JOINED = ("any", "all")
+_IS_JOINED, _IS_OTHER = _has_one_of(*_JOINED), _has_one_of(*OTHER_KEYS)
+_OTHERS: dict[str, Any] = {
+    **dict.fromkeys(("project", "availability_zone", "flavor"), _one_or_list(_TEXT, "a text")),
+    **dict.fromkeys(("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")),
+}
+_COMPARISONS_2 = {**_COMPARISONS, "contains": _VALUE}
+_CONDITION_2 = {
+    "if": _IS_JOINED,
+    "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
+    "else": {
+        "if": _IS_OTHER,
+        "then": mapping({}, _OTHERS, exactly_one(*_OTHERS)),
+        "else": mapping(
+            {},
+            # The others are there for advice on misspelt keys.
+            {**dict.fromkeys(NAMED_KEYS, _TEXT), **_COMPARISONS_2, **dict.fromkeys((*_OTHERS, *_JOINED), True)},
+            exactly_one(*NAMED_KEYS),
+            exactly_one(*_COMPARISONS_2),
+        ),
+    },
+}
+_WHEN_2 = {"if": {"type": "array"}, "then": {**_SOME, "expected": _WHEN["then"]["expected"]}, "else": _NESTED}
+_EFFECTS_2 = {
+    **_EFFECTS,
+    "scope": {**_EFFECTS["scope"], "expected": f"{PORTS_SCOPE}, {_EFFECTS['scope']['expected']}"},
+}
+RULE_2 = {
+    **mapping(
+        {"name": NAME}, {"when": _WHEN_2, "unless": _NESTED, **_EFFECTS_2}, at_least_one("when", "unless"), _HAS_EFFECT
+    ),
+    "$defs": {"condition": _CONDITION_2},
+}
+DOCUMENT_2 = mapping(
+    {"version": _VERSION},
+    {"rules": {"type": "array"}, "hint_traits": TRAIT_LIST},
+    at_least_one("rules", "hint_traits"),
+)

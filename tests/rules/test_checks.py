@@ -1,5 +1,6 @@
 """Contradictions: an error where one value is enough for them, and nowhere else."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,17 +23,22 @@ _TRAITS = st.lists(st.sampled_from([Trait("CUSTOM_A"), Trait("CUSTOM_B")]), max_
 _SCOPES = st.sampled_from(["root", "root", "unsuffixed"])
 
 
+def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[Condition, ...]]:
+    values = st.frozensets(st.sampled_from(_VALUES), max_size=3)
+    return st.tuples(*(st.builds(Condition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
+
+
 @st.composite
-def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
+def _about(draw: st.DrawFn, *names: str, is_second: bool = False) -> list[Rule]:
     """Return rules that all ask about some of these extra specs."""
     found = []
     for number in range(draw(st.integers(0, 4))):
         keys = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-        when = tuple(
-            Condition(EXTRA_SPEC, key, draw(st.frozensets(st.sampled_from(_VALUES), max_size=3))) for key in keys
-        )
+        when = draw(_clauses_about(keys))
         require, forbid, scope = draw(_TRAITS), draw(_TRAITS), draw(_SCOPES)
-        found.append(Rule(f"r{number}", (when,), require, forbid, scope, "", "f", number + 1))
+        unless = (draw(_clauses_about(keys)),) if draw(st.booleans()) and is_second else ()
+        clauses = draw(st.sampled_from([(when,), ((),), (when, draw(_clauses_about(keys)))])) if is_second else (when,)
+        found.append(Rule(f"r{number}", clauses, require, forbid, scope, "", "f", number + 1, unless=unless))
     return found
 
 
@@ -51,6 +57,16 @@ def test_rules_on_one_extra_spec_are_refused_exactly_if_some_value_contradicts(r
     """Each error is one that some request meets, and a set without errors never refuses a request."""
     errors = [each for each in check_rules(rules) if not each.warning]
     shown = any(_is_refused(rules, {"p": value}) for value in (*_VALUES, "other"))
+    assert bool(errors) == shown
+
+
+@settings(deadline=None)
+@given(_about("p", is_second=True))
+def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(rules: list[Rule]) -> None:
+    """Of rules that each make sense alone."""
+    rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
+    errors = [each for each in check_rules(rules) if " forbids for " in each.text]
+    shown = any(_is_refused(rules, {"p": value} if value else {}) for value in (*_VALUES, "other", ""))
     assert bool(errors) == shown
 
 

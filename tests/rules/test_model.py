@@ -138,6 +138,7 @@ def test_matching_cost_does_not_grow_with_unrelated_rules() -> None:
 _NAMES = st.sampled_from(["os_distro", "p", "q", "hw_vif_model", "os_require_quiesce"])
 _TEXTS = st.sampled_from(["a", "b", "e1000", "E1000", "true", "yes", "1", "windows"])
 _VALUES = _TEXTS | st.booleans()
+_IN_LIST = st.sampled_from([False, False, False, True])
 _RAW = _VALUES | st.none() | st.integers(-1, 2) | st.just("") | st.lists(_TEXTS, max_size=1)
 
 
@@ -147,8 +148,10 @@ def _rules(draw: st.DrawFn) -> tuple[Rule, ...]:
     found = []
     for number in range(draw(st.integers(0, 8))):
         keys = draw(st.lists(st.tuples(places, _NAMES), min_size=1, max_size=3, unique=True))
-        conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3))) for key in keys)
-        found.append(Rule(f"r{number}", (conditions,), (Trait(f"CUSTOM_{number}"),)))
+        conditions = tuple(Condition(*key, draw(st.frozensets(_VALUES, max_size=3)), draw(_IN_LIST)) for key in keys)
+        when = draw(st.sampled_from([(conditions,), tuple((each,) for each in conditions), ((),)]))
+        unless = draw(st.sampled_from([(), (), (conditions[:1],), (conditions[1:], conditions[:1])]))
+        found.append(Rule(f"r{number}", when, (Trait(f"CUSTOM_{number}"),), unless=tuple(filter(None, unless))))
     return tuple(found)
 
 

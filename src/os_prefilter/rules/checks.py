@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, product
 from typing import NamedTuple
@@ -75,10 +76,8 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
                 yield f"has {times} conditions about the {what}. Give one condition.", False
     for clause in rule.when:
         if _is_excluded(clause, rule.unless):
-            yield (
-                f"never applies: 'unless' holds whenever {describe_clauses([clause])} does. Change one of them.",
-                False,
-            )
+            met = describe_clauses([clause])
+            yield f"does not apply to requests with {met}, because of its 'unless'. Change one of the two.", False
         yield from _own_requirements(rule, clause)
     for condition in dict.fromkeys(chain.from_iterable((*rule.when, *rule.unless))):
         if condition.place == IMAGE_PROPERTY:
@@ -236,33 +235,38 @@ def _marks(condition: Condition) -> set[object]:
 
 def _find_overlap(one: Rule, other: Rule) -> str:
     """Return conditions of a request that both rules apply to; empty if there is none, or about different names."""
+    unless = (*one.unless, *other.unless)
     for ours, theirs in product(one.when, other.when):
-        found = _find_common(ours, theirs)
-        if found is not None and not _is_excluded((*ours, *theirs), (*one.unless, *other.unless)):
-            return " and ".join(sorted(map(str, found))) or _every_request(one, other)
+        both = _join(ours, theirs)
+        if both is not None and not _is_excluded(both, unless):
+            shared = {each.key for each in ours} & {each.key for each in theirs}
+            if shared:
+                examples = (Condition(*each.key, _first(each.values)) for each in both if each.key in shared)
+                return " and ".join(sorted(map(str, examples)))
+            met = describe_clauses([both]) or "every request"
+            return f"{met} unless {describe_clauses(unless)}" if unless else met
     return ""
 
 
-def _every_request(one: Rule, other: Rule) -> str:
-    unless = (*one.unless, *other.unless)
-    return f"every request unless {describe_clauses(unless)}" if unless else "every request"
+def _first(values: Iterable[Value]) -> frozenset[Value]:
+    return frozenset(sorted(values, key=format_value)[:1])
 
 
-def _find_common(one: Clause, other: Clause) -> Clause | None:
-    """Return conditions that both hold for; None if no request meets both, or they are about different names."""
+def _join(one: Clause, other: Clause) -> Clause | None:
+    """Return the conditions of both; None if no request meets them, or they are about different names."""
     ours = {each.key: each for each in one}
     theirs = {each.key: each for each in other}
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
         return None
-    found = []
+    joined = ours | theirs
     for key in ours.keys() & theirs.keys():
         values = ours[key].values | theirs[key].values
         # A text may spell a boolean, so one value can match both although they have none in common.
-        common = [value for value in values if ours[key].holds(value) and theirs[key].holds(value)]
+        common = frozenset(value for value in values if ours[key].holds(value) and theirs[key].holds(value))
         if values and not common:
             return None
-        found.append(Condition(*key, frozenset(sorted(common, key=format_value)[:1])))
-    return tuple(found)
+        joined[key] = replace(joined[key], values=common)
+    return tuple(joined.values())
 
 
 def _is_excluded(clause: Clause, unless: Iterable[Clause]) -> bool:

@@ -1,0 +1,360 @@
+"""Version 2 of rules: unless, any, all, lists; hints, projects, zones, flavors, requirements, groups of ports."""
+
+from typing import Any
+
+import pytest
+
+from os_prefilter import Flavor, Options, Pipeline, RequestGroup, RequestSpec
+from os_prefilter.common.errors import ContradictingRequirements, UnknownValue
+from os_prefilter.rules.checks import check_rules
+from os_prefilter.rules.model import RuleSet
+from os_prefilter.rules.reader import rules_in
+from os_prefilter.vocabulary.model import UnknownValues
+from tests.conftest import spec_of
+from tests.support.nova_objects import nova_spec
+from tests.support.rule_texts import rules_text
+
+_PORT, _OTHER_PORT = "0a6f2a2e-0000-4000-8000-000000000001", "0a6f2a2e-0000-4000-8000-000000000002"
+
+
+def _text(*rules: str, hint_traits: str = "") -> str:
+    allowed = f"hint_traits: [{hint_traits}]\n" if hint_traits else ""
+    return f"version: 2\n{allowed}{rules_text(*rules) if rules else ''}"
+
+
+def _set(*rules: str, **more: str) -> RuleSet:
+    found, problems = rules_in(_text(*rules, **more).encode(), "FILE")
+    assert not [*problems, *(each for each in check_rules(found) if not each.warning)]
+    return RuleSet(found)
+
+
+def _pipeline(rules: RuleSet, *before: str, **options: Any) -> Pipeline:
+    facts = {"rules": lambda _context: rules}
+    return Pipeline.from_names(*before, "rules", options=Options(**options), facts=facts)
+
+
+def _spec(
+    properties: dict[str, Any] | None = None,
+    extra_specs: dict[str, str] | None = None,
+    *,
+    flavor: str = "small",
+    **fields: Any,
+) -> RequestSpec:
+    spec = spec_of(properties or {}, extra_specs or {}, **fields)
+    spec.flavor.name = flavor
+    return spec
+
+
+_MATCHES: list[tuple[str, RequestSpec, bool]] = [
+    # Everybody but some.
+    ("unless: {image_property: os_distro, is: windows}", _spec(), True),
+    ("unless: {image_property: os_distro, is: windows}", _spec({"os_distro": "sles"}), True),
+    ("unless: {image_property: os_distro, is: windows}", _spec({"os_distro": "windows"}), False),
+    ("when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true}", _spec({}, {"q": "x"}), True),
+    ("when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true}", _spec({}, {"q": "x", "r": "1"}), False),
+    ("when: {extra_spec: q, is: x}, unless: {extra_spec: r, present: true}", _spec({}, {"r": "1"}), False),
+    ("unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}", _spec({}, {"q": "x"}), True),
+    ("unless: {all: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}", _spec({}, {"q": "x", "r": "y"}), False),
+    ("unless: {any: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}", _spec({}, {"q": "x"}), False),
+    # Alternatives.
+    ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}), True),
+    ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({}, {"q": "x"}), True),
+    ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({}, {"q": "y"}), False),
+    ("when: {all: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}), False),
+    ("when: {all: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}, {"q": "x"}), True),
+    (
+        "when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c}, {extra_spec: q, is: x}]}]",
+        _spec(project_id="c", flavor="b"),
+        True,
+    ),
+    (
+        "when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c}, {extra_spec: q, is: x}]}]",
+        _spec(project_id="d", flavor="b"),
+        False,
+    ),
+    # Lists.
+    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "web, db ,mail"}), True),
+    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "db"}), True),
+    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "dbs,xdb"}), False),
+    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": ","}), False),
+    ("when: {image_property: p, contains: true}", _spec({"p": "no,yes"}), True),
+    ("when: {hint: h, contains: db}", _spec(scheduler_hints={"h": ["web", "a,db"]}), True),
+    # Whose request, and where to.
+    ("when: {project: [a, b]}", _spec(project_id="b"), True),
+    ("when: {project: [a, b]}", _spec(project_id="c"), False),
+    ("when: {project: a}", _spec(), False),
+    ("when: {availability_zone: north}", _spec(availability_zone="north"), True),
+    ("when: {availability_zone: north}", _spec(availability_zone="North"), False),
+    ("when: {availability_zone: north}", _spec(), False),
+    ("when: {flavor: small}", _spec(), True),
+    ("when: {flavor: small}", _spec(flavor="Small"), False),
+    # Hints have several values.
+    ("when: {hint: rack, is: a}", _spec(scheduler_hints={"rack": ["b", "a"]}), True),
+    ("when: {hint: rack, is: a}", _spec(scheduler_hints={"rack": "a"}), True),
+    ("when: {hint: rack, is: a}", _spec({"rack": "a"}, {"rack": "a"}), False),
+    ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": []}), False),
+    ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": [""]}), True),
+    ("when: {hint: fast, is: true}", _spec(scheduler_hints={"fast": ["Yes"]}), True),
+    # What is required already.
+    ("when: {requires: HW_CPU_X86_AVX2}", _spec({}, {"trait:HW_CPU_X86_AVX2": "required"}), True),
+    ("when: {requires: HW_CPU_X86_AVX2}", _spec({"trait:HW_CPU_X86_AVX2": "required"}), True),
+    ("when: {requires: HW_CPU_X86_AVX2}", _spec({}, {"trait:HW_CPU_X86_AVX2": "forbidden"}), False),
+    ("when: {forbids: HW_CPU_X86_AVX2}", _spec({}, {"trait:HW_CPU_X86_AVX2": "forbidden"}), True),
+    ("when: {requires: [CUSTOM_X, COMPUTE_NET_VIF_MODEL_E1000E]}", _spec({"hw_vif_model": "e1000e"}), True),
+    ("when: {requires: CUSTOM_OTHER}", _spec({"hw_vif_model": "e1000e"}), False),
+    # Of a device, not of the host.
+    ("when: {requires: CUSTOM_GPU}", _spec({}, {"resources1:VGPU": "1", "trait1:CUSTOM_GPU": "required"}), False),
+]
+
+
+@pytest.mark.parametrize(("text", "spec", "applies"), _MATCHES, ids=[f"{n}" for n in range(len(_MATCHES))])
+def test_rule_applies_to_exactly_the_requests_that_it_is_about(text: str, spec: RequestSpec, applies: bool) -> None:
+    rules = _set(f"name: r, {text}, require: [CUSTOM_A]")
+    pipeline = _pipeline(rules, "image_metadata")
+    # Twice: once from the cache.
+    for _ in range(2):
+        assert ("CUSTOM_A" in {item.trait for item in pipeline.decide(spec).requirements}) == applies
+
+
+def test_nova_and_our_request_specs_match_the_same_conditions() -> None:
+    texts = ("project: p", "availability_zone: z", "flavor: f", "hint: h, is: x")
+    rules = _set(*(f"name: r{number}, when: {{{text}}}, require: [CUSTOM_A]" for number, text in enumerate(texts)))
+    fields: dict[str, Any] = {"project_id": "p", "availability_zone": "z", "scheduler_hints": {"h": ["x"]}}
+    ours, novas = _spec(flavor="f", **fields), nova_spec(**fields)
+    novas.flavor.name = "f"
+    sources = [[item.source for item in _pipeline(rules).apply(spec).requirements] for spec in (ours, novas)]
+    assert sources[0] == sources[1]
+    assert sources[0] == [
+        "rule r0: project p",
+        "rule r1: availability zone z",
+        "rule r2: flavor f",
+        "rule r3: hint h=x",
+    ]
+
+
+def test_source_and_properties_are_words_of_the_file() -> None:
+    """What the request requires of every host has no property that its author could change."""
+    rules = _set(
+        "name: a, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_LICENSED], because: they cost",
+        "name: b, when: [{project: p}, {extra_spec: q, contains: db}, {hint: h, is: true}], require: [CUSTOM_A]",
+    )
+    spec = _spec({}, {"q": "\x1b[31m,db"}, project_id="p", scheduler_hints={"h": ["YES"]})
+    first, second = _pipeline(rules).apply(spec).requirements
+    assert first.source == "rule a: every request unless image property os_distro=windows (they cost)"
+    assert second.source == "rule b: project p and flavor extra spec q with db and hint h=true"
+    assert (first.properties, second.properties) == ((), ("q with db", "hint h=true"))
+
+
+# -- hints -------------------------------------------------------------------------------------------------------------
+
+
+def _hinted(**hints: Any) -> RequestSpec:
+    return _spec(scheduler_hints={f"trait:{name}": value for name, value in hints.items()})
+
+
+def test_users_may_name_only_the_traits_that_the_operator_allows() -> None:
+    rules = _set(hint_traits="CUSTOM_A, COMPUTE_NODE, CUSTOM_C")
+    pipeline = _pipeline(rules)
+    decision = pipeline.apply(_hinted(CUSTOM_A=["required"], COMPUTE_NODE="forbidden", CUSTOM_C="preferred"))
+    assert {(item.trait, item.required) for item in decision.requirements} == {
+        ("CUSTOM_A", True),
+        ("COMPUTE_NODE", False),
+    }
+    assert [item.trait for item in decision.preferences] == ["CUSTOM_C"]
+    assert not decision.notes
+    spec = _hinted(CUSTOM_B="required", CUSTOM_A="maybe", **{"X\n&required=Y": "required"})
+    decision = pipeline.apply(spec)
+    assert not decision.requirements
+    assert sorted(map(str, decision.notes)) == [
+        "hint 'trait:CUSTOM_A'='maybe': unknown value: not required",
+        "hint 'trait:CUSTOM_B'='required': no trait that hints may name: not required",
+        r"hint 'trait:X\n&required=Y'='required': no trait that hints may name: not required",
+    ]
+    assert spec.root_required == set()
+    # Not about traits.
+    assert pipeline.apply(_spec(scheduler_hints={"group": ["x"]})).notes == ()
+
+
+def test_hints_are_ignored_without_a_list_of_traits() -> None:
+    rules = _set("name: r, when: {extra_spec: q, is: x}, require: [CUSTOM_A]")
+    decision = _pipeline(rules).apply(_hinted(CUSTOM_A="required"))
+    assert (decision.requirements, decision.notes) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("hints", "message"),
+    [
+        (
+            {"CUSTOM_B": "required"},
+            "hint has the unknown value 'trait:CUSTOM_B'. Values that exist: trait:COMPUTE_NODE, trait:CUSTOM_A.",
+        ),
+        (
+            {"CUSTOM_A": ["required", "\x1b[1m"]},
+            r"hint 'trait:CUSTOM_A' has the unknown value '\x1b[1m'. "
+            "Values that exist: required, forbidden, preferred.",
+        ),
+    ],
+)
+def test_unknown_hint_is_rejected_where_unknown_values_are(hints: dict[str, Any], message: str) -> None:
+    rules = _set(hint_traits="CUSTOM_A, COMPUTE_NODE")
+    with pytest.raises(UnknownValue) as caught:
+        _pipeline(rules, unknown_values=UnknownValues.REJECT).apply(_hinted(**hints))
+    assert str(caught.value) == message
+
+
+def test_contradicting_hints_are_rejected_and_change_nothing() -> None:
+    spec = _hinted(CUSTOM_A=["required", "forbidden"])
+    with pytest.raises(ContradictingRequirements, match="hint trait:CUSTOM_A=required"):
+        _pipeline(_set(hint_traits="CUSTOM_A")).apply(spec)
+    assert (spec.root_required, spec.root_forbidden) == (set(), set())
+
+
+# -- ports -------------------------------------------------------------------------------------------------------------
+
+
+def _groups(make: Any) -> list[Any]:
+    return [
+        make(requester_id=_PORT, resources={"NET_BW_EGR_KILOBIT_PER_SEC": 1000}),
+        make(requester_id=_OTHER_PORT, resources={"NET_BW_IGR_KILOBIT_PER_SEC": 1000}),
+        make(requester_id="a-port-without-resources", resources={}),
+        make(requester_id="device_profile_0", resources={"FPGA": 1}),
+        make(requester_id=f"device_profile_0{_PORT}", resources={"FPGA": 1}),
+        make(requester_id="11111111-0000-4000-8000-000000000001-0", resources={"CUSTOM_PCI_8086_1521": 1}),
+    ]
+
+
+def _with_ports_of_nova() -> Any:
+    from nova import objects  # noqa: PLC0415 - beside its objects
+
+    request = objects.InstancePCIRequest(request_id="11111111-0000-4000-8000-000000000001", count=1, alias_name="nic")
+    spec = nova_spec(requested_resources=_groups(objects.RequestGroup))
+    spec.pci_requests = objects.InstancePCIRequests(requests=[request])
+    return spec
+
+
+def _with_ports() -> RequestSpec:
+    ids = frozenset(("11111111-0000-4000-8000-000000000001",))
+    return RequestSpec(Flavor(1, 512), requested_resources=_groups(RequestGroup), pci_request_ids=ids)
+
+
+@pytest.mark.parametrize("make", [_with_ports, _with_ports_of_nova])
+def test_rule_about_ports_is_about_the_groups_of_ports_alone(make: Any) -> None:
+    rules = _set("name: r, unless: {project: trusted}, require: [CUSTOM_A], forbid: [CUSTOM_B], scope: ports")
+    spec = make()
+    decision = _pipeline(rules).apply(spec)
+    assert [(item.trait, item.scope) for item in decision.requirements] == [
+        ("CUSTOM_A", _PORT),
+        ("CUSTOM_B", _PORT),
+        ("CUSTOM_A", _OTHER_PORT),
+        ("CUSTOM_B", _OTHER_PORT),
+    ]
+    traits = [(group.required_traits, group.forbidden_traits) for group in spec.requested_resources]
+    assert traits == [({"CUSTOM_A"}, {"CUSTOM_B"})] * 2 + [(set(), set())] * 4
+    assert not decision.notes
+
+
+def test_rule_about_ports_says_so_when_there_is_none() -> None:
+    rules = _set("name: r, unless: {project: trusted}, require: [CUSTOM_A], scope: ports")
+    decision = _pipeline(rules).apply(_spec())
+    assert [str(note) for note in decision.notes] == [
+        "rule r: every request unless project trusted: the request has no port that requests resources: not required"
+    ]
+
+
+def test_scope_ports_of_version_1_is_still_the_suffix_of_a_group() -> None:
+    text = rules_text("name: r, when: {extra_spec: q, is: x}, require: [CUSTOM_A], scope: ports")
+    rules, problems = rules_in(text.encode(), "FILE")
+    assert not problems
+    spec = _spec({}, {"q": "x", "resourcesports:VGPU": "1"})
+    assert [item.scope for item in _pipeline(RuleSet(rules)).apply(spec).requirements] == ["ports"]
+
+
+# -- mistakes ----------------------------------------------------------------------------------------------------------
+
+_NEW = "it is written in version 2 of the schema. Begin the file with 'version: 2'."
+_A = "require: [CUSTOM_A]"
+_MISTAKES = [
+    ("version: 3\nrules: []", "FILE:1: version is '3'; expected 1 or 2, the versions that this release reads."),
+    ("version: 2", "FILE:1: the document has none of rules, hint_traits; give at least one."),
+    ("version: 2\nhint_traits: [lower]", "FILE:2: hint_traits[0] is 'lower'; expected the name of a trait"),
+    ("version: 2\nhint_traits: CUSTOM_A", "FILE:2: hint_traits is 'CUSTOM_A'; expected a list of at least one trait."),
+    ("hint_traits: [CUSTOM_A]\nrules: []", "FILE:1: the document has the unknown key 'hint_traits'"),
+    (rules_text(f"name: r, unless: {{flavor: a}}, {_A}"), f"FILE:2: the rule r: {_NEW}"),
+    (f"version: 1\n{rules_text(f'name: r, when: {{flavor: a}}, {_A}')}", f"FILE:3: the rule r: {_NEW}"),
+    (_text(f"name: r, {_A}"), "FILE:3: the rule r: it has none of when, unless; give at least one."),
+    (_text(f"name: r, unless: [{{flavor: a}}], {_A}"), "the rule r: unless is a list; expected a mapping of"),
+    (_text(f"name: r, when: {{any: []}}, {_A}"), "when.any is empty; expected a list of at least one condition."),
+    (_text(f"name: r, when: {{any: [{{flavor: a}}], all: [{{flavor: b}}]}}, {_A}"), "when has any and all; give one"),
+    (
+        _text(f"name: r, when: {{any: [{{flavr: a}}]}}, {_A}"),
+        "when.any[0] has the unknown key 'flavr'; did you mean fla",
+    ),
+    (_text(f"name: r, when: {{project: [], flavor: b}}, {_A}"), "when has project and flavor; give one of them."),
+    (_text(f"name: r, when: {{project: []}}, {_A}"), "when.project is empty; expected a text, or a list of at least"),
+    (
+        _text(f"name: r, when: {{requires: HW_NIC_ACCEL_TSL}}, {_A}"),
+        "(close to it: HW_NIC_ACCEL_TLS), or one that begins",
+    ),
+    (_text(f"name: r, when: {{hint: a, contains: [b]}}, {_A}"), "when.contains is a list; expected a text, true or"),
+    (
+        _text(f"name: r, when: {{flavor: a}}, {_A}, scope: 'a b'"),
+        "scope is 'a b'; expected ports, root, unsuffixed, or",
+    ),
+    (
+        _text(f"name: r, when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}, {_A}"),
+        "the rule r: when stands for 1099511627776 alternatives, more than 64. Divide it into several rules.",
+    ),
+    (
+        _text("name: r, when: {flavor: a}, unless: {flavor: [a, b]}, require: [CUSTOM_A]"),
+        "the rule r does not apply to requests with flavor a, because of its 'unless'. Change one of the two.",
+    ),
+    (
+        _text("name: r, when: {requires: CUSTOM_A}, forbid: [CUSTOM_A]"),
+        "the rule r forbids CUSTOM_A, and applies to requests with the required trait CUSTOM_A: it rejects them.",
+    ),
+    (
+        _text("name: r, unless: {image_property: architecture, is: x}, forbid: [CUSTOM_A]"),
+        "the rule r has a condition that never holds: architecture is an old name of hw_architecture.",
+    ),
+    (
+        _text(f"name: r, when: {{flavor: a}}, {_A}, prefer: [CUSTOM_B], scope: ports"),
+        "prefers traits, and has the scope each port: only traits of the host itself",
+    ),
+    (
+        _text("name: r, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_A]", hint_traits="CUSTOM_A"),
+        "the rule hint trait:CUSTOM_A=required requires CUSTOM_A on root, which the rule r (FILE:4) forbids for "
+        "hint trait:CUSTOM_A=required unless image property os_distro=windows. Change one of the two.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "told"), _MISTAKES, ids=[told[-60:] for _, told in _MISTAKES])
+def test_each_mistake_is_told_with_its_place(text: str, told: str) -> None:
+    rules, problems = rules_in(text.encode(), "FILE")
+    found = [str(each) for each in (*problems, *check_rules(rules)) if not each.warning]
+    assert any(told in each for each in found), found
+
+
+def test_rules_of_both_versions_that_contradict_each_other_are_told() -> None:
+    one = rules_text("name: old, when: {image_property: os_license, is: gold}, require: [CUSTOM_LICENSED]")
+    other = _text("name: new, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_LICENSED]")
+    rules = [rule for name, text in (("1.yaml", one), ("2.yaml", other)) for rule in rules_in(text.encode(), name)[0]]
+    (error,) = [str(each) for each in check_rules(rules) if not each.warning]
+    assert error == (
+        "1.yaml:2: the rule old requires CUSTOM_LICENSED on root, which the rule new (2.yaml:3) forbids for image "
+        "property os_license=gold unless image property os_distro=windows. Change one of the two."
+    )
+
+
+def test_exception_that_covers_the_other_rule_is_no_contradiction() -> None:
+    rules = _set(
+        "name: a, when: {image_property: os_distro, is: windows}, require: [CUSTOM_LICENSED]",
+        "name: b, unless: {image_property: os_distro, in: [windows, sles]}, forbid: [CUSTOM_LICENSED]",
+    )
+    for name, required, forbidden in (("windows", True, False), ("sles", False, False), ("debian", False, True)):
+        spec = _spec({"os_distro": name})
+        _pipeline(rules).apply(spec)
+        assert ("CUSTOM_LICENSED" in spec.root_required, "CUSTOM_LICENSED" in spec.root_forbidden) == (
+            required,
+            forbidden,
+        )

@@ -98,3 +98,90 @@ def test_candidates_creates_the_traits_that_rules_name(conf: str, tmp_path: Path
     for distro, trait, code in (("windows", "CUSTOM_NEW_A", 2), ("sles", "CUSTOM_NEW_B", 0)):
         assert main(["candidates", "--config-file", conf, "--property", f"os_distro={distro}"]) == code
         assert f"No host of the fleet has {trait}; created" in capsys.readouterr().err
+
+
+_FLEET = """
+hosts:
+  licensed-1:
+    resources: {VCPU: 8, MEMORY_MB: 4096}
+    traits: [COMPUTE_NODE, CUSTOM_LICENSED, COMPUTE_NET_VIF_MODEL_E1000E]
+  licensed-2: {resources: {VCPU: 8, MEMORY_MB: 4096}, traits: [COMPUTE_NODE, CUSTOM_LICENSED]}
+  other: {resources: {VCPU: 8, MEMORY_MB: 4096}, traits: [COMPUTE_NODE]}
+"""
+_IMAGES = [
+    {"name": "=cmd", "disk_format": "raw", "properties": {"trait:CUSTOM_LICENSED": "required"}},
+    {"name": "windows", "disk_format": "raw", "properties": {"os_distro": "windows"}},
+    {"name": "sles", "disk_format": "raw", "properties": {"os_distro": "sles"}},
+    {"name": "fast", "disk_format": "raw", "properties": {"hw_vif_model": "e1000e"}},
+]
+_VERSION_2 = """version: 2
+rules:
+- {name: keep-off, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_LICENSED]}
+- name: gold
+  when: {any: [{flavor: gold}, {project: p}]}
+  unless: {requires: CUSTOM_LICENSED}
+  require: [COMPUTE_NODE]
+- {name: igb, when: {requires: COMPUTE_NET_VIF_MODEL_E1000E}, forbid: [CUSTOM_LICENSED]}
+- {name: none, when: {image_property: os_distro, is: plan9}, forbid: [CUSTOM_LICENSED]}
+"""
+
+
+@pytest.fixture
+def against(tmp_path: Path) -> list[str]:
+    """Return the arguments for these rules against that fleet and those images."""
+    (tmp_path / "fleet.yaml").write_text(_FLEET)
+    (tmp_path / "images.json").write_text(json.dumps(_IMAGES))
+    (tmp_path / "r.yaml").write_text(_VERSION_2)
+    (tmp_path / "p.conf").write_text("[prefilter]\nenabled_filters = image_metadata\n")
+    rules, fleet, images, conf = (str(tmp_path / name) for name in ("r.yaml", "fleet.yaml", "images.json", "p.conf"))
+    return ["rules", "check", rules, "--against", fleet, "--images", images, "--config-file", conf]
+
+
+def test_effects_of_rules_show_which_images_lose_which_hosts(against: list[str], capsys: Capture) -> None:
+    """Of each rule alone, beside the other filters."""
+    assert main([*against, "-f", "json"]) == 2
+    out, err = capsys.readouterr()
+    found = [
+        (each["Rule"], each["Request"], each["Verdict"], [tuple(image.values())[:3] for image in each["Images"]])
+        for each in json.loads(out)
+    ]
+    same = [("windows", 3, 3), ("sles", 3, 3), ("fast", 1, 1)]
+    assert found == [
+        ("keep-off", "", "becomes unschedulable", [("=cmd", 2, 0), ("fast", 1, 0)]),
+        ("keep-off", "", "loses hosts", [("sles", 3, 1)]),
+        ("gold", "flavor gold", "ok", same),
+        ("gold", "project p", "ok", same),
+        ("igb", "required trait COMPUTE_NET_VIF_MODEL_E1000E", "becomes unschedulable", [("fast", 1, 0)]),
+        ("none", "", "applies to no image", []),
+    ]
+    assert err == ""
+
+
+def test_names_of_images_are_no_formulas(against: list[str], capsys: Capture) -> None:
+    main([*against, "-f", "csv"])
+    out, _ = capsys.readouterr()
+    assert out.splitlines()[1:3] == [
+        '"keep-off","","becomes unschedulable",2,"\'=cmd: 2 to 0 hosts; fast: 1 to 0 hosts"',
+        '"keep-off","","loses hosts",1,"sles: 3 to 1 host"',
+    ]
+
+
+def test_hints_that_users_may_give_leave_the_exit_code_at_0(
+    tmp_path: Path, against: list[str], capsys: Capture
+) -> None:
+    (tmp_path / "r.yaml").write_text("version: 2\nhint_traits: [CUSTOM_LICENSED]\n")
+    assert main([*against, "-f", "value", "-c", "Verdict"]) == 0
+    assert set(capsys.readouterr().out.splitlines()) == {"becomes unschedulable", "loses hosts", "ok"}
+
+
+@pytest.mark.parametrize("option", ["--images", "--config-file"])
+def test_options_of_the_effects_need_a_fleet(option: str, tmp_path: Path, capsys: Capture) -> None:
+    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"]))
+    assert main(["rules", "check", str(path), option, "x"]) == 1
+    assert capsys.readouterr().err == f"{option}: it is for --against FLEET alone. Give that, too.\n"
+
+
+def test_rules_with_mistakes_are_not_judged(tmp_path: Path, against: list[str], capsys: Capture) -> None:
+    (tmp_path / "r.yaml").write_text("version: 2\nrules: [{name: r}]\n")
+    assert main(against) == 1
+    assert capsys.readouterr().out == ""

@@ -61,7 +61,7 @@ class AuditImages(Listing):
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
             fleet = fleet_from(parsed_args, traits_only=True, progress=partial(progress, "hosts by trait"))
             change = _change(parsed_args, fleet)
-            images = _images(parsed_args, left_out)
+            images = images_from(parsed_args, left_out)
             found = audit(images, fleet, change, flavors=_flavors(parsed_args), progress=progress)
         if left_out.count and not found.images:
             raise DocumentError(
@@ -76,7 +76,7 @@ class AuditImages(Listing):
             self.tell(text, warning=bool(fleet.changed_while_read))
         for text in _summary(found):
             self.tell(text)
-        for text in _first("Left out", left_out.first, left_out.count):
+        for text in first_of("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         verdicts = _ONLY.get(parsed_args.only, frozenset(Verdict))
         lines = (line for line in found.lines if line.verdict in verdicts)
@@ -126,7 +126,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_force_argument(group, "with --html, replace any existing file")
 
 
-def _images(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:
+def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:
+    """Return the images that the arguments name: of a file, of the cloud, or the examples, with a note."""
     if arguments.images:
         return read_images(arguments.images, broken)
     if has_cloud(arguments):
@@ -177,8 +178,8 @@ def _names(given: Sequence[str]) -> list[str]:
 def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     names, flavor = "; ".join(line.names), line.flavor
     if is_csv:
-        names, flavor = _cell(names), _cell(flavor)
-    first = shorten([_cut(name) for name in line.names[:_MOST_NAMES]], _MOST_NAMES, line.images)
+        names, flavor = cell(names), cell(flavor)
+    first = shorten([cut(name) for name in line.names[:_MOST_NAMES]], _MOST_NAMES, line.images)
     lost = [format_loss(loss) for loss in line.losses]
     lost += [f"only together: {line.combined}"] * bool(line.combined)
     losses = [
@@ -195,12 +196,13 @@ def _row(line: Line, *, is_csv: bool, is_waiting: bool) -> tuple[Any, ...]:
     )
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return text that a spreadsheet does not execute as a formula: tenants name images."""
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def _cut(name: str) -> str:
+def cut(name: str) -> str:
+    """Return a name that is no wider than a column of a table should be."""
     return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
 
 
@@ -221,16 +223,16 @@ def _summary(result: Audit) -> Iterator[str]:
             f"Lose hosts: {result.count(Verdict.LOSES)}. "
             f"Were unschedulable before: {result.count(Verdict.ALREADY, Verdict.ALREADY_REJECTED)}."
         )
-        yield from _first(
+        yield from first_of(
             "No host meets",
             [
                 f"{cause.rule} {cause.trait} ({cause.because}; {pluralize(images, 'image')})"
                 for cause, images in result.unserved
             ],
         )
-        yield from _first("Hosts that serve no image", result.unused)
-        yield from _first("Hosts of these that served one before", result.newly_unused)
-    yield from _first("Not required yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
+        yield from first_of("Hosts that serve no image", result.unused)
+        yield from first_of("Hosts of these that served one before", result.newly_unused)
+    yield from first_of("Not required yet", [f"{text} ({pluralize(number, 'image')})" for text, number in result.waits])
     if result.is_waiting:
         yield (
             "Waiting: the hosts until every compute node has reported. After: the hosts from then on, where one that "
@@ -238,10 +240,10 @@ def _summary(result: Audit) -> Iterator[str]:
         )
     counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
     unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]
-    yield from _first(f"Not required{counted}", unknown)
+    yield from first_of(f"Not required{counted}", unknown)
 
 
-def _first(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
+def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
     """Yield a line with the number of items and the first ones, if there are any."""
     if items:
         count = len(items) if count is None else count

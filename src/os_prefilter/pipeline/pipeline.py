@@ -29,6 +29,7 @@ from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_fil
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Preference, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request, clone_of
+from os_prefilter.rules.model import RuleSet
 
 LOG = logging.getLogger(__name__)
 
@@ -151,6 +152,14 @@ class Pipeline:
         gates = {each.declaration.gate for each in self.filters} - {""}
         known = {**self._known, **{gate: Fact(gate, lambda _context: True, inf) for gate in gates}}
         return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
+
+    def with_rules(self, rules: RuleSet) -> "Pipeline":
+        """Return the pipeline with these operator's rules in place of its own; at its end, if it has none."""
+        filters = self.filters
+        if not any(RULES in each.facts for each in filters):
+            filters += load_filters((RULES,), NEEDS | {RULES})
+        known = {**self._known, RULES: Fact(RULES, lambda _context: rules, inf, unknown=rules)}
+        return Pipeline(filters, self.options, known)
 
     def on_root_only(self) -> "Pipeline":
         """Return the pipeline with each requirement once: no trait of the root goes on the unsuffixed group as well."""

@@ -7,7 +7,7 @@ Thousands of images make tens of groups of images with the same requirements.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query, demand_of
 from os_prefilter.request.demand import RESOURCE, Condition, condition_of
 from os_prefilter.request.requirements import Note, Requirement
-from os_prefilter.request.spec import Flavor, Image, RequestSpec
+from os_prefilter.request.spec import Flavor, Image, RequestLevelParams, RequestSpec
 from os_prefilter.request.view import Request
 
 Progress = Callable[[str, int, int | None], None]
@@ -32,8 +32,8 @@ MOST_UNKNOWN = 10_000
 """The most distinct unknown values that are counted."""
 _LONGEST_NAME = 255
 
-# For images alone, where every host counts as large enough.
-_ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+ANY_FLAVOR = Flavor(vcpus=1, memory_mb=1)
+"""For images alone, where every host counts as large enough."""
 
 
 class Change(NamedTuple):
@@ -248,7 +248,7 @@ def audit(
 def _line(group: ImageGroup, now: CapabilityIndex, later: CapabilityIndex) -> Line:
     had, has_now, has_later = _hosts(group.before, now), _hosts(group.waiting, now), _hosts(group.after, later)
     states = (
-        (_verdict(group.before, requested, had, hosts), requested, hosts, index)
+        (verdict_of(group.before, requested, had, hosts), requested, hosts, index)
         for requested, hosts, index in ((group.after, has_later, later), (group.waiting, has_now, now))
     )
     verdict, worse, left, index = min(states, key=lambda state: _URGENT.index(state[0]))
@@ -274,7 +274,8 @@ def _hosts(requested: Requested, index: CapabilityIndex) -> int:
     return 0 if requested.rejected else index.find_serving(requested.query)
 
 
-def _verdict(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+def verdict_of(before: Requested, after: Requested, had: int, has: int) -> Verdict:
+    """Return the effect on images whose hosts were the set ``had``, and are the set ``has``."""
     if after.rejected and had:
         return Verdict.REJECTED
     if after.rejected and before.rejected:
@@ -365,14 +366,15 @@ def group_images(
     count = kept = 0
     for count, image in enumerate(images, 1):
         notes: set[Note] = set()
-        name = escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
-        for flavor in flavors or (_ANY_FLAVOR,):
+        name = name_of(image)
+        for flavor in flavors or (ANY_FLAVOR,):
             label = escape_line((flavor.name or "a flavor without a name")[:_LONGEST_NAME]) if flavors else ""
-            before = _requested_by(image, flavor, change.before, queries, notes)
+            spec = RequestSpec(flavor=flavor, image=image)
+            before = requested_by(spec, change.before, queries, notes)
             deferred: set[Note] = set()
-            waiting = after = _requested_by(image, flavor, change.after, queries, deferred)
+            waiting = after = requested_by(spec, change.after, queries, deferred)
             if any(note.waits for note in deferred):
-                after = _requested_by(image, flavor, enforcing, queries, notes)
+                after = requested_by(spec, enforcing, queries, notes)
             notes |= deferred
             key = label, before, waiting, after
             group = groups.setdefault(key, ImageGroup(*key))
@@ -386,15 +388,24 @@ def group_images(
     return ImageGroups(list(groups.values()), count, unknown, waits)
 
 
+def name_of(image: Image) -> str:
+    """Return the name of an image, or its ID, as a part of a line."""
+    return escape_line(str(image.name or image.id or "an image without a name")[:_LONGEST_NAME])
+
+
 def _count(counter: Counter[str], texts: set[str]) -> None:
     counter.update(text for text in texts if text in counter or len(counter) < MOST_UNKNOWN)
 
 
-def _requested_by(
-    image: Image, flavor: Flavor, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
+def requested_by(
+    spec: RequestSpec, pipeline: Pipeline, queries: dict[str, tuple[Condition, ...]], notes: set[Note]
 ) -> Requested:
-    """Return the conditions of a request; add its notes to ``notes``, those of its query to ``queries``."""
-    spec = RequestSpec(flavor=flavor, image=image)
+    """Return the conditions of a request without request groups of its own; it stays as it is.
+
+    :param queries: the conditions by query; those of this request are added
+    :param notes: the notes of the pipeline are added
+    """
+    spec = replace(spec, request_level_params=RequestLevelParams())
     try:
         from_request = requirements_without_filters(Request(spec))
         decision = pipeline.apply(spec)

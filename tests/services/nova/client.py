@@ -1,6 +1,7 @@
 """What nova-conductor does to have a server scheduled, as a program: a JSON line in, a JSON line out.
 
-In: ``{"properties": {...}, "extra_specs": {...}}``, of the image and the flavor. Out: the hosts, first the chosen one,
+In: ``{"properties": {...}, "extra_specs": {...}}``, of the image and the flavor, and perhaps ``flavor``, ``project``,
+``zone``, ``hints``, and ``ports``, the resources that each port requests. Out: the hosts, first the chosen one,
 then its alternates; or the error as the user is shown it; and the id of the request, which is in the logs. It runs by
 itself, because Nova has one configuration for a process.
 """
@@ -30,7 +31,7 @@ def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
     flavor = objects.Flavor(
         id=1,
         flavorid="small",
-        name="small",
+        name=asked.get("flavor", "small"),
         vcpus=1,
         memory_mb=512,
         root_gb=1,
@@ -42,13 +43,25 @@ def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
     )
     pci_requests = objects.InstancePCIRequests(requests=[])
     return objects.RequestSpec.from_components(
-        request_context, str(uuid4()), objects.ImageMeta.from_dict(image), flavor, None, pci_requests, {}, None, None
+        request_context,
+        str(uuid4()),
+        objects.ImageMeta.from_dict(image),
+        flavor,
+        None,
+        pci_requests,
+        {"scheduler_hints": asked.get("hints", {})},
+        None,
+        asked.get("zone"),
+        port_resource_requests=[
+            objects.RequestGroup(use_same_provider=True, requester_id=str(uuid4()), resources=resources)
+            for resources in asked.get("ports", ())
+        ],
     )
 
 
 def answer(scheduler: SchedulerAPI, asked: dict[str, Any]) -> dict[str, Any]:
     """Have the server scheduled."""
-    request_context = context.RequestContext(user_id="user", project_id="project", is_admin=True)
+    request_context = context.RequestContext(user_id="user", project_id=asked.get("project", "project"), is_admin=True)
     spec = request_spec(asked, request_context)
     said: dict[str, Any] = {"request": request_context.request_id, "hosts": [], "error": ""}
     try:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGHUP
+from typing import Any
 from urllib.parse import parse_qs
 
 from kombu.connection import Connection
@@ -191,12 +192,20 @@ class Cloud:
         with running(argv, self.folder, "scheduler", environment) as program:
             yield program
 
-    def ask(self, properties: Mapping[str, str] | None = None, extra_specs: Mapping[str, str] | None = None) -> Answer:
-        """Have a server of this image and flavor scheduled, over RPC."""
+    def ask(
+        self,
+        properties: Mapping[str, str] | None = None,
+        extra_specs: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> Answer:
+        """Have a server of this image and flavor scheduled, over RPC.
+
+        :param more: what else the request says: see ``client.py``
+        """
         assert self._client
         assert self._client.stdin
         assert self._client.stdout
-        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {})}
+        asked = {"properties": dict(properties or {}), "extra_specs": dict(extra_specs or {}), **more}
         self._client.stdin.write(json.dumps(asked) + "\n")
         self._client.stdin.flush()
         line = self._client.stdout.readline()

@@ -21,7 +21,7 @@ _Table = tuple[tuple[str, ...], list[Any]]
 
 
 class RulesCheck(Listing):
-    """Show the rules in files and directories as the filter reads them, or all their errors; or what each rule does."""
+    """Show the rules in files as the filter reads them, or all their errors, or what each rule does to which images."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(

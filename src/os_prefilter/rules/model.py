@@ -80,6 +80,8 @@ class Match(NamedTuple):
     def source(self) -> str:
         """The source of the requirements, in the words of the file."""
         met = self.subject.describe(self.met) if self.met else self.rule.conditions
+        if self.rule.hint_trait:
+            return met
         return f"rule {self.rule.name}: {met}" + (f" ({self.rule.because})" if self.rule.because else "")
 
     @property

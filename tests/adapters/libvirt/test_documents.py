@@ -50,7 +50,7 @@ HOSTILE: list[tuple[str, bytes, str]] = [
     ("external DTD", b"<!DOCTYPE a SYSTEM 'http://192.0.2.1/a.dtd'><capabilities/>", "a document type or entities"),
     ("undefined entity", b"<capabilities>&nbsp;</capabilities>", "not XML, or incomplete"),
     ("unknown encoding", b"<?xml version='1.0' encoding='nope'?><capabilities/>", "the XML cannot be read"),
-    ("wrong root", b"<domain type='kvm'/>", "its root element is 'domain'"),
+    ("wrong root", b"<domain type='kvm'/>", "this is the output of 'virsh dumpxml'"),
     ("wrong namespace", b"<capabilities xmlns='urn:x'/>", "its root element is '{urn:x}capabilities'"),
     ("domain capabilities", domain_capabilities(), "this is the output of 'virsh domcapabilities'"),
     ("no host", b"<capabilities/>", "the element host/cpu/arch is missing"),

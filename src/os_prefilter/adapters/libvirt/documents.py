@@ -39,7 +39,11 @@ _DEFAULT_MACHINES = {
     "s390x": "s390-ccw-virtio",
     "x86_64": "pc",
 }
-_COMMANDS = {"capabilities": "virsh capabilities", "domainCapabilities": "virsh domcapabilities"}
+_COMMANDS = {
+    "capabilities": "virsh capabilities",
+    "domain": "virsh dumpxml",
+    "domainCapabilities": "virsh domcapabilities",
+}
 # "0", "0,32" or "0-1,4"
 _SIBLINGS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*", re.ASCII)
 _VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.(\d{1,4}))?", re.ASCII)
@@ -109,7 +113,7 @@ def capabilities_from(where: str, data: bytes) -> Capabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = _Document(where, data, "capabilities")
+    document = Document(where, data, "capabilities")
     guests: dict[str, dict[str, Machines]] = {}
     for arch in document.root.iterfind("guest/arch"):
         domains = guests.setdefault(document.word(arch.get("name")), {})
@@ -139,7 +143,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
 
     :raises DocumentError: if it is not such a document
     """
-    document = _Document(where, data, "domainCapabilities")
+    document = Document(where, data, "domainCapabilities")
     machine = document.word(document.root.findtext("machine"))
     tpm = document.find_supported("devices/tpm")
     # Nova uses swtpm. Without it libvirt still lists the models, for passing through a TPM of the host.
@@ -163,7 +167,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
     )
 
 
-def _mem_encryption(document: "_Document") -> Iterator[str]:
+def _mem_encryption(document: "Document") -> Iterator[str]:
     """Yield Nova's names of the models that libvirt offers."""
     sev = document.find_supported("features/sev")
     if sev is not None:
@@ -183,55 +187,63 @@ def _has_several(siblings: str) -> bool:
     return "," in siblings or first != (last or first)
 
 
-class _Document:
-    """A parsed document, and its source for messages."""
+class Document:
+    """A parsed document, and its source for messages.
 
-    def __init__(self, where: str, data: bytes, expected: str) -> None:
+    :param expected: the root elements that it may have
+    """
+
+    def __init__(self, where: str, data: bytes, *expected: str) -> None:
         self._where = where
-        again = f"Save the output of '{_COMMANDS[expected]}' again."
+        command = _COMMANDS.get(expected[0])
+        again = f"Save the output of '{command}' again." if command else "Install libvirt's package again."
         if len(data) > MAX_BYTES:
-            raise self._error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
+            raise self.error(f"larger than {MAX_BYTES >> 20} MiB, which no document of libvirt is. {again}")
         try:
             self.root = _parse(data)
         except ParseError as error:
-            raise self._error(f"not XML, or incomplete: {escape_line(str(error))}. {again}") from error
+            raise self.error(f"not XML, or incomplete: {escape_line(str(error))}. {again}") from error
         except DefusedXmlException as error:
-            raise self._error(f"has a document type or entities, which libvirt's XML never has. {again}") from error
+            raise self.error(f"has a document type or entities, which libvirt's XML never has. {again}") from error
         except (ValueError, LookupError) as error:
             # An unknown encoding, or nesting.
-            raise self._error(f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
+            raise self.error(f"the XML cannot be read: {escape_line(str(error))}. {again}") from error
         tag = self.root.tag
-        if tag in _COMMANDS and tag != expected:
-            raise self._error(f"this is the output of '{_COMMANDS[tag]}'; expected that of '{_COMMANDS[expected]}'.")
-        if tag != expected:
-            raise self._error(f"its root element is {quote(tag)}, not {expected}. {again}")
+        if tag in expected:
+            return
+        if command and tag in _COMMANDS:
+            raise self.error(f"this is the output of '{_COMMANDS[tag]}'; expected that of '{command}'.")
+        raise self.error(f"its root element is {quote(tag)}, not {' or '.join(expected)}. {again}")
 
-    def _error(self, problem: str) -> DocumentError:
+    def error(self, problem: str) -> DocumentError:
+        """Return the error about a problem in the document."""
         return DocumentError(self._where, problem)
 
     def check_form(self, pattern: str | re.Pattern[str], text: str | None, what: str) -> str:
         """Return a text after a check of its form; empty if there is none."""
         if text and not re.fullmatch(pattern, text):
-            raise self._error(f"{quote(text)} is not {what}. Save the file again.")
+            raise self.error(f"{quote(text)} is not {what}. Save the file again.")
         return text or ""
 
     def word(self, text: str | None) -> str:
         """Return a name without spaces around it. Names go into messages, so they must be printable."""
         word = (text or "").strip()
         if not word.isprintable() or len(word) > _MAX_NAME:
-            raise self._error(f"{quote(word)} is not a name that libvirt gives. Save the file again.")
+            raise self.error(f"{quote(word)} is not a name that libvirt gives. Save the file again.")
         return word
 
     def require_text(self, path: str) -> str:
+        """Return the text of an element that must be there."""
         text = self.word(self.root.findtext(path))
         if not text:
-            raise self._error(f"the element {path} is missing or empty. Save the file again.")
+            raise self.error(f"the element {path} is missing or empty. Save the file again.")
         return text
 
     def architecture(self, path: str) -> str:
+        """Return the architecture in an element, by libvirt's name."""
         name = self.require_text(path)
         if not is_architecture(name):
-            raise self._error(
+            raise self.error(
                 f"unknown architecture {quote(name)} in {path}; libvirt's are aarch64, ppc64le, riscv64, s390x, x86_64 "
                 "and others. Correct the file, or report it if a new libvirt writes it."
             )

@@ -121,15 +121,24 @@ class CpuDefinitions:
         self._source = where or "any CPU map (--cpu-map)"
         self._next = max((bits.bit_length() for bits in features.values()), default=0)
         self._undefined: dict[str, int] = {}
+        # The lowest bit of a feature -> the features, with their places in the definitions.
+        self._at: dict[int, list[tuple[int, str]]] = {}
+        for place, (name, bits) in enumerate(features.items()):
+            self._at.setdefault(bits & -bits, []).append((place, name))
+        self._bits: dict[tuple[Cpu, tuple[str, ...]], int] = {}
 
     def bits(self, cpu: Cpu, *policies: str) -> int:
         """Return the bits of the features with the policies; with ``require``, also those of the model.
 
         :raises UnknownCpu: if the model is not defined
         """
+        known = self._bits.get((cpu, policies))
+        if known is not None:
+            return known
         found = self.model(cpu.model).bits if "require" in policies and cpu.model else 0
         for name in cpu.named(*policies):
             found |= self._feature(name)
+        self._bits[cpu, policies] = found
         return found
 
     def all_bits(self, cpu: Cpu) -> int:
@@ -163,9 +172,16 @@ class CpuDefinitions:
 
     def names(self, bits: int) -> tuple[str, ...]:
         """Return the features in bits, in the order of the definitions; bits that are no whole feature have no name."""
+        places: list[tuple[int, str]] = []
+        rest = bits
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            places += self._at.get(bit, ())
         found = []
-        for name, mask in (*self.features.items(), *self._undefined.items()):
-            if mask and bits & mask == mask:
+        for _, name in sorted(places):
+            mask = self._feature(name)
+            if bits & mask == mask:
                 found.append(name)
                 bits &= ~mask
         return tuple(found)
@@ -174,7 +190,8 @@ class CpuDefinitions:
         if name in self.features:
             return self.features[name]
         if name not in self._undefined:
-            self._undefined[name] = 1 << (self._next + len(self._undefined))
+            bit = self._undefined[name] = 1 << (self._next + len(self._undefined))
+            self._at[bit] = [(len(self.features) + len(self._undefined), name)]
         return self._undefined[name]
 
 

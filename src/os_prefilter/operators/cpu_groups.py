@@ -165,12 +165,13 @@ def migrations(groups: Sequence[Group], definitions: CpuDefinitions) -> list[Mig
     sources: dict[int, list[int]] = defaultdict(list)
     unknown: dict[int, list[int]] = defaultdict(list)
     for source in groups:
+        guest = source.cpu.migratable() if source.cpu else None
         for target in groups:
             if source is target:
                 if source.cpu is None:
                     unknown[source.number].append(source.number)
                 continue
-            found = _fit_between(source, target, definitions)
+            found = _fit_between(source, guest, target, definitions)
             if found.fits:
                 targets[source.number].append(target.number)
                 sources[target.number].append(source.number)
@@ -187,13 +188,13 @@ def migrations(groups: Sequence[Group], definitions: CpuDefinitions) -> list[Mig
     ]
 
 
-def _fit_between(source: Group, target: Group, definitions: CpuDefinitions) -> Fit:
-    if source.cpu is None:
+def _fit_between(source: Group, guest: Cpu | None, target: Group, definitions: CpuDefinitions) -> Fit:
+    if guest is None:
         guest = Cpu(source.architecture, "")
         # Nothing is known but that.
         comparable = fit(target, guest, definitions, source.domain_type).fits is not False
         return Fit(None if comparable else False, f"libvirt lists no host-model for {source.architecture}")
-    return fit(target, source.cpu.migratable(), definitions, source.domain_type)
+    return fit(target, guest, definitions, source.domain_type)
 
 
 def guest_on(host: str, groups: Iterable[Group]) -> tuple[Cpu, str]:

@@ -1,6 +1,7 @@
 """``fleet cpu``: its tables, its exit codes, and what it refuses."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from os_prefilter.adapters.libvirt import cpu_documents
 from os_prefilter.cli.main import main
 from tests.support.cpus import domain_capabilities, feature, write_cpu_map
+from tests.support.libvirt_xml import FakeError, FakeLibvirt
 
 Capture = pytest.CaptureFixture[str]
 
@@ -125,3 +127,16 @@ def test_cpu_map_of_this_machine_is_the_default(
 ) -> None:
     monkeypatch.setattr(cpu_documents, "CPU_MAP", fleet[-1])
     assert _run(capsys, *fleet[:3]) == _run(capsys, *fleet)
+
+
+def test_connected_host_is_one_of_the_fleet_and_compares_itself(
+    fleet: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = FakeError("Host CPU does not provide required features: d", FakeLibvirt.VIR_ERR_CPU_INCOMPATIBLE)
+    libvirt = FakeLibvirt({"getDomainCapabilities": domain_capabilities("New"), "compareHypervisorCPU": answer})
+    monkeypatch.setitem(sys.modules, "libvirt", libvirt)
+    rows, _ = _run(capsys, *fleet, "--connect", "qemu+ssh://compute-1/system", "--model", "New", code=2)
+    assert [(row["Names"], row["Fits"]) for row in rows] == [(["compute-1", "kvm-1", "kvm-2"], "no"), (["kvm-3"], "no")]
+    assert rows[0]["Reason"] == "libvirt says: Host CPU does not provide required features: d"
+    assert main(["fleet", "cpu"]) == 1
+    assert capsys.readouterr().err.startswith("PATH: give files")

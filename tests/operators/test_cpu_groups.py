@@ -1,10 +1,12 @@
 """Groups of hosts by CPU, where servers can be migrated to, and what hosts have in common."""
 
+from dataclasses import replace
+
 import pytest
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.hosts.cpu import NO_DEFINITIONS, Cpu, HostCpu
-from os_prefilter.operators.cpu_groups import Common, common_cpus, fit, group_hosts, guest_on, migrations
+from os_prefilter.hosts.cpu import NO_DEFINITIONS, Cpu, Fit, HostCpu
+from os_prefilter.operators.cpu_groups import Common, Group, common_cpus, fit, group_hosts, guest_on, migrations
 from tests.support.cpus import DEFINITIONS, NEW, OLD, cpu, host
 
 
@@ -139,3 +141,24 @@ def test_usable_models_are_those_that_each_host_can_run() -> None:
         None,
         "the QEMUs of the hosts have no CPU model in common that the CPU map defines",
     )
+
+
+def test_connected_libvirt_decides_unless_it_is_known_that_the_guest_does_not_fit() -> None:
+    asked: list[Cpu] = []
+
+    def group_of(text: str, answer: Fit) -> Group:
+        def ask(guest: Cpu) -> Fit:
+            asked.append(guest)
+            return answer
+
+        (group,) = group_hosts([replace(host("a", text), ask=ask)], DEFINITIONS)
+        return group
+
+    no, unknown = Fit(False, "libvirt says: no"), Fit(None, "libvirt says: Unknown CPU model")
+    assert fit(group_of("New", no), cpu(OLD), DEFINITIONS) == no
+    assert fit(group_of("Next", Fit(True)), cpu(OLD), DEFINITIONS).fits
+    assert fit(group_of("", Fit(True)), cpu(OLD), DEFINITIONS).fits
+    assert fit(group_of("New", unknown), cpu(OLD), DEFINITIONS).fits
+    assert asked == [cpu(OLD)] * 4
+    assert fit(group_of("Old", Fit(True)), cpu(NEW), DEFINITIONS).fits is False
+    assert len(asked) == 4

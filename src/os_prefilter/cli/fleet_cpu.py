@@ -31,12 +31,21 @@ _MOST_NAMES = 3
 class FleetCpu(Listing):
     """Show groups of hosts by what live migration needs of their CPUs, and the CPU model that they have in common."""
 
+    extras = "cli,libvirt"
+
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "paths",
             metavar="PATH",
-            nargs="+",
+            nargs="*",
             help="outputs of 'virsh domcapabilities', each in a file HOST.xml; or directories of such files",
+        )
+        parser.add_argument(
+            "--connect",
+            metavar="URI",
+            action="append",
+            default=[],
+            help="also the host of this libvirt, which then compares CPUs with its own itself (repeatable)",
         )
         parser.add_argument(
             "--cpu-map",
@@ -66,7 +75,7 @@ class FleetCpu(Listing):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
         """Return the columns and rows; exit with 2 if no host fits."""
         definitions = self._definitions(parsed_args.cpu_map)
-        hosts = _hosts(parsed_args.paths)
+        hosts = _hosts(parsed_args.paths, parsed_args.connect)
         # All of them: two files of one host are an error also where only one counts.
         groups = group_hosts(hosts, definitions)
         guest = _guest(parsed_args, groups)
@@ -100,10 +109,20 @@ class FleetCpu(Listing):
         return definitions_from(CPU_MAP if directory is None else directory)
 
 
-def _hosts(paths: Sequence[str]) -> list[HostCpu]:
+def _hosts(paths: Sequence[str], uris: Sequence[str]) -> list[HostCpu]:
     from os_prefilter.adapters.libvirt.cpu_documents import host_cpus_from  # noqa: PLC0415
 
-    return list(host_cpus_from(paths))
+    if not paths and not uris:
+        raise DocumentError(
+            "PATH", "give files or directories with the output of 'virsh domcapabilities', or --connect."
+        )
+    connected = []
+    for uri in uris:
+        from os_prefilter.adapters.libvirt.host import LibvirtHost  # noqa: PLC0415
+        from os_prefilter.adapters.nova_conf import LibvirtSettings  # noqa: PLC0415
+
+        connected.append(LibvirtHost(uri, LibvirtSettings()).cpu())
+    return [*connected, *host_cpus_from(paths)]
 
 
 def _select(hosts: Sequence[HostCpu], names: Sequence[str]) -> list[HostCpu]:

@@ -5,8 +5,8 @@ cannot be made, the result is "not known", never "fits". Rules: libvirt's ``src/
 its page formatdomain.html, "CPU model and topology".
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from os_prefilter.common.quoting import quote
 
@@ -70,6 +70,8 @@ class HostCpu:
     """None if libvirt lists none: it has no host-model."""
     models: Mapping[str, bool | None]
     """The models that its QEMU has -> whether the host can run them; None if libvirt does not know."""
+    ask: "Callable[[Cpu], Fit] | None" = field(default=None, compare=False)
+    """Ask its libvirt whether a guest's CPU fits; None without a connection."""
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ Only CPUs count here; a live migration needs more than that (machine type, stora
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, quote
@@ -41,6 +42,16 @@ class Group:
     def names(self) -> tuple[str, ...]:
         """Return the names of the hosts, sorted."""
         return tuple(host.host for host in self.hosts)
+
+    @cached_property
+    def model_lists(self) -> tuple[Mapping[str, bool | None], ...]:
+        """Return the different lists of models of the hosts: far fewer than hosts."""
+        return tuple({tuple(host.models.items()): host.models for host in self.hosts}.values())
+
+    @cached_property
+    def connected(self) -> tuple[Callable[[Cpu], Fit], ...]:
+        """Return the functions that ask the hosts' libvirts."""
+        return tuple(host.ask for host in self.hosts if host.ask)
 
 
 @dataclass(frozen=True)
@@ -124,7 +135,7 @@ def _order(hosts: Sequence[HostCpu]) -> tuple[object, ...]:
 
 
 def fit(group: Group, guest: Cpu, definitions: CpuDefinitions, domain_type: str = "") -> Fit:
-    """Return whether a guest's CPU fits each host of a group.
+    """Return whether a guest's CPU fits each host of a group. Where that is not excluded, a connected libvirt decides.
 
     :param domain_type: the guest's; empty: any
     """
@@ -132,10 +143,19 @@ def fit(group: Group, guest: Cpu, definitions: CpuDefinitions, domain_type: str 
         return Fit(False, f"the domain type is {group.domain_type}, not {domain_type}")
     if guest.architecture and not same_architecture(guest.architecture, group.architecture):
         return Fit(False, f"the architecture is {group.architecture}, not {guest.architecture}")
+    found = _compute(group, guest, definitions)
+    for ask in group.connected if found.fits is not False else ():
+        answer = ask(guest)
+        if answer.fits is not None:
+            return answer
+    return found
+
+
+def _compute(group: Group, guest: Cpu, definitions: CpuDefinitions) -> Fit:
     if group.cpu is None:
         return Fit(None, f"libvirt lists no host-model for {group.architecture} and {group.domain_type}")
     found = compare(group.cpu, guest, definitions)
-    answers = {host.models.get(guest.model) for host in group.hosts}
+    answers = {models.get(guest.model) for models in group.model_lists}
     if found.fits is None and not guest.features and not guest.strict and answers == {True}:
         # libvirt's own answer about the model as it is.
         return Fit(True)
@@ -144,16 +164,16 @@ def fit(group: Group, guest: Cpu, definitions: CpuDefinitions, domain_type: str 
 
 def _check_models(group: Group, cpu: Cpu, guest: Cpu) -> Fit | None:
     """Return why the QEMUs of a group cannot run a model whose features the CPU has; None if they can."""
-    lacking = [host.host for host in group.hosts if host.models and guest.model and guest.model not in host.models]
-    if lacking:
+    if guest.model and any(models and guest.model not in models for models in group.model_lists):
+        lacking = [host.host for host in group.hosts if host.models and guest.model not in host.models]
         text = f"the QEMU of {pluralize(len(lacking), 'host')} has no CPU model {quote(guest.model)}"
         return Fit(False, f"{text}: {join_first_names(lacking, _MOST_NAMES)}")
     # QEMU's model may have features that its definition has not.
     without = sorted(set(cpu.disabled) - dict(guest.features).keys()) if guest.model == cpu.model else []
     if without:
         return Fit(False, f"the host runs {guest.model} only without {join_first_names(without, _MOST_NAMES)}")
-    unusable = [host.host for host in group.hosts if host.models.get(guest.model) is False]
-    if unusable and not guest.disabled:
+    if not guest.disabled and any(models.get(guest.model) is False for models in group.model_lists):
+        unusable = [host.host for host in group.hosts if host.models.get(guest.model) is False]
         text = f"libvirt says that {pluralize(len(unusable), 'host')} cannot run {guest.model} with all its features"
         return Fit(False, f"{text}: {join_first_names(unusable, _MOST_NAMES)}")
     return None

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from nova.virt.libvirt.host import Host as NovaHost
 from oslo_serialization import jsonutils
 
 from os_prefilter.adapters.libvirt.cpu_documents import CPU_MAP, definitions_from, guest_cpu_from, host_cpus_from
+from os_prefilter.adapters.libvirt.host import LibvirtHost
+from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.cpu import Cpu, CpuDefinitions, HostCpu, baseline, compare
 from os_prefilter.operators.cpu_groups import fit, group_hosts
 from tests.services.libvirt.connection import needs_libvirt, uri
@@ -171,6 +174,20 @@ def test_nova_refuses_the_live_migrations_of_guests_that_do_not_fit(
             driver._compare_cpu(guest, jsonutils.dumps({**source, "features": sorted(source["features"])}), None)
         answers.append(found)
     assert answers[0] is True
+
+
+def test_connected_libvirt_answers_as_computed(definitions: CpuDefinitions) -> None:
+    """And says that it does not know where it has no definition."""
+    found = LibvirtHost(uri(), LibvirtSettings()).cpu()
+    assert found.ask
+    assert found.cpu
+    (group,) = group_hosts([found], definitions)
+    own = found.cpu.migratable()
+    assert found.ask(own).fits is fit(group, own, definitions).fits is True
+    more = replace(own, features=tuple(sorted({*own.features, ("hle", "require")})))
+    assert found.ask(more).fits is compare(own, more, definitions).fits is False
+    assert "hle" in found.ask(more).reason
+    assert found.ask(Cpu("", "EPYC-Next")).fits is None
 
 
 def test_models_that_fit_are_those_that_libvirt_calls_usable(definitions: CpuDefinitions) -> None:

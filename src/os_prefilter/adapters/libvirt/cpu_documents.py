@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path, PurePath
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.adapters.libvirt.documents import MAX_BYTES, Document
 from os_prefilter.common.errors import DocumentError
@@ -37,7 +37,11 @@ def host_cpus_from(paths: Iterable[str]) -> Iterator[HostCpu]:
     """
     for path in paths:
         for file in _files(path):
-            yield _host_cpu(read_bytes(file, MAX_BYTES), str(file))
+            where = str(file)
+            name = PurePath(where).name.removesuffix(".xml")
+            if not name.isprintable():
+                raise DocumentError(where, "the file is named after its host, and this is no name of one. Rename it.")
+            yield host_cpu_from(name, where, read_bytes(file, MAX_BYTES))
 
 
 def _files(path: str) -> list[Path]:
@@ -52,10 +56,12 @@ def _files(path: str) -> list[Path]:
     return found
 
 
-def _host_cpu(data: bytes, where: str) -> HostCpu:
-    name = PurePath(where).name.removesuffix(".xml")
-    if not name.isprintable():
-        raise DocumentError(where, "the file is named after its host, and this is no name of one. Rename it.")
+def host_cpu_from(name: str, where: str, data: bytes) -> HostCpu:
+    """Return the CPU in the domain capabilities of a host.
+
+    :param where: the source, for messages
+    :raises DocumentError: if it is no such document
+    """
     try:
         found = _domain_capabilities(data)
     except DocumentError as error:
@@ -134,6 +140,17 @@ def _cpu(document: Document, element: Element, architecture: str) -> Cpu:
         features=tuple(sorted(features.items())),
         strict=element.get("match") == "strict",
     )
+
+
+def guest_cpu_xml(cpu: Cpu) -> str:
+    """Return the element ``cpu`` of a guest, as libvirt compares it."""
+    element = Element("cpu", {"match": "strict" if cpu.strict else "exact"})
+    SubElement(element, "model").text = cpu.model
+    if cpu.vendor:
+        SubElement(element, "vendor").text = cpu.vendor
+    for name, policy in cpu.features:
+        SubElement(element, "feature", {"policy": policy, "name": name})
+    return tostring(element, encoding="unicode")
 
 
 def definitions_from(directory: str) -> CpuDefinitions:

@@ -29,6 +29,7 @@ def test_hosts_with_the_same_features_are_one_group() -> None:
         host("b", "New +e"),
         host("b", "New +zz"),
         host("b", "New -zz"),
+        host("b", "New -e"),
         host("b", "Old +c +d"),
         host("b", "Next"),
         host("b", ""),
@@ -80,6 +81,13 @@ def test_servers_migrate_neither_way_between_kinds_of_hosts(other: HostCpu) -> N
     for each in migrations(group_hosts([host("a"), other], DEFINITIONS), DEFINITIONS):
         assert not each.targets
         assert set(each.unknown) <= {each.group.number}
+
+
+def test_i686_servers_fit_x86_64_hosts_and_not_the_other_way_round() -> None:
+    (group,) = group_hosts([host("a")], DEFINITIONS)
+    assert fit(group, cpu(OLD, architecture="i686"), DEFINITIONS).fits
+    (group,) = group_hosts([host("a", architecture="i686")], DEFINITIONS)
+    assert fit(group, cpu(OLD), DEFINITIONS).reason == "the architecture is i686, not x86_64"
 
 
 def test_qemu_of_each_host_must_have_the_model() -> None:

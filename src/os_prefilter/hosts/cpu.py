@@ -200,14 +200,10 @@ class CpuDefinitions:
 NO_DEFINITIONS = CpuDefinitions("", {}, {})
 
 
-def same_architecture(one: str, other: str) -> bool:
-    """Whether CPUs of two architectures can be compared: those of x86 can."""
-    return one == other or {one, other} <= set(X86)
-
-
 def compare(host: Cpu, guest: Cpu, definitions: CpuDefinitions) -> Fit:
     """Return whether a guest's CPU fits the host-model CPU of a host, as ``virsh hypervisor-cpu-compare`` does."""
-    if guest.architecture and not same_architecture(guest.architecture, host.architecture):
+    both = {guest.architecture or host.architecture, host.architecture}
+    if len(both) > 1 and not both <= set(X86):
         return Fit(False, f"the architecture is {host.architecture}, not {guest.architecture}")
     if guest.vendor and guest.vendor != host.vendor:
         return Fit(False, f"the vendor is {host.vendor or 'not stated'}, not {guest.vendor}")

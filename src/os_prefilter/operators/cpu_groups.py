@@ -11,17 +11,7 @@ from functools import cached_property
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, quote
-from os_prefilter.hosts.cpu import (
-    X86,
-    Cpu,
-    CpuDefinitions,
-    Fit,
-    HostCpu,
-    UnknownCpu,
-    baseline,
-    compare,
-    same_architecture,
-)
+from os_prefilter.hosts.cpu import X86, Cpu, CpuDefinitions, Fit, HostCpu, UnknownCpu, baseline, compare
 
 _MOST_NAMES = 3
 
@@ -121,8 +111,8 @@ def _key(architecture: str, domain_type: str, cpu: Cpu | None, definitions: CpuD
     text = cpu.migratable()
     try:
         if architecture in X86:
-            unknown = frozenset(definitions.undefined(text.disabled))
-            return architecture, domain_type, cpu.vendor, cpu.model, definitions.all_bits(text), unknown
+            # By name as well: QEMU's model may have features that the definition of the model has not.
+            return architecture, domain_type, cpu.vendor, cpu.model, definitions.all_bits(text), text.disabled
     except UnknownCpu:
         pass
     return architecture, domain_type, cpu.vendor, cpu.model, text
@@ -141,7 +131,8 @@ def fit(group: Group, guest: Cpu, definitions: CpuDefinitions, domain_type: str 
     """
     if domain_type and domain_type != group.domain_type:
         return Fit(False, f"the domain type is {group.domain_type}, not {domain_type}")
-    if guest.architecture and not same_architecture(guest.architecture, group.architecture):
+    # An x86_64 host also runs i686.
+    if guest.architecture not in ("", group.architecture, *(("i686",) if group.architecture == "x86_64" else ())):
         return Fit(False, f"the architecture is {group.architecture}, not {guest.architecture}")
     found = _compute(group, guest, definitions)
     for ask in group.connected if found.fits is not False else ():

@@ -58,7 +58,7 @@ def test_groups_and_directions(fleet: list[str], capsys: Capture) -> None:
 def test_baseline_fits_each_host(fleet: list[str], capsys: Capture) -> None:
     (row,) = _run(capsys, *fleet, "--baseline")[0]
     assert (row["Hosts"], row["cpu_models"], row["cpu_model_extra_flags"]) == (3, "Old", ["c"])
-    assert row["Usable models"] == ["Old", "Plain"]
+    assert (row["Left out"], row["Usable models"]) == (["d"], ["Old", "Plain"])
     (row,) = _run(capsys, *fleet, "--baseline", "--host", "kvm-1", "--host", "kvm-2")[0]
     assert (row["Hosts"], row["cpu_models"], row["cpu_model_extra_flags"]) == (2, "New", [])
     (fit, other) = _run(capsys, *fleet, "--model", "Old,c")[0]

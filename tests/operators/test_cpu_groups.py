@@ -134,7 +134,7 @@ def test_hosts_have_a_cpu_in_common_for_each_vendor() -> None:
     assert found == [
         Common("aarch64", "kvm", "", ("d",), None, "libvirt lists no host-model for d", ("Old", "Plain")),
         Common("s390x", "kvm", "", ("e",), None, s390x, ("Old", "Plain")),
-        Common("x86_64", "kvm", "Acme", ("a", "b"), cpu(OLD), "", ("Old", "Plain")),
+        Common("x86_64", "kvm", "Acme", ("a", "b"), cpu(OLD), "", ("Old", "Plain"), ("c", "d", "e")),
         Common("x86_64", "kvm", "Other", ("c",), cpu("Plain +b +c +d", "Other"), "", ("Old", "Plain")),
     ]
 

@@ -21,6 +21,7 @@ BASELINE_COLUMNS = (
     "Hosts",
     "cpu_models",
     "cpu_model_extra_flags",
+    "Left out",
     "Usable models",
     "Reason",
 )
@@ -179,6 +180,7 @@ def _baseline_row(common: Common) -> tuple[Any, ...]:
         len(common.hosts),
         cpu.model if cpu else "",
         Cell(flags, ", ".join(flags), ",".join(flags)),
+        Cell(list(common.left_out), join_first_names(common.left_out, _MOST_NAMES), " ".join(common.left_out)),
         Cell(list(common.usable), str(len(common.usable)), " ".join(common.usable)),
         common.reason,
     )

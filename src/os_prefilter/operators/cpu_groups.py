@@ -7,7 +7,8 @@ Only CPUs count here; a live migration needs more than that (machine type, stora
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, quote
@@ -68,6 +69,8 @@ class Common:
     """Why there is no such CPU."""
     usable: tuple[str, ...] = field(default=())
     """The models that each host can run without a feature disabled, as their libvirts say."""
+    left_out: tuple[str, ...] = field(default=())
+    """The features that host-model servers of some host have, and servers with this CPU have not."""
 
 
 def group_hosts(hosts: Iterable[HostCpu], definitions: CpuDefinitions) -> list[Group]:
@@ -237,6 +240,7 @@ def _common(
     names = tuple(sorted(host.host for host in hosts))
     usable = tuple(sorted(_models_of_all(hosts, usable=True)))
     cpu, reason = None, ""
+    left_out: tuple[str, ...] = ()
     without = [host.host for host in hosts if host.cpu is None]
     if without:
         reason = f"libvirt lists no host-model for {join_first_names(sorted(without), _MOST_NAMES)}"
@@ -244,10 +248,13 @@ def _common(
         reason = f"only the libvirts of the hosts can compare CPUs of {architecture}"
     else:
         try:
-            cpu = baseline(list(set(_cpus(hosts))), frozenset(_models_of_all(hosts, usable=False)), definitions)
+            cpus = list(set(_cpus(hosts)))
+            cpu = baseline(cpus, frozenset(_models_of_all(hosts, usable=False)), definitions)
+            found = reduce(or_, (definitions.all_bits(each.migratable()) for each in cpus))
+            left_out = definitions.names(found & ~definitions.all_bits(cpu))
         except UnknownCpu as unknown:
             reason = str(unknown)
-    return Common(architecture, domain_type, vendor, names, cpu, reason, usable)
+    return Common(architecture, domain_type, vendor, names, cpu, reason, usable, left_out)
 
 
 def _cpus(hosts: Iterable[HostCpu]) -> Iterator[Cpu]:

@@ -59,7 +59,7 @@ def _timed(what: str, action: Callable[[], _Result]) -> _Result:
 
 def _measure(folder: str) -> None:
     definitions = _definitions()
-    hosts = _timed("read the documents", lambda: list(host_cpus_from([folder])))
+    hosts = _timed("read the documents", lambda: host_cpus_from([folder]))
     groups = _timed("group the hosts", lambda: group_hosts(hosts, definitions))
     directions = _timed("compare each group with each other", lambda: migrations(groups, definitions))
     common = _timed("find the baselines", lambda: common_cpus(hosts, definitions))

@@ -48,23 +48,34 @@ def test_invalid_document_is_an_error_that_names_the_file(tmp_path: Path, text: 
     path = tmp_path / "kvm-1.xml"
     path.write_text(text)
     with pytest.raises(DocumentError) as raised:
-        list(host_cpus_from([str(path)]))
+        host_cpus_from([str(path)])
     assert str(raised.value).startswith(f"{path}: ")
     assert says in str(raised.value)
     assert str(raised.value).isprintable()
 
 
+def test_all_invalid_documents_are_named_at_once(tmp_path: Path) -> None:
+    """An operator repairs them in one go: they are often of hosts that were down."""
+    for number in range(14):
+        (tmp_path / f"kvm-{number:02}.xml").write_text("" if number else _HOST)
+    with pytest.raises(DocumentError) as raised:
+        host_cpus_from([str(tmp_path)])
+    assert str(raised.value).startswith(f"{tmp_path}/kvm-01.xml: not XML, or incomplete")
+    assert f" 12 more files cannot be used either: {tmp_path}/kvm-02.xml, " in str(raised.value)
+    assert str(raised.value).endswith(f"{tmp_path}/kvm-11.xml and 2 more.")
+
+
 def test_missing_files_and_empty_directories_are_errors(tmp_path: Path) -> None:
     for path, says in ((tmp_path, "no file in the directory is named"), (tmp_path / "none", "no such file")):
         with pytest.raises(DocumentError, match=says):
-            list(host_cpus_from([str(path)]))
+            host_cpus_from([str(path)])
     (tmp_path / "a\nb.xml").write_text(_HOST)
     with pytest.raises(DocumentError, match="this is no name of one"):
-        list(host_cpus_from([str(tmp_path)]))
+        host_cpus_from([str(tmp_path)])
     huge = tmp_path / "huge.xml"
     huge.write_bytes(b" " * (MAX_BYTES + 1))
     with pytest.raises(DocumentError, match="larger than 8 MiB"):
-        list(host_cpus_from([str(huge)]))
+        host_cpus_from([str(huge)])
 
 
 @pytest.mark.parametrize(
@@ -153,7 +164,7 @@ def test_directory_without_a_cpu_map_is_an_error(tmp_path: Path) -> None:
 def test_libvirts_own_documents_are_read_and_never_mixed() -> None:
     """Groups of documents of many versions and architectures: each has one architecture and one domain type."""
     folder = corpus()
-    hosts = list(host_cpus_from([str(folder / "domaincapabilities")])) if folder else []
+    hosts = host_cpus_from([str(folder / "domaincapabilities")]) if folder else []
     groups = group_hosts(hosts, DEFINITIONS)
     assert sum(len(group.hosts) for group in groups) == len(hosts)
     for group in groups:

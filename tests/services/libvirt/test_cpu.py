@@ -193,7 +193,7 @@ def test_connected_libvirt_answers_as_computed(definitions: CpuDefinitions) -> N
 def test_models_that_fit_are_those_that_libvirt_calls_usable(definitions: CpuDefinitions) -> None:
     """In the documents of other versions as well: of KVM, as emulated CPUs lack what QEMU still calls usable."""
     folder = corpus()
-    hosts = list(host_cpus_from([str(folder / "domaincapabilities")])) if folder else []
+    hosts = host_cpus_from([str(folder / "domaincapabilities")]) if folder else []
     compared = 0
     for host in hosts:
         if host.architecture != "x86_64" or host.domain_type != "kvm" or host.cpu is None:

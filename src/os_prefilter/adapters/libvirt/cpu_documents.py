@@ -5,14 +5,14 @@ and topology"), and the files of its ``src/cpu_map``.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path, PurePath
 from xml.etree.ElementTree import Element, SubElement, tostring
 
 from os_prefilter.adapters.libvirt.documents import MAX_BYTES, Document
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import join_first_names, pluralize, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.hosts.cpu import Cpu, CpuDefinitions, HostCpu, Model
 
@@ -28,20 +28,35 @@ _COPY = "Copy the whole directory from a host again, or install libvirt's packag
 _HEX = "0[xX][0-9a-fA-F]{1,8}"
 # Of the documents of 10,000 hosts, most have the same bytes.
 _REMEMBERED = 1024
+_MOST_NAMES = 10
 
 
-def host_cpus_from(paths: Iterable[str]) -> Iterator[HostCpu]:
-    """Yield the CPUs of hosts in files and directories: outputs of ``virsh domcapabilities``, each named ``HOST.xml``.
+def host_cpus_from(paths: Iterable[str]) -> list[HostCpu]:
+    """Return the CPUs of hosts in files and directories: outputs of ``virsh domcapabilities``, each named ``HOST.xml``.
 
-    :raises DocumentError: if a file is no such document, or a directory has none
+    :raises DocumentError: if files are no such documents, all of them named; or if a directory has none
     """
-    for path in paths:
-        for file in _files(path):
-            where = str(file)
-            name = PurePath(where).name.removesuffix(".xml")
-            if not name.isprintable():
-                raise DocumentError(where, "the file is named after its host, and this is no name of one. Rename it.")
-            yield host_cpu_from(name, where, read_bytes(file, MAX_BYTES))
+    found, errors = [], []
+    for file in (file for path in paths for file in _files(path)):
+        try:
+            found.append(_host_cpu(file))
+        except DocumentError as error:
+            errors.append(error)
+    if not errors:
+        return found
+    first, *others = errors
+    if not others:
+        raise first
+    names = join_first_names([error.path for error in others], _MOST_NAMES)
+    more = f"{pluralize(len(others), 'more file')} cannot be used either: {names}."
+    raise DocumentError(first.path, f"{first.problem} {more}") from first
+
+
+def _host_cpu(file: Path) -> HostCpu:
+    name = file.name.removesuffix(".xml")
+    if not name.isprintable():
+        raise DocumentError(file, "the file is named after its host, and this is no name of one. Rename it.")
+    return host_cpu_from(name, str(file), read_bytes(file, MAX_BYTES))
 
 
 def _files(path: str) -> list[Path]:

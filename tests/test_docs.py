@@ -298,6 +298,7 @@ _ELSEWHERE = (
     "common/states.py",
     "conductor/",
     "db/",
+    "glance/",
     "ironic/",
     "ironicclient/",
     "kolla/",

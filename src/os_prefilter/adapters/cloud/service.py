@@ -1,4 +1,4 @@
-"""GET requests to the services of a cloud, and one error for every way in which they fail.
+"""Requests to the services of a cloud, and one error for every way in which they fail.
 
 The services' own JSON is read, not openstacksdk's objects: those rename some image properties and convert the values of
 others, and the tenant's spelling decides where a server may go. The SDK finds endpoints and tokens.
@@ -24,6 +24,7 @@ _NAMES = {
 }
 _TEXT_LENGTH = 300
 _OK, _NOT_FOUND = 200, 404
+_WRITTEN = frozenset((200, 201, 204))
 
 
 class CloudError(PrefilterError):
@@ -74,15 +75,8 @@ class Service:
         :param path: below the endpoint, with its query
         :raises CloudError: no response, a status other than 200, or no JSON object
         """
+        response = self._request("GET", path, microversion=microversion)
         what = f"{self._name}, GET {path.partition('?')[0]}"
-        try:
-            # Else Glance's errors are HTML.
-            response = proxy_of(self._connection, self._kind).request(
-                path, "GET", microversion=microversion, raise_exc=False, headers={"Accept": "application/json"}
-            )
-        except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
-            advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
-            raise CloudError(what, describe_error(error).rstrip("."), advice) from error
         if response.status_code != _OK:
             raise _as_cloud_error(what, response, self._connection.session)
         try:
@@ -92,6 +86,27 @@ class Service:
         if not isinstance(document, dict):
             raise unexpected(what, document)
         return document
+
+    def send(self, method: str, path: str, body: object = None) -> None:
+        """Send a request that changes something.
+
+        :param body: sent as JSON, if it is not None
+        :raises CloudError: no response, or a status that does not mean success
+        """
+        response = self._request(method, path, **({} if body is None else {"json": body}))
+        if response.status_code not in _WRITTEN:
+            raise _as_cloud_error(f"{self._name}, {method} {path}", response, self._connection.session)
+
+    def _request(self, method: str, path: str, **options: Any) -> Any:
+        try:
+            # Else Glance's errors are HTML.
+            return proxy_of(self._connection, self._kind).request(
+                path, method, raise_exc=False, headers={"Accept": "application/json"}, **options
+            )
+        except (SDKException, ClientException, OSError, ValueError, TypeError) as error:
+            what = f"{self._name}, {method} {path.partition('?')[0]}"
+            advice = "Check that the service runs and is reachable, and its settings in clouds.yaml."
+            raise CloudError(what, describe_error(error).rstrip("."), advice) from error
 
     def find(self, path: str, microversion: str | None = None) -> Mapping[str, Any] | None:
         """Do as :meth:`get`, and return None for status 404."""

@@ -79,6 +79,8 @@ class Property(NamedTuple):
     image_field: str
     extra_spec: str
     values: tuple[Value, ...]
+    any_text: bool = False
+    """Whether the value is free text, such as the name of a device profile; the one value then stands for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ def offer(fleet: Fleet, pipeline: Pipeline, by: str = "", default_zone: str = DE
             row.image_attribute or "",
             row.extra_spec or "",
             tuple(judge(row, value, ways) for value, ways in values.items()),
+            "" in row.prefixes,
         )
         for row, values in requested
     )

@@ -1,0 +1,122 @@
+"""The metadata definitions have exactly the offered values, and nothing that Glance or Horizon could stumble over."""
+
+import argparse
+import json
+from typing import Any
+
+import pytest
+
+from os_prefilter.cli.arguments import pipeline_from
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.fleet.reader import example_fleet
+from os_prefilter.operators.offer.metadefs import FLAVORS, IMAGES, Namespace, file_name, namespaces
+from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer
+
+_LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
+# Glance 33, glance/api/v2/metadef_namespaces.py.
+_LONGEST_NAME, _LONGEST_DESCRIPTION = 80, 500
+
+
+def _offer_of(fleet: Fleet) -> Offer:
+    return offer(fleet, pipeline_from(argparse.Namespace(filter=[], config_file=None), fleet))
+
+
+def _by_name(found: Offer) -> dict[str, Namespace]:
+    return {each["namespace"]: each for each in namespaces(found)}
+
+
+def _one(*values: Value, any_text: bool = False, name: str = "hw_a") -> Any:
+    """Return the definition of the only property of an offer."""
+    found = namespaces(Offer((Property(name, "", "", values, any_text),), 1))[0]["properties"]
+    return found.get(name)
+
+
+def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> None:
+    """And those that require nothing; each under its image property and its extra spec."""
+    found = _offer_of(example_fleet())
+    made = _by_name(found)
+    wanted: dict[str, dict[str, list[str]]] = {IMAGES: {}, FLAVORS: {}}
+    for each in found.properties:
+        values = [value.value for value in each.values if value.status in _LISTED]
+        for namespace, name in ((IMAGES, each.image_property), (FLAVORS, each.extra_spec)):
+            if name and values:
+                wanted[namespace][name] = [] if name == "accel:device_profile" else values
+    shown = {
+        name: {key: each.get("enum", []) for key, each in namespace["properties"].items()}
+        for name, namespace in made.items()
+    }
+    assert shown == wanted
+    assert {status for each in found.properties for status in (value.status for value in each.values)} == set(Status)
+    assert "disk_format" not in made[IMAGES]["properties"]
+
+
+def test_definitions_name_no_host_and_no_trait() -> None:
+    fleet = example_fleet()
+    text = json.dumps(namespaces(_offer_of(fleet)))
+    names = {each.name for each in fleet.walk()} | {trait for each in fleet.walk() for trait in each.traits}
+    assert len(names) > 20
+    assert not [name for name in names if name in text]
+
+
+def test_definitions_of_the_example_fleet_keep_the_limits_of_glance() -> None:
+    for each in namespaces(_offer_of(example_fleet())):
+        assert len(each["display_name"]) <= _LONGEST_NAME
+        assert len(each["description"]) <= _LONGEST_DESCRIPTION
+        assert each["resource_type_associations"]
+        for name, definition in each["properties"].items():
+            assert len(name) <= _LONGEST_NAME
+            # Horizon writes "null" for a checkbox that was not clicked.
+            assert definition["type"] == "string"
+            assert definition["title"]
+
+
+@pytest.mark.parametrize("status", [Status.NOT_OFFERED, Status.NOT_CHECKED])
+def test_property_without_an_offered_value_is_left_out(status: Status) -> None:
+    assert _one(Value("a", status)) is None
+
+
+def test_reasons_of_values_that_require_nothing_are_the_description() -> None:
+    values = Value("true", Status.OFFERED), Value("false", Status.REQUIRES_NOTHING, "it is always possible")
+    assert _one(*values) == {
+        "title": "A",
+        "type": "string",
+        "description": "false: it is always possible.",
+        "enum": ["true", "false"],
+    }
+
+
+def test_property_that_takes_any_text_has_no_list_of_values() -> None:
+    assert _one(Value("any", Status.OFFERED), any_text=True) == {"title": "A", "type": "string"}
+    assert _one(Value("any", Status.NOT_OFFERED), any_text=True) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("hw_vif_model", "VIF model"),
+        ("hw:viommu_model", "vIOMMU model"),
+        ("os_secure_boot", "Secure boot"),
+        ("img_hv_type", "Hypervisor type"),
+        ("hw_cdrom_bus", "CD-ROM bus"),
+        ("accel:device_profile", "Device profile"),
+        ("deploy-config:hyperthreading", "Hyperthreading"),
+        ("acme_thing", "Acme thing"),
+        ("hw_", "Hw"),
+        ("_", "_"),
+    ],
+)
+def test_title_is_the_name_in_words(name: str, title: str) -> None:
+    assert _one(Value("a", Status.OFFERED), name=name)["title"] == title
+
+
+def test_namespace_without_values_has_no_resource_type() -> None:
+    """Loaded from a file it stays in Glance; Horizon looks for namespaces of a resource type."""
+    for each in namespaces(Offer((), 1)):
+        assert (each["properties"], each["resource_type_associations"]) == ({}, [])
+
+
+def test_each_namespace_has_a_file_of_its_own() -> None:
+    assert [file_name(each) for each in namespaces(Offer((), 1))] == [
+        "os-prefilter-image.json",
+        "os-prefilter-flavor.json",
+    ]

@@ -1,0 +1,337 @@
+"""``offer publish`` and ``glance-manage db load_metadefs``: what a real Glance shows of the offer afterwards."""
+
+import doctest
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter.adapters.cloud.metadefs import plan_metadefs, write_metadefs
+from os_prefilter.adapters.cloud.service import CloudError
+from os_prefilter.cli.main import main
+from os_prefilter.operators.offer.metadefs import MARK, namespaces
+from os_prefilter.operators.offer.offer import Offer, Property, Status, Value
+from tests.services.cloud.cloud import Cloud
+from tests.support.programs import running
+from tests.test_docs import DOCS, blocks, files_of, stripped
+
+Capture = pytest.CaptureFixture[str]
+
+IMAGES, FLAVORS = "OSPrefilter::Image", "OSPrefilter::Flavor"
+_PAGE = DOCS / "offer.rst"
+_PATH = "/v2/metadefs/namespaces"
+_KVM = "COMPUTE_NODE, HW_ARCH_X86_64, COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_NET_VIF_MODEL_VIRTIO"
+_RICH = "COMPUTE_NODE, COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET, COMPUTE_SOUND_MODEL_AC97"
+BOTH = f"hosts: {{kvm-1: {{traits: [{_KVM}]}}, kvm-2: {{traits: [{_RICH}]}}}}"
+ONE = f"hosts: {{kvm-1: {{traits: [{_KVM}]}}}}"
+NONE = "hosts: {kvm-1: {traits: [COMPUTE_NET_VIF_MODEL_IGB]}}"
+_FILTERS = ["--filter", "image_metadata", "--filter", "hpet"]
+_MANUAL = {
+    "namespace": "Site::Image",
+    "display_name": "By hand",
+    "description": "Of the operator",
+    "visibility": "public",
+    "resource_type_associations": [{"name": "OS::Glance::Image"}],
+    "properties": {"hw_vif_model": {"title": "NIC", "type": "string", "enum": ["e1000"]}},
+}
+
+
+class Site:
+    """The Glance of the cloud, and the fleet that the commands read."""
+
+    def __init__(self, cloud: Cloud, folder: Path, capsys: Capture) -> None:
+        self.cloud = cloud
+        self.hosts = folder / "fleet.yaml"
+        self._capsys = capsys
+
+    def publish(self, fleet: str, *argv: str, user: str = "admin", code: int = 0) -> tuple[list[Any], str]:
+        """Run the command; return the rows of its plan, and what it says beside them."""
+        self.hosts.write_text(fleet, encoding="utf-8")
+        hosts = ["--hosts", str(self.hosts), "--os-cloud", user]
+        assert main(["offer", "publish", *_FILTERS, *hosts, *argv, "-f", "json"]) == code
+        out, err = self._capsys.readouterr()
+        return json.loads(out) if out else [], err
+
+    def namespace(self, name: str) -> Any:
+        """Return a namespace, as Glance shows it; None if there is none."""
+        response = self.cloud.admin.session.get(f"{self.cloud.glance.real}{_PATH}/{name}", raise_exc=False)
+        return response.json() if response.status_code == 200 else None
+
+    def values(self, name: str) -> dict[str, list[str]]:
+        """Return property -> the values from which a user may choose."""
+        properties = (self.namespace(name) or {}).get("properties", {})
+        return {key: each.get("enum", []) for key, each in properties.items()}
+
+    def shown_for(self, resource_type: str) -> set[str]:
+        """Return the namespaces that Horizon shows for a resource type."""
+        rows = self.cloud.send("GET", self.cloud.glance, f"{_PATH}?resource_types={resource_type}")["namespaces"]
+        return {each["namespace"] for each in rows}
+
+    def create(self, namespace: dict[str, Any]) -> None:
+        self.cloud.send("POST", self.cloud.glance, _PATH, namespace)
+
+    def delete(self, name: str) -> None:
+        self.cloud.send("DELETE", self.cloud.glance, f"{_PATH}/{name}")
+
+    def set_protected(self, name: str, *, value: bool) -> None:
+        fields = ("namespace", "display_name", "description", "visibility")
+        body = {field: self.namespace(name)[field] for field in fields}
+        self.cloud.send("PUT", self.cloud.glance, f"{_PATH}/{name}", {**body, "protected": value})
+
+
+@pytest.fixture
+def site(cloud: Cloud, tmp_path: Path, capsys: Capture) -> Iterator[Site]:
+    made = Site(cloud, tmp_path, capsys)
+    yield made
+    for name in (IMAGES, FLAVORS, _MANUAL["namespace"]):
+        found = made.namespace(str(name))
+        if found and found["protected"]:
+            made.set_protected(str(name), value=False)
+        if found:
+            made.delete(str(name))
+
+
+def test_users_choose_among_the_values_that_the_hosts_serve(site: Site) -> None:
+    """Horizon asks for the namespaces of a resource type; a second run changes nothing."""
+    rows, said = site.publish(BOTH)
+    assert {row["Change"] for row in rows} == {"create", "add"}
+    assert "2 changes planned; nothing was written without --apply." in said
+    assert site.namespace(IMAGES) is None
+    assert site.cloud.written == []
+    site.publish(BOTH, "--apply")
+    assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "igb", "virtio"]
+    assert site.values(IMAGES)["hw_time_hpet"] == ["true", "false"]
+    assert site.values(FLAVORS)["hw:sound_model"] == ["ac97"]
+    assert IMAGES in site.shown_for("OS::Glance::Image")
+    assert FLAVORS not in site.shown_for("OS::Glance::Image")
+    assert site.shown_for("OS::Nova::Flavor") == {FLAVORS}
+    assert "kvm-" not in json.dumps([site.namespace(IMAGES), site.namespace(FLAVORS)])
+    site.cloud.forget()
+    rows, said = site.publish(BOTH, "--apply")
+    assert (rows, said) == ([], "Nothing is left to do.\n")
+    assert site.cloud.written == []
+
+
+def test_withdrawn_values_and_properties_disappear_and_others_stay(site: Site) -> None:
+    """After a host has left; a namespace of the operator is not even read."""
+    site.create(_MANUAL)
+    manual = site.namespace("Site::Image")
+    site.publish(BOTH, "--apply")
+    rows, _ = site.publish(ONE, "--apply")
+    changes = {(row["Change"], row["Namespace"], row["Property"]): (row["Before"], row["After"]) for row in rows}
+    assert changes["replace", IMAGES, "hw_vif_model"] == (["e1000e", "igb", "virtio"], ["igb", "virtio"])
+    assert changes["remove", IMAGES, "hw_sound_model"] == (["ac97"], [])
+    assert changes["replace", IMAGES, "hw_time_hpet"] == (["true", "false"], ["false"])
+    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
+    assert "hw_sound_model" not in site.values(IMAGES)
+    assert "hw:sound_model" not in site.values(FLAVORS)
+    assert site.namespace("Site::Image") == manual
+    assert not [each for each in site.cloud.glance.sent if "Site" in each]
+    site.publish(BOTH, "--apply")
+    assert site.values(FLAVORS)["hw:sound_model"] == ["ac97"]
+
+
+def test_namespace_without_values_is_deleted(site: Site) -> None:
+    site.publish(BOTH, "--apply")
+    connection = site.cloud.connection()
+    changes = plan_metadefs(connection, namespaces(Offer((), hosts=1)), MARK)
+    assert [(each.what, each.namespace) for each in changes] == [("delete", IMAGES), ("delete", FLAVORS)]
+    write_metadefs(connection, changes)
+    assert (site.namespace(IMAGES), site.namespace(FLAVORS)) == (None, None)
+    assert plan_metadefs(connection, namespaces(Offer((), hosts=1)), MARK) == []
+
+
+def test_fleet_without_enabled_hosts_withdraws_nothing(site: Site) -> None:
+    """More likely it was not read as it should be."""
+    site.publish(BOTH, "--apply")
+    site.cloud.forget()
+    rows, said = site.publish(NONE, "--apply", code=2)
+    assert rows == []
+    assert said.endswith("Nothing was changed.\n")
+    assert site.cloud.glance.sent == []
+
+
+@pytest.mark.parametrize("is_protected", [True, False])
+def test_foreign_or_protected_namespace_is_refused_before_anything_is_written(
+    site: Site, *, is_protected: bool
+) -> None:
+    if is_protected:
+        site.publish(ONE, "--apply")
+        site.set_protected(FLAVORS, value=True)
+        message = f"'{FLAVORS}': it is protected. Nothing was written. Remove the protection: 'openstack image metadef"
+    else:
+        site.create({**_MANUAL, "namespace": FLAVORS})
+        message = f"'{FLAVORS}': it was not made by this command: it lacks the tag 'os-prefilter'."
+    before = site.namespace(IMAGES), site.namespace(FLAVORS)
+    site.cloud.forget()
+    rows, said = site.publish(BOTH, "--apply", code=1)
+    assert rows == []
+    assert message in said
+    assert site.cloud.written == []
+    assert (site.namespace(IMAGES), site.namespace(FLAVORS)) == before
+
+
+def test_namespace_is_changed_again_once_the_client_has_lifted_its_protection(site: Site) -> None:
+    """As the error advises; the client drops the titles, the description and the visibility, which come back."""
+    site.publish(BOTH, "--apply")
+    before = site.namespace(IMAGES)
+    command = ("image", "metadef", "namespace", "set")
+    assert site.cloud.openstack(*command, "--protected", IMAGES).returncode == 0
+    _, said = site.publish(BOTH, code=1)
+    found = re.search(r"'openstack (.*)'\.$", said)
+    assert found
+    assert site.cloud.openstack(*found[1].split()).returncode == 0
+    assert site.namespace(IMAGES)["visibility"] == "private"
+    rows, _ = site.publish(BOTH, "--apply")
+    assert [row["Change"] for row in rows] == ["update"]
+    after = site.namespace(IMAGES)
+    assert {**after, "updated_at": ""} == {**before, "updated_at": ""}
+
+
+def test_user_who_is_no_administrator_reads_that_glance_refuses(site: Site) -> None:
+    """By Glance's own policy (403)."""
+    _, said = site.publish(BOTH, "--apply", user="reader", code=1)
+    assert said.startswith(
+        f"Metadata definitions: wrote 0 of 2 changes, then failed to create {IMAGES}: "
+        "Glance, POST /metadefs/namespaces: status 403"
+    )
+    assert site.namespace(IMAGES) is None
+
+
+def test_namespace_created_meanwhile_by_another_run_is_a_conflict(site: Site) -> None:
+    """Glance answers 409; the next run goes on from there."""
+
+    def create_before(method: str, path: str) -> None:
+        if (method, path) == ("POST", _PATH) and site.namespace(IMAGES) is None:
+            site.create({**_MANUAL, "namespace": IMAGES, "tags": [{"name": MARK}]})
+
+    site.cloud.glance.hook = create_before
+    _, said = site.publish(ONE, "--apply", code=1)
+    assert "wrote 0 of 2 changes" in said
+    assert "status 409" in said
+    rows, _ = site.publish(ONE, "--apply")
+    assert {row["Change"] for row in rows if row["Namespace"] == IMAGES} == {"update", "replace", "add"}
+    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
+
+
+def test_property_that_glance_refuses_is_named_with_what_is_written(site: Site) -> None:
+    """Glance takes names of at most 80 characters (400); only a row of another package could have a longer one."""
+    site.publish(ONE, "--apply")
+    values = (Value("a", Status.OFFERED),)
+    rows = [Property(name, "", "", values) for name in ("hw_short", "x" * 90)]
+    connection = site.cloud.connection()
+    changes = plan_metadefs(connection, namespaces(Offer(tuple(rows), 1))[:1], MARK)
+    message = rf"wrote {len(changes) - 1} of {len(changes)} changes, then failed to add {IMAGES} xxx.* status 400"
+    with pytest.raises(CloudError, match=message):
+        write_metadefs(connection, changes)
+    assert site.values(IMAGES) == {"hw_short": ["a"]}
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(site: Site, status: int) -> None:
+    """The error says how many changes are written; the next plan has exactly the others."""
+    site.publish(BOTH, "--apply")
+    planned, _ = site.publish(ONE)
+    site.cloud.forget()
+
+    def fail(method: str, _path: str) -> tuple[int, object] | None:
+        writes = [each for each in site.cloud.glance.sent if not each.startswith("GET")]
+        return (status, {"message": "down"}) if method != "GET" and len(writes) > 2 else None
+
+    site.cloud.glance.hook = fail
+    _, said = site.publish(ONE, "--apply", code=1)
+    assert f"wrote 2 of {len(planned)} changes" in said
+    assert "it writes what is missing" in said
+    site.cloud.forget()
+    rest, _ = site.publish(ONE, "--apply")
+    assert rest == planned[2:]
+    assert site.publish(ONE)[0] == []
+
+
+def test_glance_that_is_down_is_an_error_before_anything_is_written(site: Site) -> None:
+    _, said = site.publish(ONE, "--apply", user="down", code=1)
+    assert said.startswith(f"Glance, GET /metadefs/namespaces/{IMAGES.replace(':', '%3A')}: ")
+    assert "Check that the service runs" in said
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [[], b"<html>", {"properties": [1]}, {"properties": {"a": 1}}, {"resource_type_associations": ["b"]}],
+    ids=str,
+)
+def test_response_that_is_not_glances_is_an_error_before_anything_is_written(site: Site, answer: object) -> None:
+    site.cloud.glance.hook = lambda _method, path: (200, answer) if path.startswith(_PATH) else None
+    _, said = site.publish(ONE, "--apply", code=1)
+    assert "the response is not that of the service" in said
+    assert site.cloud.written == []
+
+
+def test_property_removed_meanwhile_by_another_run_is_no_error(site: Site) -> None:
+    site.publish(BOTH, "--apply")
+
+    def remove_before(method: str, path: str) -> None:
+        if method == "DELETE" and not _gone:
+            _gone.append(path)
+            site.cloud.send("DELETE", site.cloud.glance, path)
+
+    _gone: list[str] = []
+    site.cloud.glance.hook = remove_before
+    site.publish(ONE, "--apply")
+    assert _gone
+    assert site.publish(ONE)[0] == []
+
+
+def _page_examples() -> list[tuple[str, str]]:
+    """Return the commands of the page with the client, and what they print."""
+    text = "".join(text for language, _, text in blocks(_PAGE) if language == "console")
+    parts = re.split(r"^\$ (.*)\n?", text, flags=re.MULTILINE)[1:]
+    return [pair for pair in zip(parts[::2], parts[1::2], strict=True) if pair[0].startswith("openstack ")]
+
+
+def test_page_shows_what_the_command_prints(site: Site) -> None:
+    """In the openstack client, one example after the other."""
+    for name in ("cloud.yaml", "later.yaml"):
+        (site.cloud.folder / name).write_text(files_of(_PAGE)[name], encoding="utf-8")
+    examples = _page_examples()
+    assert len(examples) == 2
+    for command, output in examples:
+        done = site.cloud.openstack(*shlex.split(command)[1:])
+        found = stripped(done.stderr + done.stdout)
+        assert doctest.OutputChecker().check_output(stripped(output), found, doctest.ELLIPSIS), found
+    assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "virtio"]
+
+
+def _load(site: Site, fleet: str, *argv: str) -> None:
+    """Write the files of an offer, and load them by Glance's own command."""
+    site.hosts.write_text(fleet, encoding="utf-8")
+    folder = site.hosts.with_name("metadefs")
+    folder.mkdir(exist_ok=True)
+    files = ["--format", "metadefs", "-o", str(folder), "--force"]
+    assert main(["offer", *_FILTERS, "--hosts", str(site.hosts), *files]) == 0
+    conf = ["glance-manage", "--config-file", str(site.cloud.folder / "glance-api.conf")]
+    with running([*conf, "db", "load_metadefs", str(folder), *argv], site.cloud.folder, "load-metadefs") as program:
+        program.succeed()
+
+
+def test_files_are_loaded_by_glance_manage_and_withdrawn_values_are_overwritten(site: Site) -> None:
+    """With --merge --overwrite: it replaces the namespaces of the files, and no other. A namespace stays, unseen."""
+    site.create(_MANUAL)
+    manual = site.namespace("Site::Image")
+    _load(site, BOTH)
+    assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "igb", "virtio"]
+    assert site.shown_for("OS::Nova::Flavor") == {FLAVORS}
+    assert site.publish(BOTH)[0] == []
+    _load(site, ONE)
+    assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "igb", "virtio"]
+    _load(site, ONE, "--merge", "--overwrite")
+    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
+    assert "hw_sound_model" not in site.values(IMAGES)
+    assert site.namespace("Site::Image") == manual
+    _load(site, NONE.replace("COMPUTE_NET", "COMPUTE_NODE, COMPUTE_NET"), "--merge", "--overwrite")
+    rows, _ = site.publish(ONE, "--apply")
+    assert site.values(IMAGES)["hw_vif_model"] == ["igb", "virtio"]
+    assert rows

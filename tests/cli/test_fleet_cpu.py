@@ -72,6 +72,7 @@ def test_baseline_fits_each_host(fleet: list[str], capsys: Capture) -> None:
         (["--from-host", "kvm-3"], ["yes", "yes"]),
         (["--from-host", "kvm-1", "--host", "kvm-3"], ["no"]),
         (["--model", "New,-d"], ["yes", "yes"]),
+        (["--model", "new,-D"], ["yes", "yes"]),
         (["--model", "New, +E"], ["no", "no"]),
         (["--model", "Next"], ["not known", "not known"]),
         (["--guest", "guest.xml"], ["yes", "no"]),

@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from os_prefilter.cli.listing import NO_HOST, Cell, Listing
@@ -142,16 +142,19 @@ def _guest(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[Cpu,
 
         return guest_cpu_from(arguments.guest, read_bytes(arguments.guest))
     if arguments.model is not None:
-        return _model(arguments.model), ""
+        return _model(
+            arguments.model, {name for group in groups for models in group.model_lists for name in models}
+        ), ""
     return None
 
 
-def _model(text: str) -> Cpu:
-    """Return the CPU of ``cpu_models`` and ``cpu_model_extra_flags``."""
+def _model(text: str, known: Iterable[str]) -> Cpu:
+    """Return the CPU of ``cpu_models`` and ``cpu_model_extra_flags``, which Nova reads in any case of letters."""
     model, *flags = (each.strip() for each in text.split(","))
     names = {flag.lstrip("+-").lower(): "disable" if flag.startswith("-") else "require" for flag in flags}
     if not model or "" in names or not text.isprintable():
         raise DocumentError(f"--model {quote(text)}", "give MODEL, or MODEL,FLAG,-FLAG without empty parts.")
+    model = {name.lower(): name for name in known}.get(model.lower(), model)
     return Cpu("", model, features=tuple(sorted(names.items())))
 
 

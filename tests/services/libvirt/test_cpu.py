@@ -21,7 +21,7 @@ from os_prefilter.adapters.libvirt.cpu_documents import CPU_MAP, definitions_fro
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.cpu import Cpu, CpuDefinitions, HostCpu, baseline, compare
-from os_prefilter.operators.cpu_groups import fit, group_hosts
+from os_prefilter.operators.cpu_groups import common_cpus, fit, group_hosts
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.support.corpus import corpus
 
@@ -174,6 +174,26 @@ def test_nova_refuses_the_live_migrations_of_guests_that_do_not_fit(
             driver._compare_cpu(guest, jsonutils.dumps({**source, "features": sorted(source["features"])}), None)
         answers.append(found)
     assert answers[0] is True
+
+
+def test_nova_compute_starts_with_the_baseline_and_not_with_more(driver: Any, definitions: CpuDefinitions) -> None:
+    """With what the table shows for nova.conf."""
+    found = LibvirtHost(uri(), LibvirtSettings()).cpu()
+    (common,) = common_cpus([found], definitions)
+    assert common.cpu
+    flags = [*common.cpu.required, *(f"-{name}" for name in common.cpu.disabled)]
+    driver.cpu_models_mapping = {}
+    nova.conf.CONF.set_override("cpu_mode", "custom", "libvirt")
+    nova.conf.CONF.set_override("cpu_models", [common.cpu.model], "libvirt")
+    try:
+        nova.conf.CONF.set_override("cpu_model_extra_flags", flags, "libvirt")
+        driver._check_cpu_compatibility()
+        nova.conf.CONF.set_override("cpu_model_extra_flags", [*flags, "hle"], "libvirt")
+        with pytest.raises(exception.InvalidCPUInfo):
+            driver._check_cpu_compatibility()
+    finally:
+        for name in ("cpu_mode", "cpu_models", "cpu_model_extra_flags"):
+            nova.conf.CONF.clear_override(name, "libvirt")
 
 
 def test_connected_libvirt_answers_as_computed(definitions: CpuDefinitions) -> None:

@@ -116,7 +116,8 @@ def _check_rules(rules: list[Rule]) -> None:
 def _rules_written(rules: list[Rule]) -> bytes:
     """Return rules in a file that has each value as text in quotes, or as a boolean."""
     documents = []
-    for rule in rules:
+    traits = list(dict.fromkeys(rule.hint_trait for rule in rules if rule.hint_trait))
+    for rule in (each for each in rules if not each.hint_trait):
         document: dict[str, Any] = {"name": rule.name, "scope": "ports" if rule.scope == PORTS else rule.scope}
         if rule.when != ALWAYS:
             document["when"] = _alternatives(rule.when)
@@ -124,7 +125,7 @@ def _rules_written(rules: list[Rule]) -> bytes:
             document["unless"] = _alternatives(rule.unless)
         lists = {"require": list(rule.require), "forbid": list(rule.forbid), "prefer": list(rule.prefer)}
         documents.append(document | {key: value for key, value in (*lists.items(), ("because", rule.because)) if value})
-    return _yaml({"version": 2, "rules": documents})
+    return _yaml({"version": 2, "rules": documents, **({"hint_traits": traits} if traits else {})})
 
 
 def _alternatives(clauses: tuple[Clause, ...]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from sphinx.util.nodes import nested_parse_with_titles
 from os_prefilter.cli.catalogue import VOCABULARY_COLUMNS, vocabulary
 from os_prefilter.conf import OPTIONS
 from os_prefilter.hosts.capabilities import REPORTERS
+from os_prefilter.vocabulary.without_rows import WITHOUT_ROWS
 
 _FIRST = ("Image property", "Flavor extra spec")
 _NOT_ASKED_FOR = "The host's default machine type"
@@ -36,6 +37,18 @@ def vocabulary_page() -> Iterator[str]:
         yield from _title(place.split(", ")[0] or extra_spec or _NOT_ASKED_FOR)
         yield from _names(place, extra_spec, values[0]["Required by"])
         yield from table(_SHOWN, ([_cell(name, line) for name in _SHOWN] for line in values))
+
+
+def without_rows() -> Iterator[str]:
+    """Yield a table of the properties without a row, with the reason for each."""
+    yield from table(
+        ("Image property", "Flavor extra spec", "Why no row"),
+        ([*map(_quoted, (each.image_properties, each.extra_specs)), each.reason] for each in WITHOUT_ROWS),
+    )
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"``{name}``" for name in names)
 
 
 def _names(place: str, extra_spec: str, required_by: str) -> Iterator[str]:
@@ -57,7 +70,7 @@ def _cell(name: str, line: dict[str, str]) -> str:
     text = line[name]
     if not text or name in ("When", "Why none"):
         return text
-    quoted = ", ".join(f"``{each}``" for each in text.split(", "))
+    quoted = _quoted(text.split(", "))
     return f"not {quoted}" if name == "Trait" and line["Rule"] == "forbidden" else quoted
 
 
@@ -130,6 +143,12 @@ class VocabularyPage(FromCode):
     make = staticmethod(vocabulary_page)
 
 
+class WithoutRows(FromCode):
+    """``.. without-rows::``."""
+
+    make = staticmethod(without_rows)
+
+
 class OptionsOverview(FromCode):
     """``.. options-overview::``."""
 
@@ -165,6 +184,7 @@ class NotesWithoutHistory(FromCode):
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("vocabulary-page", VocabularyPage)
+    app.add_directive("without-rows", WithoutRows)
     app.add_directive("options-overview", OptionsOverview)
     app.add_directive("reporters-page", ReportersPage)
     app.connect("env-updated", label_options)

@@ -91,31 +91,6 @@ def test_every_image_property_is_a_field_of_image_meta_props() -> None:
     assert ours <= known
 
 
-def test_every_enumerated_nova_property_has_a_row_or_is_a_known_exception() -> None:
-    """Whatever enumeration of Nova's image properties has values in the names of standard traits is in the table."""
-    ours = {row.image_property for row in ROWS}
-    # Properties whose values have no trait that means the device, or whose device no guest gets: looked at one by one.
-    without_trait = {
-        "hw_floppy_bus",
-        "hw_input_bus",
-        "hw_pointer_model",
-        "hw_rescue_bus",
-        "hw_rescue_device",
-        "hw_rng_model",
-        "hw_watchdog_action",
-        "img_config_drive",
-        "img_signature_hash_method",
-        "img_signature_key_type",
-        "os_type",
-    }
-    enumerated = {
-        name
-        for name, field in image_meta.ImageMetaProps.fields.items()
-        if isinstance(field.AUTO_TYPE if hasattr(field, "AUTO_TYPE") else None, nova_fields.BaseNovaEnum)
-    }
-    assert enumerated - ours == without_trait
-
-
 _LEGACY_PROBES = {
     "vif_model": [
         "VirtualE1000",

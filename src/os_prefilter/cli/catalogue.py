@@ -9,6 +9,7 @@ from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.vocabulary.releases import release_of_trait, release_of_value
+from os_prefilter.vocabulary.without_rows import WITHOUT_ROWS
 
 VOCABULARY_COLUMNS = (
     "Image property",
@@ -30,7 +31,7 @@ class VocabularyList(Listing):
     """List the values of image properties and extra specs, and the trait with which hosts report each."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:  # noqa: ARG002
-        return VOCABULARY_COLUMNS, list(vocabulary())
+        return VOCABULARY_COLUMNS, [*vocabulary(), *without_rows()]
 
 
 class FilterList(Listing):
@@ -57,6 +58,13 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
             for trait in term.traits or ("",):
                 since = release_of_trait(trait), release_of_value(row, value)
                 yield (*names, value, also, rule, trait, term.kind, *since, when, required_by, term.reason)
+
+
+def without_rows() -> Iterator[tuple[str, ...]]:
+    """Yield one line for each image property and extra spec of Nova that requires no trait, with the reason."""
+    for each in WITHOUT_ROWS:
+        for names in (*((name, "") for name in each.image_properties), *(("", name) for name in each.extra_specs)):
+            yield (*names, "*", "", "", "", "none", "", "", "", "", each.reason)
 
 
 def _summary(name: str) -> str:

@@ -46,7 +46,7 @@ def _extra_specs(spec: Any) -> dict[str, str]:
 
 def _said(spec: Any, row: str) -> str:
     """Return what image or flavor say of a row, as far as that is known; REFUSED if both do, and disagree."""
-    in_image = _image(spec, str(BY_NAME[row].image_property)) or ""
+    in_image = BY_NAME[row].canonical(_image(spec, str(BY_NAME[row].image_property))) or ""
     in_flavor = BY_NAME[row].canonical(_extra_specs(spec).get(str(BY_NAME[row].extra_spec))) or ""
     return REFUSED if in_image and in_flavor and in_image != in_flavor else in_image or in_flavor
 
@@ -170,7 +170,7 @@ def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    return REFUSED if _said(spec, "usb_model") == REFUSED else answer
+    return REFUSED if REFUSED in {_said(spec, row) for row in ("usb_model", "usb_redirection")} else answer
 
 
 def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:

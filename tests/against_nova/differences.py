@@ -228,7 +228,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         properties={"hw_sound_model": "ich9"},
     ),
     Difference(
-        "Image and flavor that ask for different USB controllers",
+        "Image and flavor that ask for different USB controllers, or numbers of redirected USB ports",
         of=("image_metadata",),
         nova="schedules it, and the libvirt driver of each host refuses it",
         ours="refuses it before anything is scheduled",

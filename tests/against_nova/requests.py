@@ -39,6 +39,7 @@ _AGGREGATES = ("33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-
 _NOT_ENUMERATED: dict[str, tuple[str, ...]] = {
     "hw_machine_type": ("q35", "pc", "pc-q35-9.1", "pc-i440fx-7.2", "virt", "isapc", "pc-1.0", "raspi3b", ""),
     "hw_cpu_realtime_mask": _MASKS,
+    "hw_redirected_usb_ports": ("0", "2", "15"),
     "os_distro": ("debian",),
 }
 _EXTRA_SPECS: dict[str, tuple[str, ...]] = {

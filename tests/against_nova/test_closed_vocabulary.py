@@ -15,8 +15,6 @@ _LISTED = tuple(chain.from_iterable((*each.image_properties, *each.extra_specs) 
 _SINCE = {
     "hw_ephemeral_encryption_secret_uuid": 29,
     "hw_maxphysaddr_bits": 29,
-    "hw_redirected_usb_ports": 32,
-    "hw:redirected_usb_ports": 32,
     "hw:cpu_max_cores": 30,
     "hw:cpu_max_sockets": 30,
     "hw:cpu_max_threads": 30,

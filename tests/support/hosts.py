@@ -28,6 +28,7 @@ X86 = GuestFacts(
     uefi=True,
     secure_boot=True,
     mem_encryption=frozenset(("amd-sev", "amd-sev-es", "intel-tdx")),
+    usb_redirection=True,
 )
 ARM = GuestFacts(
     default_machine="virt",
@@ -43,6 +44,7 @@ S390 = GuestFacts(
     machines=frozenset(("s390-ccw-virtio",)),
     buses=frozenset(("fdc", "scsi", "virtio", "usb")),
     video_models=frozenset(("virtio", "none")),
+    usb_redirection=False,
 )
 POWER = GuestFacts(
     default_machine="pseries",
@@ -65,6 +67,7 @@ def _x86(default_machine: str, machines: str, *, full: bool = True) -> GuestFact
         video_models=X86.video_models if full else frozenset(("virtio",)),
         tpm_models=X86.tpm_models if full else frozenset(),
         tpm_versions=_ALL_TPM,
+        usb_redirection=full,
         uefi=full,
     )
 

@@ -28,6 +28,8 @@ _NOVA_VALUES = {
     "viommu_model": nova_fields.VIOMMUModel.ALL,
     "sound_model": nova_fields.SoundModelType.ALL,
     "usb_model": nova_fields.USBControllerModelType.ALL,
+    "input_bus": nova_fields.InputBus.ALL,
+    "pointer_model": nova_fields.PointerModelType.ALL,
     "firmware_type": nova_fields.FirmwareType.ALL,
     "hypervisor_type": nova_fields.HVType.ALL,
     "vm_mode": nova_fields.VMMode.ALL,
@@ -49,6 +51,7 @@ _NO_ENUMERATION = {row.name for row in ROWS if row.boolean} | {
     "machine_type",
     "default_machine",
     "device_profile",
+    "usb_redirection",
 }
 
 
@@ -118,11 +121,20 @@ def test_legacy_spellings_mean_what_nova_takes_them_for(name: str, spelling: str
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if not row.boolean and row.name != "device_profile"], ids=lambda row: row.name
+    "row",
+    [row for row in ROWS if not row.boolean and row.name not in ("device_profile", "usb_redirection")],
+    ids=lambda row: row.name,
 )
 def test_value_that_is_not_in_the_vocabulary_is_unknown(row: Row) -> None:
     for value in (None, 7, ["virtio"], {"a": 1}, "", "virtio,!X", "virtio\nERROR", "x" * 100_000, "VIRT\u0131O"):
         assert row.canonical(value) is None or value == row.default, value
+
+
+@pytest.mark.parametrize(("value", "known"), [(0, "0"), (3, "3"), ("15", "15"), (16, None), (-1, None), (True, None)])
+def test_number_of_redirected_usb_ports_is_known_as_text_and_as_number(value: object, known: str | None) -> None:
+    """Nova's image has a number, Glance's and the flavor a text."""
+    assert BY_NAME["usb_redirection"].canonical(value) == known
+    assert BY_NAME["usb_redirection"].canonical(10**5000) is None
 
 
 def test_a_device_profile_may_have_any_name() -> None:

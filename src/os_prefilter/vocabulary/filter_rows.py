@@ -16,6 +16,10 @@ _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen"
 _EMULATED_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
 _EMULATED_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_EMULATED_STANDARD.split())))
 
+_INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
+_USB_REDIRECTION = Term(Trait("CUSTOM_COMPUTE_USB_REDIRECTION"))
+_MOST_USB_PORTS = 15
+
 HPET = Trait("CUSTOM_COMPUTE_TIME_HPET")
 """The host's virt driver can give a guest a High Precision Event Timer (x86 only)."""
 
@@ -98,6 +102,21 @@ FILTERED: tuple[Row, ...] = (
         | {"none": nothing("every host can leave the USB controller out")},
         image_property="hw_usb_model",
         extra_spec="hw:usb_model",
+    ),
+    Row(
+        "usb_redirection",
+        {"0": nothing("the guest has no redirected port")}
+        | {str(number): _USB_REDIRECTION for number in range(1, _MOST_USB_PORTS + 1)},
+        image_property="hw_redirected_usb_ports",
+        extra_spec="hw:redirected_usb_ports",
+    ),
+    Row("input_bus", _INPUT_BUSES, image_property="hw_input_bus"),
+    # Nova reads it only without hw_input_bus.
+    Row(
+        "pointer_model",
+        {"usbtablet": _INPUT_BUSES["usb"]},
+        image_property="hw_pointer_model",
+        implied_by={"usbtablet": ("input_bus", "virtio")},
     ),
     Row(
         "firmware_type",

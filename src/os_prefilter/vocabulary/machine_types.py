@@ -97,6 +97,10 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     **{("sound_model", model): _ISA for model in ("pcspk", "sb16")},
     ("usb_model", "nec-xhci"): _PCI,
     ("usb_model", "qemu-xhci"): _VIRTIO,
+    ("input_bus", "usb"): _VIRTIO,
+    ("input_bus", "virtio"): _VIRTIO,
+    ("pointer_model", "usbtablet"): _VIRTIO,
+    **{("usb_redirection", str(number)): _PCI for number in range(1, 16)},
     # Of network cards, which need a bus.
     ("packed_virtqueue", "true"): _VIRTIO,
     # Nova: InvalidVIOMMUMachineType.

@@ -118,6 +118,8 @@ class Row:
         """Return the key of :attr:`values` for ``value``; None if it is unknown."""
         if self.boolean:
             return canonical_boolean(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return next((known for known in self.values if known.isdecimal() and int(known) == value), None)
         if not isinstance(value, str):
             return None
         if value in self.values:

@@ -34,6 +34,7 @@ ADDED_TO_NOVA: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "sound_model": {"": "2025.2"},
         "tpm_secret_security": {"": "2026.1"},
         "usb_model": {"": "2025.2"},
+        "usb_redirection": {"": "2025.2"},
         "vif_model": {"igb": "2025.1"},
     }
 )

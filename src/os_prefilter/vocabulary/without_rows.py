@@ -118,8 +118,8 @@ WITHOUT_ROWS: tuple[WithoutRow, ...] = (
     ),
     _names(
         "nearly every libvirt host can",
-        image="hw_input_bus hw_pointer_model hw_redirected_usb_ports hw_watchdog_action",
-        flavor="hw:redirected_usb_ports hw:watchdog_action",
+        image="hw_watchdog_action",
+        flavor="hw:watchdog_action",
     ),
     # Drivers for which it is a matter of aggregates.
     _names(

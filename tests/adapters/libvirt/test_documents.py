@@ -351,6 +351,27 @@ class TestGuests:
         assert found.tpm_models == models
         assert found.tpm_versions == versions
 
+    @pytest.mark.parametrize(
+        ("element", "found"),
+        [
+            ("<redirdev supported='yes'><enum name='bus'><value>usb</value></enum></redirdev>", True),
+            ("<redirdev supported='yes'><enum name='bus'/></redirdev>", False),
+            ("<redirdev supported='no'/>", False),
+            # As an older libvirt says.
+            ("", None),
+        ],
+    )
+    def test_redirected_usb_devices_are_unknown_if_libvirt_does_not_list_them(
+        self, element: str, found: bool | None
+    ) -> None:
+        data = domain_capabilities().replace(b"</devices>", element.encode() + b"</devices>")
+        assert guests_of(data)["x86_64"].usb_redirection is found
+        # One machine type that has them is enough.
+        with_them = domain_capabilities().replace(
+            b"</devices>", b"<redirdev supported='yes'><enum name='bus'><value>usb</value></enum></redirdev></devices>"
+        )
+        assert guests_of(data, with_them)["x86_64"].usb_redirection is True
+
     def test_tpm_versions_are_unknown_if_one_machine_type_does_not_report_them(self) -> None:
         silent = {"model": "tpm-tis", "backendModel": "emulator"}
         found = guests_of(domain_capabilities(tpm=silent), domain_capabilities(machine="isapc"))["x86_64"]

@@ -104,6 +104,13 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_scsi_model": "virtio-scsi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
         ({"hw_scsi_model": "paraVirtual", "hw_disk_bus": "scsi", "hw_machine_type": "q35"}, None),
         ({"hw_scsi_model": "nosuch"}, "unknown value"),
+        ({"hw_input_bus": "virtio"}, None),
+        ({"hw_input_bus": "usb", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
+        ({"hw_pointer_model": "usbtablet", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_redirected_usb_ports": "4"}, None),
+        ({"hw_redirected_usb_ports": 4, "hw_machine_type": "q35"}, None),
+        ({"hw_redirected_usb_ports": "0", "hw_machine_type": "isapc"}, None),
+        ({"hw_redirected_usb_ports": "16"}, "unknown value"),
         # Devices that the guest does not get.
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
@@ -428,3 +435,36 @@ def test_architecture_unknown_to_nova_reports_no_architecture_trait() -> None:
     traits = capability_traits(facts)
     assert not any(has for trait, has in traits.items() if trait.startswith("HW_ARCH_"))
     assert traits["CUSTOM_COMPUTE_DEFAULT_MACHINE_OTHER"]
+
+
+@pytest.mark.parametrize(("listed", "has"), [(True, True), (None, True), (False, False)])
+def test_usb_redirection_is_a_no_only_where_libvirt_says_so(listed: bool | None, has: bool) -> None:
+    """An old libvirt lists no such devices, and may have them."""
+    facts = replace(KVM, guests={"x86_64": replace(X86, usb_redirection=listed)})
+    assert capability_traits(facts)["CUSTOM_COMPUTE_USB_REDIRECTION"] is has
+    refused = unsupported(spec_of(extra_specs={"hw:redirected_usb_ports": "2"}), facts)
+    assert [str(item) for item in refused] == (
+        [] if has else ["flavor extra spec hw:redirected_usb_ports=2: libvirt lists no redirected USB devices"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("qemu", "nova", "has"), [((7, 2, 0), None, False), ((9, 1, 0), None, True), ((9, 1, 0), 34, False)]
+)
+def test_usb_input_on_s390x_needs_a_newer_qemu_and_a_driver_that_adds_a_controller(
+    qemu: tuple[int, int, int], nova: int | None, has: bool
+) -> None:
+    facts = LibvirtFacts(
+        architecture="s390x",
+        virt_type="kvm",
+        libvirt_version=(10, 4, 0),
+        hypervisor_version=qemu,
+        guests={"s390x": S390},
+        built_by_nova=nova is not None,
+        nova_release=nova,
+    )
+    traits = capability_traits(facts)
+    assert traits["CUSTOM_COMPUTE_INPUT_BUS_USB"] is has
+    assert traits["CUSTOM_COMPUTE_INPUT_BUS_VIRTIO"]
+    for name, value in (("hw_input_bus", "usb"), ("hw_pointer_model", "usbtablet")):
+        assert (unsupported(spec_of({name: value}), facts) == []) is has

@@ -3,8 +3,10 @@
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product
+from xml.etree.ElementTree import canonicalize
 
 import pytest
+from nova.virt.libvirt import config, driver
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.driver_check import guest_settings
@@ -83,7 +85,51 @@ def test_each_setting_becomes_one_element(settings: GuestSettings, element: str)
     assert domain_elements(settings) == [_NO_TIMER, element]
 
 
-@pytest.mark.parametrize("device", ["disk_bus", "cdrom_bus", "sound_model"])
+_TABLET, _KEYBOARD = (f'<input type="{kind}" bus="{{}}" />' for kind in ("tablet", "keyboard"))
+_PORT = '<redirdev bus="usb" type="spicevmc" />'
+
+
+@pytest.mark.parametrize(
+    ("settings", "elements"),
+    [
+        (_settings(input_bus="virtio"), [_TABLET.format("virtio"), _KEYBOARD.format("virtio")]),
+        (_settings(pointer_model="usbtablet"), [_TABLET.format("usb")]),
+        (
+            _settings(input_bus="virtio", pointer_model="usbtablet"),
+            [_TABLET.format("virtio"), _KEYBOARD.format("virtio")],
+        ),
+        (_settings(usb_redirection="2", usb_model="none"), [_PORT, _PORT]),
+        (_settings(usb_redirection="0"), []),
+    ],
+)
+def test_input_devices_and_redirected_ports_become_one_element_each(
+    settings: GuestSettings, elements: list[str]
+) -> None:
+    """As Nova's driver adds them."""
+    assert domain_elements(settings) == [_NO_TIMER, *elements]
+
+
+@pytest.mark.parametrize(
+    "properties", [{"hw_input_bus": "usb"}, {"hw_input_bus": "virtio", "hw_pointer_model": "usbtablet"}]
+)
+@pytest.mark.parametrize("ports", [None, 3])
+def test_input_devices_and_redirected_ports_are_those_of_novas_driver(
+    properties: dict[str, object], ports: int | None
+) -> None:
+    image = {**properties, **({"hw_redirected_usb_ports": ports} if ports else {})}
+    spec = nova_spec(image)
+    nova, guest = object.__new__(driver.LibvirtDriver), config.LibvirtConfigGuest()
+    guest.os_type = "hvm"
+    nova._guest_add_pointer_device(guest, spec.image)
+    nova._guest_add_keyboard_device(guest, spec.image)
+    nova._add_redirected_usb_ports(guest, spec.flavor, None, spec.image)
+    theirs = [canonicalize(device.to_xml(), strip_text=True) for device in guest.devices]
+    ours = [canonicalize(each) for each in domain_elements(guest_settings(spec, KVM))[1:]]
+    assert ours == theirs
+    assert len(ours) == 2 + (ports or 0)
+
+
+@pytest.mark.parametrize("device", ["input_bus", "disk_bus", "cdrom_bus", "sound_model"])
 def test_guest_with_a_usb_device_keeps_its_usb_controller(device: str) -> None:
     """Without one libvirt starts no such guest; nor does Nova leave it out, even if the image says ``none``."""
     assert not any(

@@ -160,6 +160,7 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             video_models=document.enum("devices/video", "modelType"),
             tpm_models=document.enum("devices/tpm", "model") if emulated else frozenset(),
             tpm_versions=document.enum("devices/tpm", "backendVersion") if lists_versions or not emulated else None,
+            usb_redirection=document.lists("devices/redirdev", "bus", "usb"),
             uefi="efi" in document.enum("os", "firmware"),
             secure_boot="yes" in document.enum("os/loader", "secure"),
             mem_encryption=frozenset(_mem_encryption(document)),
@@ -259,6 +260,10 @@ class Document:
         """Return an element if it is ``supported='yes'``; no other has a value."""
         element = self.root.find(path)
         return element if element is not None and element.get("supported") == "yes" else None
+
+    def lists(self, path: str, name: str, value: str) -> bool | None:
+        """Return whether an enum of an element has a value; None if there is no such element."""
+        return None if self.root.find(path) is None else value in self.enum(path, name)
 
     def enum(self, path: str, name: str) -> frozenset[str]:
         """Return the values of an enum of a supported element."""
@@ -459,10 +464,17 @@ def _merge(guests: Sequence[GuestFacts]) -> GuestFacts:
         video_models=frozenset().union(*(each.video_models for each in guests)),
         tpm_models=frozenset().union(*(each.tpm_models for each in guests)),
         tpm_versions=None if None in versions else frozenset().union(*(each or () for each in versions)),
+        usb_redirection=_any_of(each.usb_redirection for each in guests),
         uefi=any(each.uefi for each in guests),
         secure_boot=any(each.secure_boot for each in guests),
         mem_encryption=frozenset().union(*(each.mem_encryption for each in guests)),
     )
+
+
+def _any_of(found: Iterable[bool | None]) -> bool | None:
+    """Return True if one is; None if that is not known of all others."""
+    values = set(found)
+    return True if True in values else None if None in values else False
 
 
 def _oldest_qemu(host_capabilities: Capabilities, domains: Iterable[DomainCapabilities]) -> Version:

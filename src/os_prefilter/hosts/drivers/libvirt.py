@@ -33,10 +33,26 @@ _POSSIBLE: Mapping[str, Mapping[str, str]] = {
 }
 """Row -> virt type -> its values, by space. QEMU's domain capabilities have the rest; other virt types have none."""
 
-_ONLY_VERSIONS = ("packed_virtqueue", "usb_model", "firmware_stateless", "maxphysaddr_mode", "sound_model")
+_ONLY_VERSIONS = (
+    "packed_virtqueue",
+    "usb_model",
+    "input_bus",
+    "pointer_model",
+    "firmware_stateless",
+    "maxphysaddr_mode",
+    "sound_model",
+)
 """Rows of which QEMU has every value, if it is new enough for it."""
 _ONLY_QEMU = frozenset(
-    (*_ONLY_VERSIONS, "viommu_model", "firmware_type", "machine_type", "default_machine", "time_hpet")
+    (
+        *_ONLY_VERSIONS,
+        "usb_redirection",
+        "viommu_model",
+        "firmware_type",
+        "machine_type",
+        "default_machine",
+        "time_hpet",
+    )
 )
 _ALWAYS = (
     # Nova's driver reports both for every virt_type.
@@ -85,6 +101,8 @@ VERSIONS: Mapping[tuple[str, str], Needs] = {
     ("vif_model", "e1000e"): Needs(qemu=(7, 3, 0), guest="s390x"),
     ("usb_model", "qemu-xhci"): Needs(qemu=(7, 3, 0), guest="s390x"),
     ("sound_model", "usb"): Needs(qemu=(7, 3, 0), guest="s390x"),
+    ("input_bus", "usb"): Needs(qemu=(7, 3, 0), guest="s390x"),
+    ("pointer_model", "usbtablet"): Needs(qemu=(7, 3, 0), guest="s390x"),
 }
 """(row, value) -> the versions that it needs."""
 
@@ -211,6 +229,12 @@ def _scsi_model(facts: LibvirtFacts, value: str) -> str:
     return ""
 
 
+def _usb_redirection(facts: LibvirtFacts, _value: str) -> str:
+    # Nova gives the port to SPICE, of whose console the host's nova.conf decides: without one it leads nowhere, and the
+    # guest starts all the same.
+    return "libvirt lists no redirected USB devices" if facts.own_guests.usb_redirection is False else ""
+
+
 def _threads(facts: LibvirtFacts, value: str) -> str:
     if value == "isolate":
         return "the cores run several threads" if facts.smt else ""
@@ -274,6 +298,7 @@ _BY_HOST: Mapping[str, Callable[[LibvirtFacts, str], str]] = {
     "architecture": _architecture,
     "emulation_architecture": _emulation_architecture,
     "scsi_model": _scsi_model,
+    "usb_redirection": _usb_redirection,
     "cpu_thread_policy": _threads,
     "image_type": _image_type,
     "tpm_version": _tpm_version,

@@ -15,7 +15,7 @@ from os_prefilter.vocabulary.machine_types import LIBVIRT_ARCHITECTURES, familie
 # Row -> device that the driver writes itself.
 _MODELS = {"vif_model": "interface", "disk_bus": "disk", "cdrom_bus": "cdrom"}
 # Rows of devices that may be on USB.
-_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model")
+_MAY_NEED_USB = ("disk_bus", "cdrom_bus", "sound_model", "input_bus")
 
 LEFT_TO_THE_DRIVER: Mapping[str, str] = MappingProxyType(
     {
@@ -82,6 +82,9 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield Element("sound", model=model)
     if model := _usb_controller(settings):
         yield Element("controller", type="usb", index="0", model=model)
+    yield from _input_devices(settings)
+    for _ in range(_redirected_ports(settings)):
+        yield Element("redirdev", bus="usb", type="spicevmc")
     # As in Nova: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
     if model := settings.value("scsi_model"):
         yield Element("controller", type="scsi", index="0", model=model)
@@ -98,10 +101,31 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
 def _usb_controller(settings: GuestSettings) -> str:
     """Return the model of the USB controller; empty where libvirt adds the one that it prefers, if any."""
     model = settings.value("usb_model") or ""
-    if all(settings.value(row) != "usb" for row in _MAY_NEED_USB):
+    if not _needs_usb(settings):
         return model
     # As in Nova: a guest with a USB device gets a controller in any case. libvirt adds none on these.
     return model.replace("none", "") or ("qemu-xhci" if settings.family in {"virt", "s390-ccw-virtio"} else "")
+
+
+def _needs_usb(settings: GuestSettings) -> bool:
+    on_usb = any(settings.value(row) == "usb" for row in _MAY_NEED_USB)
+    return on_usb or _pointer_bus(settings) == "usb" or _redirected_ports(settings) > 0
+
+
+def _pointer_bus(settings: GuestSettings) -> str:
+    return settings.value("input_bus") or ("usb" if settings.value("pointer_model") else "")
+
+
+def _redirected_ports(settings: GuestSettings) -> int:
+    return int(settings.value("usb_redirection") or 0)
+
+
+def _input_devices(settings: GuestSettings) -> Iterator[Element]:
+    """Yield a tablet, and as in Nova a keyboard on the bus that the image names."""
+    if bus := _pointer_bus(settings):
+        yield Element("input", type="tablet", bus=bus)
+    if bus := settings.value("input_bus") or "":
+        yield Element("input", type="keyboard", bus=bus)
 
 
 def _system(settings: GuestSettings) -> Iterator[Element]:

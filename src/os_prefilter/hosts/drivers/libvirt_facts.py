@@ -33,6 +33,9 @@ class GuestFacts:
     tpm_models: frozenset[str] = frozenset()
     tpm_versions: frozenset[str] | None = None
     """None: libvirt does not list them, as old ones do not; then both are assumed, as in Nova."""
+    usb_redirection: bool | None = None
+    """Whether a USB port can be redirected (``<redirdev>``). None: libvirt does not list it, as old ones do not; then
+    it is assumed."""
     uefi: bool = False
     """Whether libvirt found UEFI firmware."""
     secure_boot: bool = False

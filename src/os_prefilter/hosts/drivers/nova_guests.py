@@ -64,6 +64,12 @@ def _uefi(facts: LibvirtFacts) -> str:
     return ""
 
 
+def _usb_input(facts: LibvirtFacts, value: str, architecture: str) -> str:
+    if value != "virtio" and architecture == "s390x" and _libvirt_was_tried(facts):
+        return "it gets a USB tablet, and no USB controller"
+    return ""
+
+
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
     if architecture not in {"x86_64", "aarch64"}:
         return "Nova has a vIOMMU only for x86_64 and aarch64"
@@ -83,4 +89,6 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     "machine_type": _machine_type,
     "firmware_type": _firmware_type,
     "viommu_model": _viommu_model,
+    "input_bus": _usb_input,
+    "pointer_model": _usb_input,
 }

@@ -17,7 +17,7 @@ from tests.guests.cases import NOT_SAID, Case, not_said
 from tests.support.hosts import EVERY_ARCHITECTURE
 
 # Memory encryption needs processors that the machine has not; the others came after the last record.
-_NOT_STARTED = frozenset(("mem_encryption_model", "input_bus", "pointer_model", "usb_redirection"))
+_NOT_STARTED = frozenset(("mem_encryption_model", "input_bus", "pointer_model", "usb_redirection", "watchdog"))
 # There is none for such a machine type; libvirt, which finds none, cannot tell more.
 _NO_FIRMWARE = frozenset((("firmware_type", "uefi"), ("secure_boot", "required")))
 _HOSTS = Path(__file__).parents[1] / "guests" / "hosts"

@@ -21,10 +21,10 @@ _WATCHDOG = """
 from os_prefilter.vocabulary.model import Row, nothing, terms
 
 WATCHDOG = Row(
-    "watchdog",
-    terms("CUSTOM_COMPUTE_WATCHDOG", "reset pause") | {"disabled": nothing("there is none")},
-    image_property="hw_watchdog_action",
-    extra_spec="hw:watchdog_action",
+    "acme_watchdog",
+    terms("CUSTOM_ACME_WATCHDOG", "reset pause") | {"disabled": nothing("there is none")},
+    image_property="acme_watchdog",
+    extra_spec="acme:watchdog",
 )
 """
 
@@ -108,12 +108,12 @@ def test_image_overrides_the_flavor_only_if_the_row_allows_it(image_overrides: b
 
 
 def _run(folder: Path, code: str) -> str:
-    """Run Python where a package that offers the row ``watchdog`` is installed."""
+    """Run Python where a package that offers the row ``acme_watchdog`` is installed."""
     (folder / "acme_rows.py").write_text(_WATCHDOG)
     info = folder / "acme_rows-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rows\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{GROUP}]\nwatchdog = acme_rows:WATCHDOG\n")
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nacme_watchdog = acme_rows:WATCHDOG\n")
     done = subprocess.run(
         [sys.executable, "-c", dedent(code)],
         env={"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)},
@@ -137,21 +137,21 @@ def test_installed_row_is_required_reported_late_checked_and_listed(tmp_path: Pa
         from os_prefilter.hosts.drivers.fake import FakeFacts
 
         def spec():
-            return RequestSpec(Flavor(1, 1, extra_specs={"hw:watchdog_action": "reset"}), Image({}))
+            return RequestSpec(Flavor(1, 1, extra_specs={"acme:watchdog": "reset"}), Image({}))
 
         silent = Pipeline.from_names("image_metadata").apply(spec())
-        asking = Pipeline.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_COMPUTE_WATCHDOG_*",)))
+        asking = Pipeline.from_names("image_metadata", options=Options(reported_traits=("CUSTOM_ACME_WATCHDOG_*",)))
         print(silent.requirements, *asking.apply(spec()).requirements, sep="|")
-        for can in ({}, {"watchdog": frozenset(["reset"])}):
+        for can in ({}, {"acme_watchdog": frozenset(["reset"])}):
             facts = FakeFacts(can=can)
-            print(capability_traits(facts)["CUSTOM_COMPUTE_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
-        print(*[line[2] for line in vocabulary() if line[0] == "hw_watchdog_action"])
-        print("CUSTOM_COMPUTE_WATCHDOG_PAUSE" in EVERY_TRAIT.known)
+            print(capability_traits(facts)["CUSTOM_ACME_WATCHDOG_RESET"], *unsupported(spec(), facts), sep="|")
+        print(*[line[2] for line in vocabulary() if line[0] == "acme_watchdog"])
+        print("CUSTOM_ACME_WATCHDOG_PAUSE" in EVERY_TRAIT.known)
         """,
     )
     assert out.splitlines() == [
-        "()|CUSTOM_COMPUTE_WATCHDOG_RESET on root by image_metadata (flavor extra spec hw:watchdog_action=reset)",
-        "False|flavor extra spec hw:watchdog_action=reset: the fake host is not configured for watchdog",
+        "()|CUSTOM_ACME_WATCHDOG_RESET on root by image_metadata (flavor extra spec acme:watchdog=reset)",
+        "False|flavor extra spec acme:watchdog=reset: the fake host is not configured for acme_watchdog",
         "True",
         "reset pause disabled",
         "True",
@@ -170,7 +170,7 @@ def test_installed_row_is_found_whichever_package_is_imported_first(first: str, 
             assert "acme_rows" not in sys.modules
         import acme_rows
         from os_prefilter.vocabulary import row_named
-        print(row_named("watchdog") is acme_rows.WATCHDOG)
+        print(row_named("acme_watchdog") is acme_rows.WATCHDOG)
         """,
     )
     assert out == "True\n"

@@ -29,6 +29,7 @@ _NOVA_VALUES = {
     "sound_model": nova_fields.SoundModelType.ALL,
     "usb_model": nova_fields.USBControllerModelType.ALL,
     "input_bus": nova_fields.InputBus.ALL,
+    "watchdog": nova_fields.WatchdogAction.ALL,
     "pointer_model": nova_fields.PointerModelType.ALL,
     "firmware_type": nova_fields.FirmwareType.ALL,
     "hypervisor_type": nova_fields.HVType.ALL,

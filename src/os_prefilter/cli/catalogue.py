@@ -61,10 +61,15 @@ def vocabulary() -> Iterator[tuple[str, ...]]:
 
 
 def without_rows() -> Iterator[tuple[str, ...]]:
-    """Yield one line for each image property and extra spec of Nova that requires no trait, with the reason."""
+    """Yield one line for each image property and extra spec of Nova that requires no trait, with the reason.
+
+    Without those for which another package has a row.
+    """
+    of_rows = {name for row in Options().rows for name in (row.image_property, row.extra_spec)}
     for each in WITHOUT_ROWS:
         for names in (*((name, "") for name in each.image_properties), *(("", name) for name in each.extra_specs)):
-            yield (*names, "*", "", "", "", "none", "", "", "", "", each.reason)
+            if of_rows.isdisjoint(filter(None, names)):
+                yield (*names, "*", "", "", "", "none", "", "", "", "", each.reason)
 
 
 def _summary(name: str) -> str:

@@ -17,6 +17,7 @@ _EMULATED_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
 _EMULATED_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_EMULATED_STANDARD.split())))
 
 _INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
+_WATCHDOG = Term(Trait("CUSTOM_COMPUTE_WATCHDOG"))
 _USB_REDIRECTION = Term(Trait("CUSTOM_COMPUTE_USB_REDIRECTION"))
 _MOST_USB_PORTS = 15
 
@@ -117,6 +118,14 @@ FILTERED: tuple[Row, ...] = (
         {"usbtablet": _INPUT_BUSES["usb"]},
         image_property="hw_pointer_model",
         implied_by={"usbtablet": ("input_bus", "virtio")},
+    ),
+    Row(
+        "watchdog",
+        {"disabled": nothing("the guest has no watchdog")}
+        | dict.fromkeys(("none", "pause", "poweroff", "reset"), _WATCHDOG),
+        image_property="hw_watchdog_action",
+        extra_spec="hw:watchdog_action",
+        image_overrides=True,
     ),
     Row(
         "firmware_type",

@@ -116,11 +116,6 @@ WITHOUT_ROWS: tuple[WithoutRow, ...] = (
         "it describes the guest's system, and drivers choose defaults by it; hosts run any",
         image="os_distro os_type",
     ),
-    _names(
-        "nearly every libvirt host can",
-        image="hw_watchdog_action",
-        flavor="hw:watchdog_action",
-    ),
     # Drivers for which it is a matter of aggregates.
     _names(
         "only the VMware driver reads it; img_hv_type=vmware leads to one of its clusters, and every cluster can",

@@ -111,6 +111,9 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_redirected_usb_ports": 4, "hw_machine_type": "q35"}, None),
         ({"hw_redirected_usb_ports": "0", "hw_machine_type": "isapc"}, None),
         ({"hw_redirected_usb_ports": "16"}, "unknown value"),
+        ({"hw_watchdog_action": "reset"}, None),
+        ({"hw_watchdog_action": "reset", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
+        ({"hw_watchdog_action": "disabled", "hw_machine_type": "isapc"}, None),
         # Devices that the guest does not get.
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
@@ -466,5 +469,6 @@ def test_usb_input_on_s390x_needs_a_newer_qemu_and_a_driver_that_adds_a_controll
     traits = capability_traits(facts)
     assert traits["CUSTOM_COMPUTE_INPUT_BUS_USB"] is has
     assert traits["CUSTOM_COMPUTE_INPUT_BUS_VIRTIO"]
+    assert not traits["CUSTOM_COMPUTE_WATCHDOG"]
     for name, value in (("hw_input_bus", "usb"), ("hw_pointer_model", "usbtablet")):
         assert (unsupported(spec_of({name: value}), facts) == []) is has

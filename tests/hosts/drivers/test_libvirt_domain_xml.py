@@ -113,20 +113,21 @@ def test_input_devices_and_redirected_ports_become_one_element_each(
     "properties", [{"hw_input_bus": "usb"}, {"hw_input_bus": "virtio", "hw_pointer_model": "usbtablet"}]
 )
 @pytest.mark.parametrize("ports", [None, 3])
-def test_input_devices_and_redirected_ports_are_those_of_novas_driver(
+def test_input_devices_redirected_ports_and_watchdog_are_those_of_novas_driver(
     properties: dict[str, object], ports: int | None
 ) -> None:
-    image = {**properties, **({"hw_redirected_usb_ports": ports} if ports else {})}
+    image = {**properties, "hw_watchdog_action": "pause", **({"hw_redirected_usb_ports": ports} if ports else {})}
     spec = nova_spec(image)
     nova, guest = object.__new__(driver.LibvirtDriver), config.LibvirtConfigGuest()
     guest.os_type = "hvm"
     nova._guest_add_pointer_device(guest, spec.image)
     nova._guest_add_keyboard_device(guest, spec.image)
     nova._add_redirected_usb_ports(guest, spec.flavor, None, spec.image)
+    nova._guest_add_watchdog_action(guest, spec.flavor, spec.image)
     theirs = [canonicalize(device.to_xml(), strip_text=True) for device in guest.devices]
     ours = [canonicalize(each) for each in domain_elements(guest_settings(spec, KVM))[1:]]
     assert ours == theirs
-    assert len(ours) == 2 + (ports or 0)
+    assert len(ours) == 3 + (ports or 0)
 
 
 @pytest.mark.parametrize("device", ["input_bus", "disk_bus", "cdrom_bus", "sound_model"])

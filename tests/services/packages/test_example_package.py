@@ -50,14 +50,15 @@ def test_the_command_runs_the_demo_and_the_example_package_works_beside_it(wheel
     _done(bin_folder / "pip", "install", "--quiet", f"{wheel}[testing]", cwd=tmp_path)
     theirs = _built(_EXAMPLE, tmp_path / "acme")
 
-    asking = ("--property", "hw_watchdog_action=reset", "--hosts", _EXAMPLE / "fleet.yaml")
+    asking = ("--extra-spec", "acme:gpu_sharing=partitions", "--hosts", _EXAMPLE / "fleet.yaml")
     without = command("candidates", *asking, "--filter", "image_metadata")
     assert [each["Host"] for each in without] == ["ch-new", "ch-old"]
 
     _done(bin_folder / "pip", "install", "--quiet", "--no-deps", theirs, cwd=tmp_path)
     assert {"large_guests", "image_metadata"} <= {each["Name"] for each in command("filter", "list")}
-    listed = [each["Value"] for each in command("vocabulary", "list") if each["Image property"] == "hw_watchdog_action"]
-    assert listed == ["none", "pause", "poweroff", "reset", "disabled"]
+    listed = command("vocabulary", "list")
+    values = [each["Value"] for each in listed if each["Flavor extra spec"] == "acme:gpu_sharing"]
+    assert values == ["partitions", "time-slices", "none"]
     enabled = command("candidates", *asking, "--config-file", _EXAMPLE / "acme.conf")
     assert [each["Host"] for each in enabled] == ["ch-new"]
     explained = command("explain", *asking, "--config-file", _EXAMPLE / "acme.conf")
@@ -67,7 +68,7 @@ def test_the_command_runs_the_demo_and_the_example_package_works_beside_it(wheel
     code = (
         "from os_prefilter import capability_traits; from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts;"
         "facts = LibvirtFacts(architecture='x86_64', virt_type='lxc', libvirt_version=(9, 0, 0));"
-        "print('CUSTOM_COMPUTE_WATCHDOG_RESET' in capability_traits(facts))"
+        "print('CUSTOM_ACME_GPU_SHARING_PARTITIONS' in capability_traits(facts))"
     )
     assert _done(bin_folder / "python", "-c", code, cwd=tmp_path) == "False\n"
 

@@ -31,7 +31,7 @@ def test_large_guests_and_small_ones_do_not_meet(prefilter_request, prefilter_pi
         assert found.candidates.hosts == (host,)
 
 
-def test_a_watchdog_is_reported():
+def test_gpu_sharing_is_reported():
     traits = capability_traits(HOSTS[0])
-    assert traits["CUSTOM_COMPUTE_WATCHDOG_RESET"]
-    assert not traits["CUSTOM_COMPUTE_WATCHDOG_PAUSE"]
+    assert traits["CUSTOM_ACME_GPU_SHARING_PARTITIONS"]
+    assert not traits["CUSTOM_ACME_GPU_SHARING_TIME_SLICES"]

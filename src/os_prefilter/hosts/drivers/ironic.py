@@ -129,6 +129,7 @@ _ROWS: Mapping[str, Callable[[IronicFacts, str], str]] = {
     "usb_redirection": _NO_DEVICE,
     "input_bus": _NO_DEVICE,
     "pointer_model": _NO_DEVICE,
+    "watchdog": _NO_DEVICE,
     "packed_virtqueue": _NO_DEVICE,
     "tpm_version": _NO_TPM,
     "tpm_model": _NO_TPM,

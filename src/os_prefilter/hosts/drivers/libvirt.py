@@ -47,6 +47,7 @@ _ONLY_QEMU = frozenset(
     (
         *_ONLY_VERSIONS,
         "usb_redirection",
+        "watchdog",
         "viommu_model",
         "firmware_type",
         "machine_type",
@@ -235,6 +236,10 @@ def _usb_redirection(facts: LibvirtFacts, _value: str) -> str:
     return "libvirt lists no redirected USB devices" if facts.own_guests.usb_redirection is False else ""
 
 
+def _watchdog(facts: LibvirtFacts, _value: str) -> str:
+    return "QEMU has no watchdog of the model i6300esb for s390x" if facts.architecture == "s390x" else ""
+
+
 def _threads(facts: LibvirtFacts, value: str) -> str:
     if value == "isolate":
         return "the cores run several threads" if facts.smt else ""
@@ -299,6 +304,7 @@ _BY_HOST: Mapping[str, Callable[[LibvirtFacts, str], str]] = {
     "emulation_architecture": _emulation_architecture,
     "scsi_model": _scsi_model,
     "usb_redirection": _usb_redirection,
+    "watchdog": _watchdog,
     "cpu_thread_policy": _threads,
     "image_type": _image_type,
     "tpm_version": _tpm_version,

@@ -82,9 +82,7 @@ def _elements(settings: GuestSettings) -> Iterator[Element]:
         yield Element("sound", model=model)
     if model := _usb_controller(settings):
         yield Element("controller", type="usb", index="0", model=model)
-    yield from _input_devices(settings)
-    for _ in range(_redirected_ports(settings)):
-        yield Element("redirdev", bus="usb", type="spicevmc")
+    yield from _input_and_watchdog(settings)
     # As in Nova: whatever disks the guest has. Without a model libvirt adds the controller that it prefers.
     if model := settings.value("scsi_model"):
         yield Element("controller", type="scsi", index="0", model=model)
@@ -120,12 +118,16 @@ def _redirected_ports(settings: GuestSettings) -> int:
     return int(settings.value("usb_redirection") or 0)
 
 
-def _input_devices(settings: GuestSettings) -> Iterator[Element]:
-    """Yield a tablet, and as in Nova a keyboard on the bus that the image names."""
+def _input_and_watchdog(settings: GuestSettings) -> Iterator[Element]:
+    """Yield a tablet, a keyboard where the image names the bus, redirected USB ports, and a watchdog, as Nova does."""
     if bus := _pointer_bus(settings):
         yield Element("input", type="tablet", bus=bus)
     if bus := settings.value("input_bus") or "":
         yield Element("input", type="keyboard", bus=bus)
+    for _ in range(_redirected_ports(settings)):
+        yield Element("redirdev", bus="usb", type="spicevmc")
+    if (action := settings.value("watchdog") or "disabled") != "disabled":
+        yield Element("watchdog", model="i6300esb", action=action)
 
 
 def _system(settings: GuestSettings) -> Iterator[Element]:

@@ -35,7 +35,7 @@ _CAN: Mapping[str, tuple[str, frozenset[str]]] = {
 # A guest always has VMware's own video card; the driver leaves the timer as vSphere has it.
 _IGNORED = """
 video_model emulation_architecture viommu_model sound_model usb_model usb_redirection input_bus pointer_model
-machine_type time_hpet packed_virtqueue ephemeral_encryption ephemeral_encryption_format tpm_version tpm_model
+watchdog machine_type time_hpet packed_virtqueue ephemeral_encryption ephemeral_encryption_format tpm_version tpm_model
 tpm_secret_security secure_boot firmware_stateless maxphysaddr_mode pci_numa_affinity_policy
 """
 _NEVER = {

@@ -10,7 +10,7 @@ CAN = {
     # A bus has one trait for disks and CD-ROMs.
     **{bus: {"virtio"} for bus in ("disk_bus", "cdrom_bus")},
     "vm_mode": {"hvm"},
-    "watchdog": {"reset"},
+    "gpu_sharing": {"partitions"},
 }
 
 

@@ -1,11 +1,9 @@
-"""What a guest's watchdog does when the guest hangs: Nova knows the property, and no driver reports it."""
+"""How a guest shares a GPU with others: Nova has no property for it, so a flavor says it in Acme's own namespace."""
 
 from os_prefilter.vocabulary.model import Row, nothing, terms
 
-WATCHDOG = Row(
-    "watchdog",
-    terms("CUSTOM_COMPUTE_WATCHDOG", "none pause poweroff reset") | {"disabled": nothing("there is no watchdog")},
-    image_property="hw_watchdog_action",
-    extra_spec="hw:watchdog_action",
-    image_overrides=True,
+GPU_SHARING = Row(
+    "gpu_sharing",
+    terms("CUSTOM_ACME_GPU_SHARING", "partitions time-slices") | {"none": nothing("the guest has a GPU to itself")},
+    extra_spec="acme:gpu_sharing",
 )

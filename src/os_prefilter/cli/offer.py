@@ -99,7 +99,7 @@ def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         directory = Path(arguments.output)
         if not directory.is_dir():
-            raise DocumentError(arguments.output, "this is no directory; make it, or give another one: it gets files.")
+            raise DocumentError(arguments.output, "this is not a directory. Make one, or give another path.")
         for name in map(file_name, namespaces(Found((), 0))):
             check_output(str(directory / name), force=arguments.force)
 

@@ -75,6 +75,12 @@ def test_property_without_an_offered_value_is_left_out(status: Status) -> None:
     assert _one(Value("a", status)) is None
 
 
+@pytest.mark.parametrize("name", ["a/b", "\u00e4", "..", "a\n", "a" * 81])
+def test_property_whose_name_glance_cannot_address_is_left_out(name: str) -> None:
+    """PUT and DELETE /v2/metadefs/namespaces/NAMESPACE/properties/NAME would not find it, or another thing."""
+    assert _one(Value("a", Status.OFFERED), name=name) is None
+
+
 def test_reasons_of_values_that_require_nothing_are_the_description() -> None:
     values = Value("true", Status.OFFERED), Value("false", Status.REQUIRES_NOTHING, "it is always possible")
     assert _one(*values) == {

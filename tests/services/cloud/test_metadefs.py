@@ -2,9 +2,11 @@
 
 import doctest
 import json
+import random
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from os_prefilter.adapters.cloud.service import CloudError
 from os_prefilter.cli.main import main
 from os_prefilter.operators.offer.metadefs import MARK, namespaces
 from os_prefilter.operators.offer.offer import Offer, Property, Status, Value
+from tests.conftest import times
 from tests.services.cloud.cloud import Cloud
 from tests.support.programs import running
 from tests.test_docs import DOCS, blocks, files_of, stripped
@@ -145,6 +148,63 @@ def test_namespace_without_values_is_deleted(site: Site) -> None:
     assert plan_metadefs(connection, namespaces(Offer((), hosts=1)), MARK) == []
 
 
+_PROPERTIES = ("hw_a", "hw:b", "deploy-config:c d", "x?y#z", "os_%3A&")
+
+
+def _random_offer(draw: random.Random) -> Offer:
+    properties = []
+    for name in draw.sample(_PROPERTIES, draw.randrange(len(_PROPERTIES) + 1)):
+        values = [Value(each, draw.choice(list(Status)), draw.choice(["", "why"])) for each in draw.sample("abc", 2)]
+        which = draw.choice([(name, ""), ("", name), (name, name)])
+        properties.append(Property(which[0], "", which[1], tuple(values), draw.random() < 0.2))
+    return Offer(tuple(properties), 1)
+
+
+def _tamper(site: Site, name: str, draw: random.Random) -> None:
+    """Change a namespace as an operator may by hand."""
+    found = site.namespace(name)
+    if not found:
+        return
+    path = f"{_PATH}/{name}"
+    send = partial(site.cloud.send, service=site.cloud.glance)
+    resource_type = next(each["name"] for each in found["resource_type_associations"])
+    send("DELETE", path=f"{path}/resource_types/{resource_type}")
+    if draw.random() < 0.5:
+        send("POST", path=f"{path}/resource_types", body={"name": resource_type, "prefix": "hw_"})
+    if draw.random() < 0.5:
+        send("DELETE", path=f"{path}/properties")
+    send("PUT", path=path, body={"namespace": name, "owner": found["owner"]})
+
+
+def test_after_publishing_glance_has_exactly_the_offer_whatever_it_had_before(site: Site) -> None:
+    """A law, for random offers, one after the other, and changes by hand between them."""
+    draw = random.Random(39)  # noqa: S311 - no secret
+    connection = site.cloud.connection()
+    seen = set()
+    for _ in range(max(25, times(25))):
+        wanted = namespaces(_random_offer(draw))
+        changes = plan_metadefs(connection, wanted, MARK)
+        seen |= {each.what for each in changes}
+        write_metadefs(connection, changes)
+        for each in wanted:
+            found = site.namespace(each["namespace"])
+            assert bool(found) == bool(each["properties"])
+            if found:
+                # Glance adds the name to a definition.
+                shown = {key: {**value, "name": key} for key, value in found["properties"].items()}
+                assert shown == {key: {**value, "name": key} for key, value in each["properties"].items()}
+                fields = ("display_name", "description", "visibility", "protected", "tags")
+                assert {field: found[field] for field in fields} == {field: each[field] for field in fields}
+                (association,) = found["resource_type_associations"]
+                assert association["name"] == each["resource_type_associations"][0]["name"]
+                assert "prefix" not in association
+        assert plan_metadefs(connection, wanted, MARK) == []
+        if draw.random() < 0.5:
+            _tamper(site, IMAGES, draw)
+            _tamper(site, FLAVORS, draw)
+    assert seen == {"delete", "remove", "replace", "update", "dissociate", "associate", "add", "create"}
+
+
 def test_fleet_without_enabled_hosts_withdraws_nothing(site: Site) -> None:
     """More likely it was not read as it should be."""
     site.publish(BOTH, "--apply")
@@ -192,13 +252,21 @@ def test_namespace_is_changed_again_once_the_client_has_lifted_its_protection(si
     assert {**after, "updated_at": ""} == {**before, "updated_at": ""}
 
 
-def test_user_who_is_no_administrator_reads_that_glance_refuses(site: Site) -> None:
-    """By Glance's own policy (403)."""
-    _, said = site.publish(BOTH, "--apply", user="reader", code=1)
+@pytest.mark.parametrize(
+    ("user", "status", "advice"),
+    [
+        ("reader", 403, "Use a user with the roles"),
+        ("read-only", 401, "the access rules of the application credential"),
+    ],
+)
+def test_user_without_the_rights_reads_that_glance_refuses(site: Site, user: str, status: int, advice: str) -> None:
+    """By Glance's own policy, and by the access rules of docs/live-cloud.rst, which allow GET alone."""
+    _, said = site.publish(BOTH, "--apply", user=user, code=1)
     assert said.startswith(
         f"Metadata definitions: wrote 0 of 2 changes, then failed to create {IMAGES}: "
-        "Glance, POST /metadefs/namespaces: status 403"
+        f"Glance, POST /metadefs/namespaces: status {status}"
     )
+    assert advice in said
     assert site.namespace(IMAGES) is None
 
 
@@ -219,28 +287,34 @@ def test_namespace_created_meanwhile_by_another_run_is_a_conflict(site: Site) ->
 
 
 def test_property_that_glance_refuses_is_named_with_what_is_written(site: Site) -> None:
-    """Glance takes names of at most 80 characters (400); only a row of another package could have a longer one."""
+    """Glance takes names of at most 80 characters (400); the offer leaves out longer ones."""
     site.publish(ONE, "--apply")
-    values = (Value("a", Status.OFFERED),)
-    rows = [Property(name, "", "", values) for name in ("hw_short", "x" * 90)]
+    wanted = namespaces(Offer((Property("hw_short", "", "", (Value("a", Status.OFFERED),)),), 1))[0]
+    definition = wanted["properties"]["hw_short"]
     connection = site.cloud.connection()
-    changes = plan_metadefs(connection, namespaces(Offer(tuple(rows), 1))[:1], MARK)
+    changes = plan_metadefs(
+        connection, [{**wanted, "properties": {"hw_short": definition, "x" * 90: definition}}], MARK
+    )
     message = rf"wrote {len(changes) - 1} of {len(changes)} changes, then failed to add {IMAGES} xxx.* status 400"
     with pytest.raises(CloudError, match=message):
         write_metadefs(connection, changes)
     assert site.values(IMAGES) == {"hw_short": ["a"]}
 
 
-@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("status", [500, 503, 0])
 def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(site: Site, status: int) -> None:
-    """The error says how many changes are written; the next plan has exactly the others."""
+    """The error says how many changes are written; the next plan has exactly the others. 0: without a response."""
     site.publish(BOTH, "--apply")
     planned, _ = site.publish(ONE)
     site.cloud.forget()
 
     def fail(method: str, _path: str) -> tuple[int, object] | None:
         writes = [each for each in site.cloud.glance.sent if not each.startswith("GET")]
-        return (status, {"message": "down"}) if method != "GET" and len(writes) > 2 else None
+        if method == "GET" or len(writes) <= 2:
+            return None
+        if not status:
+            raise ConnectionResetError
+        return status, {"message": "down"}
 
     site.cloud.glance.hook = fail
     _, said = site.publish(ONE, "--apply", code=1)
@@ -270,18 +344,20 @@ def test_response_that_is_not_glances_is_an_error_before_anything_is_written(sit
     assert site.cloud.written == []
 
 
-def test_property_removed_meanwhile_by_another_run_is_no_error(site: Site) -> None:
+def test_property_removed_meanwhile_by_another_run_stops_this_one_and_the_next_completes(site: Site) -> None:
     site.publish(BOTH, "--apply")
+    gone: list[str] = []
 
     def remove_before(method: str, path: str) -> None:
-        if method == "DELETE" and not _gone:
-            _gone.append(path)
+        if method == "DELETE" and not gone:
+            gone.append(path)
             site.cloud.send("DELETE", site.cloud.glance, path)
 
-    _gone: list[str] = []
     site.cloud.glance.hook = remove_before
+    _, said = site.publish(ONE, "--apply", code=1)
+    assert "wrote 0 of" in said
+    assert "status 404" in said
     site.publish(ONE, "--apply")
-    assert _gone
     assert site.publish(ONE)[0] == []
 
 

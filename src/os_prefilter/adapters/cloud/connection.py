@@ -1,4 +1,4 @@
-"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is read; nothing is written to it."""
+"""A live cloud, by its name in ``clouds.yaml``, through openstacksdk. It is read; nothing is written to it here."""
 
 import json
 import logging

@@ -12,7 +12,6 @@ from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 
 _NAMESPACES = "/metadefs/namespaces"
-_NOT_FOUND = 404
 # What is written of a namespace itself; Glance resets what a PUT leaves out.
 _FIELDS = ("display_name", "description", "visibility")
 _PROPERTY_FIELDS = ("title", "description", "type", "enum")
@@ -22,7 +21,7 @@ class Change(NamedTuple):
     """One request to Glance, and what it changes."""
 
     what: str
-    """``delete``, ``remove``, ``replace``, ``update``, ``associate``, ``add`` or ``create``."""
+    """``delete``, ``remove``, ``replace``, ``update``, ``dissociate``, ``associate``, ``add`` or ``create``."""
     namespace: str
     method: str
     path: str
@@ -34,7 +33,7 @@ class Change(NamedTuple):
 
 
 # Removals first; a namespace is created as a whole.
-_ORDER = ("delete", "remove", "replace", "update", "associate", "add", "create")
+_ORDER = ("delete", "remove", "replace", "update", "dissociate", "associate", "add", "create")
 
 
 def plan_metadefs(connection: Any, wanted: Iterable[Mapping[str, Any]], mark: str) -> list[Change]:
@@ -70,9 +69,6 @@ def write_metadefs(connection: Any, changes: Iterable[Change]) -> None:
         try:
             glance.send(change.method, change.path, change.body)
         except CloudError as error:
-            if change.method == "DELETE" and error.status == _NOT_FOUND:
-                # Deleted meanwhile.
-                continue
             target = " ".join(filter(None, (change.namespace, escape_line(change.name))))
             all_changes = pluralize(len(changes), "change")
             what = f"Metadata definitions: wrote {written} of {all_changes}, then failed to {change.what} {target}"
@@ -97,12 +93,21 @@ def _changes(wanted: Mapping[str, Any], found: Mapping[str, Any] | None) -> Iter
         # Else it becomes that of the user's project.
         owner = {"owner": found["owner"]} if found.get("owner") else {}
         yield Change("update", name, "PUT", path, {**body, **owner})
-    associations = found.get("resource_type_associations") or []
-    _check_objects(name, associations, associations if isinstance(associations, list) else None)
-    for each in wanted["resource_type_associations"]:
-        if each["name"] not in (associated.get("name") for associated in associations):
-            yield Change("associate", name, "POST", f"{path}/resource_types", each)
+    yield from _association_changes(name, found.get("resource_type_associations") or [], wanted)
     yield from _property_changes(name, before, wanted["properties"])
+
+
+def _association_changes(namespace: str, before: Any, wanted: Mapping[str, Any]) -> Iterator[Change]:
+    _check_objects(namespace, before, before if isinstance(before, list) else None)
+    path = f"{_path(namespace)}/resource_types"
+    for each in wanted["resource_type_associations"]:
+        same = [old for old in before if old.get("name") == each["name"]]
+        # With a prefix, Horizon shows wrong names of properties.
+        is_wrong = any(old.get("prefix") or old.get("properties_target") for old in same)
+        if is_wrong:
+            yield Change("dissociate", namespace, "DELETE", f"{path}/{quote_url(each['name'], safe='')}")
+        if is_wrong or not same:
+            yield Change("associate", namespace, "POST", path, each)
 
 
 def _property_changes(

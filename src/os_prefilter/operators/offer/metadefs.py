@@ -31,6 +31,8 @@ _ABOUT = {
     IMAGES: ("Offered by this cloud: image properties", "Values of image properties", "OS::Glance::Image"),
     FLAVORS: ("Offered by this cloud: flavor extra specs", "Values of flavor extra specs", "OS::Nova::Flavor"),
 }
+# What Glance 33 stores, and finds again in the path of a request; all rows of the vocabulary have such names.
+_NAME = re.compile(r"[A-Za-z0-9_][ -.0-~]{0,79}")
 _PREFIX = re.compile(r"^(?:hw|os|img|accel|deploy-config)[_:](?=.)")
 _WORDS = {
     "cdrom": "CD-ROM",
@@ -52,14 +54,16 @@ _WORDS = {
 def namespaces(offer: Offer) -> tuple[Namespace, ...]:
     """Return the namespaces of image properties and of flavor extra specs.
 
-    A namespace without any value is associated with no resource type, so that Horizon does not show it.
+    Left out are properties of other packages' rows whose names Glance's API cannot address: with a slash, not in ASCII,
+    or longer than 80 characters. A namespace without any value is associated with no resource type, so that Horizon
+    does not show it.
     """
     properties: dict[str, dict[str, Mapping[str, Any]]] = {IMAGES: {}, FLAVORS: {}}
     for each in offer.properties:
         values = [value for value in each.values if value.status in (Status.OFFERED, Status.REQUIRES_NOTHING)]
         if values:
             for namespace, name in ((IMAGES, each.image_property), (FLAVORS, each.extra_spec)):
-                if name:
+                if _NAME.fullmatch(name):
                     properties[namespace][name] = _definition(name, each, values)
     return tuple(_namespace(name, found) for name, found in properties.items())
 

@@ -11,25 +11,38 @@ from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import allocation_candidates_query
 from os_prefilter.request.requirements import (
     NOTHING,
+    AggregateRequirement,
     Note,
     Preference,
     Requirement,
     Requirements,
     forbid,
+    forbid_aggregates,
     prefer,
     require,
+    require_aggregates,
 )
-from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.request.spec import (
+    Destination,
+    Flavor,
+    Image,
+    NetworkRequest,
+    RequestGroup,
+    RequestLevelParams,
+    RequestSpec,
+)
 from os_prefilter.request.view import Request
 
 __all__ = [
     "NOTHING",
+    "AggregateRequirement",
     "Decision",
     "Destination",
     "Flavor",
     "GuestSettings",
     "HostFacts",
     "Image",
+    "NetworkRequest",
     "Note",
     "Options",
     "Pipeline",
@@ -46,9 +59,11 @@ __all__ = [
     "allocation_candidates_query",
     "capability_traits",
     "forbid",
+    "forbid_aggregates",
     "guest_settings",
     "prefer",
     "process_reqspec",
     "require",
+    "require_aggregates",
     "unsupported",
 ]

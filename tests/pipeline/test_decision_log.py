@@ -83,6 +83,7 @@ def test_line_has_requirements_sources_and_identifiers_and_no_name_of_a_user(tmp
             }
         ],
         "preferences": [],
+        "aggregates": [],
         "notes": [],
         "left_out": 0,
     }

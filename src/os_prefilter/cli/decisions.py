@@ -10,7 +10,7 @@ from os_prefilter.cli.listing import Listing
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, quote
 from os_prefilter.operators.decisions import Decision, decision_files
-from os_prefilter.request.requirements import ROOT
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
 _MOST = 1000
 
@@ -92,7 +92,7 @@ def _line(each: Decision) -> tuple[object, ...]:
     if each.reason is not None:
         result = f"{each.result}: {each.reason}"
     else:
-        number = len(each.requirements)
+        number = len(each.requirements) + len(each.aggregates)
         result = pluralize(number, "requirement") if number else "no requirement"
     return each.time, each.request or "", each.server or "", result, "" if each.hosts is None else each.hosts
 
@@ -105,11 +105,15 @@ def _lines(each: Decision) -> Iterator[tuple[str, ...]]:
     for item in each.requirements:
         rule = "required" if item["required"] else "forbidden"
         yield (*where, item["trait"], rule, item["scope"], item["filter"], item["source"])
+    for item in each.aggregates:
+        rule = "required" if item["required"] else "forbidden"
+        names = ",".join(map(str, item["aggregates"]))
+        yield (*where, f"member_of=in:{names}", rule, UNSUFFIXED, item["filter"], item["source"])
     for item in each.preferences:
         yield (*where, item["trait"], "preferred", ROOT, item["filter"], item["source"])
     for note in each.notes:
         yield (*where, "", "not required", "", "", note)
     if each.left_out:
         yield (*where, "", "left out", "", "", f"{each.left_out} more requirements, preferences and notes")
-    elif each.reason is None and not (each.requirements or each.preferences or each.notes):
+    elif each.reason is None and not (each.requirements or each.aggregates or each.preferences or each.notes):
         yield (*where, "", "nothing required", "", "", "")

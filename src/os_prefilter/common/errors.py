@@ -213,6 +213,25 @@ class ContradictingRequirements(RequestRejected):
         )
 
 
+class ContradictingAggregates(RequestRejected):
+    """All aggregates of which the host must be in one are aggregates of which it must be in none."""
+
+    def __init__(self, required_by: str, forbidden_by: str) -> None:
+        self.sources = (required_by, forbidden_by)
+        super().__init__(
+            f"Each host that is left by {required_by} is excluded by {forbidden_by}: no host can satisfy both. Change "
+            "one of the two."
+        )
+
+
+class NoAggregate(RequestRejected):
+    """No host aggregate is for something that a request needs one for, such as its tenant."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        self.what = what
+        super().__init__(f"{what}. {advice}")
+
+
 class RejectedByFilter(RequestRejected):
     """A Nova-style filter rejected the request; the cause is chained."""
 
@@ -239,6 +258,14 @@ class FilterFailed(PrefilterError):
             f"The request filter {name!r} failed with {type(cause).__name__}: {quote(str(cause), 300)}. The request "
             "was not changed. Report it to the filter's author, or remove it from [prefilter] enabled_filters."
         )
+
+
+class UnusableFact(PrefilterError):
+    """A deployment fact without which a filter must not let a request pass is not known, or is malformed."""
+
+    def __init__(self, fact: str, problem: str, advice: str) -> None:
+        self.fact = fact
+        super().__init__(f"The deployment fact {fact!r} {problem}. {advice}")
 
 
 class UnsuitableRequestSpec(PrefilterError):

@@ -50,6 +50,8 @@ class Options:
 
     preferred_properties: tuple[str, ...] = ()
     """Names of rows, image properties or extra specs whose traits are preferred instead of required."""
+    tenant_aggregate_required: bool = False
+    """Whether the filter ``tenant_isolation`` rejects the requests of a tenant for which no aggregate is."""
 
     @property
     def rows(self) -> tuple[Row, ...]:

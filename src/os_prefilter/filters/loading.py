@@ -32,6 +32,14 @@ _ADVICE = {
         "owner_gate = coverage from the fact owner_coverage: pass "
         "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
+    "aggregates": (
+        "It gives the host aggregates with their metadata: pass "
+        "Pipeline.from_conf(conf, facts={'aggregates': callable}), or disable the filter."
+    ),
+    "networks": (
+        "It gives the aggregates of the segments of routed networks: pass "
+        "Pipeline.from_conf(conf, facts={'networks': callable}), or disable the filter."
+    ),
 }
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -29,10 +29,12 @@ _FIELDS: Final[Kinds] = {
     "hosts": (int, type(None)),
     "requirements": list,
     "preferences": list,
+    "aggregates": list,
     "notes": list,
     "left_out": int,
 }
 _PREFERENCE: Final[Kinds] = {"trait": str, "filter": str, "source": str}
+_AGGREGATES: Final[Kinds] = {"aggregates": list, "required": bool, "filter": str, "source": str}
 _REQUIREMENT: Final[Kinds] = {"trait": str, "required": bool, "scope": str, "filter": str, "source": str}
 
 _START = f'{{"decision": {FORMAT}, '.encode()
@@ -63,6 +65,9 @@ class Decision(NamedTuple):
     """The requirements, each with ``trait``, ``required``, ``scope``, ``filter`` and ``source``."""
     preferences: list[dict[str, Any]]
     """The preferred traits, each with ``trait``, ``filter`` and ``source``."""
+    aggregates: list[dict[str, Any]]
+    """The aggregates that the host had to be, or not to be, in, each with ``aggregates``, ``required``, ``filter`` and
+    ``source``."""
     notes: list[str]
     """The parts of the request that did not become requirements, and why."""
     left_out: int
@@ -149,11 +154,14 @@ def _decision_in(line: bytes) -> Decision | None:
         return None
     # What follows is the log's.
     found, _ = DECODER.raw_decode(text)
+    if isinstance(found, dict):
+        # Of before there were any.
+        found.setdefault("aggregates", [])
     if not (_has(found, _FIELDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
     own = {name: _printable(found[name]) for name in _FIELDS}
     own["notes"] = list(map(_printable, found["notes"]))
-    for name, kinds in (("requirements", _REQUIREMENT), ("preferences", _PREFERENCE)):
+    for name, kinds in (("requirements", _REQUIREMENT), ("preferences", _PREFERENCE), ("aggregates", _AGGREGATES)):
         if not all(_has(each, kinds) for each in found[name]):
             raise ValueError("not a requirement")
         own[name] = [{key: _printable(each[key]) for key in kinds} for each in found[name]]
@@ -165,4 +173,6 @@ def _has(found: Any, kinds: Kinds) -> bool:
 
 
 def _printable(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_printable, value))
     return escape_line(value) if isinstance(value, str) else value

@@ -6,7 +6,7 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import ROOT, Preference, Requirement
+from os_prefilter.request.requirements import ROOT, AggregateRequirement, Preference, Requirement
 from os_prefilter.request.view import Request
 
 
@@ -14,7 +14,7 @@ class Line(NamedTuple):
     """One line of an explanation."""
 
     trait: str
-    """Empty where nothing is required."""
+    """The trait, or ``member_of=in:UUID,UUID`` for aggregates; empty where nothing is required."""
     rule: str
     """``required``, ``forbidden``, ``preferred`` or ``not required``."""
     scope: str
@@ -40,6 +40,7 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
     lines: list[Line] = []
     for run in decision.runs:
         lines += map(_line_of, run.requirements)
+        lines += map(_aggregates_line, run.aggregates)
         lines += map(_preferred_line, run.preferences)
         lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
     return tuple(lines)
@@ -48,6 +49,11 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
 def _line_of(item: Requirement) -> Line:
     rule = "required" if item.required else "forbidden"
     return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
+
+
+def _aggregates_line(item: AggregateRequirement) -> Line:
+    rule = "required" if item.required else "forbidden"
+    return Line(f"member_of=in:{','.join(item.aggregates)}", rule, item.scope, item.filter, escape_line(item.source))
 
 
 def _preferred_line(item: Preference) -> Line:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from os_prefilter.request.requirements import Note, Preference, Requirement
+from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement
 
 
 class Run(NamedTuple):
@@ -16,6 +16,7 @@ class Run(NamedTuple):
     seconds: float
     """How long it took when it ran; a cached result keeps the time of its run."""
     preferences: tuple[Preference, ...] = ()
+    aggregates: tuple[AggregateRequirement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,13 @@ class Decision:
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
-        """All requirements, in the order of the filters."""
+        """All required and forbidden traits, in the order of the filters."""
         return tuple(item for run in self.runs for item in run.requirements)
+
+    @property
+    def aggregates(self) -> tuple[AggregateRequirement, ...]:
+        """The aggregates that the host must, or must not, be in, in the order of the filters."""
+        return tuple(item for run in self.runs for item in run.aggregates)
 
     @property
     def preferences(self) -> tuple[Preference, ...]:

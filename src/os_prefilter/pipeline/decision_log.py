@@ -63,7 +63,8 @@ class DecisionLog:
     @staticmethod
     def describe(decision: Decision) -> str:
         """Return the part of a line that is the same each time the decision is applied."""
-        requirements, preferences, notes = decision.requirements, decision.preferences, decision.notes
+        requirements, preferences = decision.requirements, decision.preferences
+        aggregates, notes = decision.aggregates, decision.notes
         described = {
             "requirements": [
                 {
@@ -83,11 +84,21 @@ class DecisionLog:
                 }
                 for item in preferences[:_MOST_OTHERS]
             ],
+            "aggregates": [
+                {
+                    "aggregates": list(item.aggregates[:_MOST_REQUIREMENTS]),
+                    "required": item.required,
+                    "filter": _cut(item.filter, _NAME_LENGTH),
+                    "source": _cut(item.source, _TEXT_LENGTH),
+                }
+                for item in aggregates[:_MOST_OTHERS]
+            ],
             "notes": [_cut(note, _TEXT_LENGTH) for note in notes[:_MOST_OTHERS]],
             "left_out": sum(
                 (
                     len(requirements[_MOST_REQUIREMENTS:]),
                     len(preferences[_MOST_OTHERS:]),
+                    len(aggregates[_MOST_OTHERS:]),
                     len(notes[_MOST_OTHERS:]),
                 )
             ),

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from math import inf
+from types import MappingProxyType
+from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.common.errors import DocumentError, InvalidOption
 from os_prefilter.conf import GROUP
+from os_prefilter.filters.host_aggregates import HostAggregates
+from os_prefilter.filters.routed_networks import RoutedNetworks
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact
 from os_prefilter.rules.model import NO_RULES
 
@@ -15,6 +19,9 @@ LOG = logging.getLogger(__name__)
 
 OWNER = "owner_is_reported"
 """The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""
+_PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
+    {"aggregates": HostAggregates.of, "networks": RoutedNetworks.of}
+)
 RULES = "rules"
 """The fact with the operator's rules, from the option ``rules_dirs``."""
 
@@ -38,7 +45,7 @@ def facts_from(
     :raises InvalidOption: if a filter needs the rules, and they cannot be read
     """
     group = conf[GROUP]
-    facts = {name: Fact(name, read, group.facts_interval) for name, read in provided.items()}
+    facts = {name: Fact(name, prepared(name, read), group.facts_interval) for name, read in provided.items()}
     if OWNER in derived_facts(conf, provided):
         facts[OWNER] = _owner_fact(group, provided)
     if RULES not in provided:
@@ -54,6 +61,27 @@ def facts_from(
             "Rules are inactive: set both [prefilter] enabled_filters (add 'rules') and [prefilter] rules_dirs."
         )
     return facts
+
+
+def prepared(name: str, read: ReadFact) -> ReadFact:
+    """Return the reader of a fact whose value is checked and indexed when it is read, not for each request.
+
+    A malformed value so counts as a failed query: the last value stays. One that is equal is the same object again, so
+    that decisions are kept.
+    """
+    make = _PREPARED.get(name)
+    if make is None:
+        return read
+    latest: Any = None
+
+    def read_prepared(context: Any) -> Any:
+        nonlocal latest
+        found = make(read(context))
+        if latest is None or found != latest:
+            latest = found
+        return latest
+
+    return read_prepared
 
 
 def _owner_fact(group: cfg.ConfigOpts.GroupAttr, provided: Mapping[str, ReadFact]) -> Fact:

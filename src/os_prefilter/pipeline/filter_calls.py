@@ -8,7 +8,7 @@ from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestReje
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, LoadedFilter
 from os_prefilter.pipeline import nova_style
-from os_prefilter.request.requirements import Preference, Requirement, Requirements
+from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
 from os_prefilter.request.view import Request
 
 
@@ -62,6 +62,7 @@ def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requ
         isinstance(result, Requirements)
         and all(map(_is_requirement, result.requirements))
         and all(isinstance(item, Preference) for item in result.preferences)
+        and all(isinstance(item, AggregateRequirement) for item in result.aggregates)
     ):
         raise FilterFailed(name, TypeError(f"it returned a {type(result).__name__}, not Requirements"))
     return result

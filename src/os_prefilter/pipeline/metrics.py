@@ -70,7 +70,7 @@ class Measuring:
     def count_requirements(self, run: Run) -> None:
         """Count what a filter required; a trait in two scopes is one."""
         self._families.requirements.labels(run.filter).inc(
-            len({(item.trait, item.required) for item in run.requirements})
+            len({(item.trait, item.required) for item in run.requirements}) + len(run.aggregates)
         )
         self._families.held_back.labels(run.filter).inc(sum(note.waits for note in run.notes))
 

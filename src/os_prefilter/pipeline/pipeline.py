@@ -19,14 +19,14 @@ from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.decision_log import DecisionLog, decision_log_from
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
-from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from
+from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from, prepared
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.host_traits import HostTraitsFact, Reader
 from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineTypeOf
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.pipeline.no_host import NoHostCheck, no_host_check, root_demand
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Preference, Requirement
+from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, AggregateRequirement, Preference, Requirement
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request, clone_of
 from os_prefilter.rules.model import RuleSet
@@ -141,7 +141,7 @@ class Pipeline:
             read again after 60 seconds.
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
-        known = {name: Fact(name, read, _FACTS_INTERVAL) for name, read in (facts or {}).items()}
+        known = {name: Fact(name, prepared(name, read), _FACTS_INTERVAL) for name, read in (facts or {}).items()}
         return cls(load_filters(names, NEEDS | known.keys()), options, known)
 
     def __repr__(self) -> str:
@@ -239,12 +239,14 @@ class Pipeline:
         pending: list[Requirement] = []
         own_groups = list(NOTHING.own_groups)
         preferred: list[Preference] = []
+        in_aggregates: list[AggregateRequirement] = []
         # Without what a filter written the Nova way took back.
         required: list[Requirement] = []
         for each, call in zip(self.filters, self._calls, strict=True):
             if each.nova_style:
                 # It may look at what the filters before it required.
-                request_writer.write(request_writer.prepare(request, pending, own_groups), request_spec)
+                before = request_writer.prepare(request, pending, own_groups, aggregates=in_aggregates)
+                request_writer.write(before, request_spec)
                 pending, own_groups = [], []
             start = perf_counter()
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
@@ -262,12 +264,14 @@ class Pipeline:
             required += requirements
             preferences = tuple([item._replace(filter=each.name) for item in result.preferences])
             preferred += preferences
-            run = Run(each.name, requirements, result.notes, seconds, preferences)
+            aggregates = tuple([item._replace(filter=each.name) for item in result.aggregates])
+            in_aggregates += aggregates
+            run = Run(each.name, requirements, result.notes, seconds, preferences, aggregates)
             if self._measuring:
                 self._measuring.count_requirements(run)
             runs.append(run)
         decision = Decision(tuple(runs))
-        additions = request_writer.prepare(request, pending, own_groups, preferred)
+        additions = request_writer.prepare(request, pending, own_groups, preferred, in_aggregates)
         described = self.history.describe(decision) if self.history else ""
         return Outcome(decision, additions, root_demand(required), _warning(decision), described)
 
@@ -296,3 +300,5 @@ def _log(outcome: Outcome) -> None:
         LOG.debug("Request filters required: %s", "; ".join(map(str, outcome.decision.requirements)) or "nothing")
         if outcome.decision.preferences:
             LOG.debug("Request filters preferred: %s", "; ".join(map(str, outcome.decision.preferences)))
+        if outcome.decision.aggregates:
+            LOG.debug("Request filters require aggregates: %s", "; ".join(map(str, outcome.decision.aggregates)))

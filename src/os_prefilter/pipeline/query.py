@@ -14,7 +14,7 @@ from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.request.demand import Demand, Group
-from os_prefilter.request.requirements import UNSUFFIXED
+from os_prefilter.request.requirements import UNSUFFIXED, is_uuid
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
@@ -24,7 +24,6 @@ MICROVERSION = "1.39"
 """The Placement API microversion that the query is written for."""
 
 _SUFFIX_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-_UUID_CHARACTERS = frozenset("0123456789abcdefABCDEF-")
 
 
 def allocation_candidates_query(request_spec: Any, limit: int | None = 1000) -> str:
@@ -86,8 +85,8 @@ def _check_groups(request: Request) -> dict[str, RequestGroup]:
     for group in groups.values():
         _check((*group.required_traits, *group.forbidden_traits), is_trait_name, "a trait name of A-Z, 0-9 and _")
         aggregates = chain(*group.aggregates, group.forbidden_aggregates)
-        _check(aggregates, _is_uuid, "the UUID of an aggregate")
-        _check([group.in_tree] if group.in_tree else (), _is_uuid, "the UUID of a provider")
+        _check(aggregates, is_uuid, "the UUID of an aggregate")
+        _check([group.in_tree] if group.in_tree else (), is_uuid, "the UUID of a provider")
     return groups
 
 
@@ -190,10 +189,6 @@ def _join_traits(required: Collection[str], forbidden: Collection[str]) -> str:
 
 def _is_suffix(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= 64 and set(value) <= _SUFFIX_CHARACTERS  # noqa: PLR2004
-
-
-def _is_uuid(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value) <= 36 and set(value) <= _UUID_CHARACTERS  # noqa: PLR2004
 
 
 def _check_limit(limit: int) -> int:

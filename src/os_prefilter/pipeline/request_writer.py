@@ -1,17 +1,25 @@
 """Write requirements into a RequestSpec-like object: all is checked and prepared first, then all is written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from os_prefilter.common.errors import ContradictingRequirements, FilterFailed, UnsuitableRequestSpec
+from os_prefilter.common.errors import (
+    ContradictingAggregates,
+    ContradictingRequirements,
+    FilterFailed,
+    UnsuitableRequestSpec,
+)
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.extra_specs import regroup, respell_preferences, trait_key
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Preference, Requirement
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Preference, Requirement, is_uuid
 from os_prefilter.request.row_values import written_requirements
-from os_prefilter.request.spec import RequestGroup
+from os_prefilter.request.spec import Destination, RequestGroup
 from os_prefilter.request.view import Request, clone_of, field_of
+
+# nova/objects/request_spec.py: the version that has forbidden aggregates.
+_DESTINATION = ("Destination", "1.4")
 
 
 class Additions(NamedTuple):
@@ -24,6 +32,7 @@ class Additions(NamedTuple):
     """Groups of the flavor into which resource classes of the unsuffixed group move."""
     respelled: frozenset[str] = frozenset()
     """The traits that are preferred, if the flavor has ``trait:NAME=preferred`` for one."""
+    aggregates: tuple[AggregateRequirement, ...] = ()
 
 
 def prepare(
@@ -31,12 +40,16 @@ def prepare(
     requirements: Iterable[Requirement],
     own_groups: Iterable[RequestGroup],
     preferences: Iterable[Preference] = (),
+    aggregates: Iterable[AggregateRequirement] = (),
 ) -> Additions:
     """Return what requirements add to the request spec of a request; preferences add nothing.
 
     :raises ContradictingRequirements: if a trait is required and forbidden in one scope.
-    :raises FilterFailed: if a filter returned a malformed trait, or a group that the request does not have.
+    :raises ContradictingAggregates: if all aggregates of which the host must be in one are forbidden.
+    :raises FilterFailed: if a filter returned a malformed trait or aggregate, or a group that the request lacks.
     """
+    aggregates = tuple(aggregates)
+    _check_aggregates(aggregates)
     requirements, own_groups, preferences = tuple(requirements), tuple(own_groups), tuple(preferences)
     _check(request, requirements, own_groups)
     for item in preferences:
@@ -49,7 +62,21 @@ def prepare(
         tuple(item for item in requirements if item.scope != ROOT),
         own_groups,
         preferred if has_to_respell else frozenset(),
+        aggregates,
     )
+
+
+def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
+    forbidden: dict[str, AggregateRequirement] = {}
+    for item in aggregates:
+        if not item.aggregates or not all(map(is_uuid, item.aggregates)):
+            raise FilterFailed(item.filter, ValueError("it returned something that is not the UUID of an aggregate"))
+        if not item.required:
+            forbidden |= dict.fromkeys(item.aggregates, item)
+    for item in aggregates:
+        if item.required and forbidden.keys() >= set(item.aggregates):
+            other = forbidden[item.aggregates[0]]
+            raise ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
 
 
 def _check_name(item: Requirement | Preference) -> None:
@@ -78,9 +105,9 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
 
 
 def write(new: Additions, request_spec: Any) -> None:
-    """Add to the request spec: to its root traits, its groups, or a clone of its flavor; all of it, or nothing.
+    """Add to the request spec: to its root traits, its groups, or clones of its flavor and destination; all or nothing.
 
-    What the user chose may be stored by the scheduler, so the flavor itself is never changed.
+    What the user chose may be stored by the scheduler, so neither the flavor nor the destination itself is changed.
 
     :raises UnsuitableRequestSpec: if there is no place to write to.
     """
@@ -88,7 +115,8 @@ def write(new: Additions, request_spec: Any) -> None:
         # Read once: with Nova's objects each is a property that goes through others.
         require = request_spec.root_required.update if new.root_required else None
         forbid = request_spec.root_forbidden.update if new.root_forbidden else None
-        for step in _steps(new, request_spec) if new.in_groups or new.own_groups or new.respelled else ():
+        elsewhere = new.in_groups or new.own_groups or new.respelled or new.aggregates
+        for step in _steps(new, request_spec) if elsewhere else ():
             step()
     except Exception as error:
         # Nova's objects raise errors of their own for fields that are not set.
@@ -102,6 +130,7 @@ def write(new: Additions, request_spec: Any) -> None:
 def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
     """Return the steps that write what is not on the root, of which none but the first can fail."""
     steps: list[Callable[[], object]] = []
+    clones: dict[str, Any] = {}
     in_flavor: dict[str, str] = {}
     groups = {group.requester_id: group for group in field_of(request_spec, "requested_resources", ())}
     for item in new.in_groups:
@@ -116,6 +145,43 @@ def _steps(new: Additions, request_spec: Any) -> list[Callable[[], object]]:
         before = field_of(flavor, "extra_specs", {})
         respelled = respell_preferences(before, new.respelled) if new.respelled else before
         flavor.extra_specs = {**regroup(respelled, new.own_groups), **in_flavor}
-        # Before the others: a request spec whose flavor cannot be assigned shows it here.
-        steps.insert(0, lambda: setattr(request_spec, "flavor", flavor))
-    return steps
+        clones["flavor"] = flavor
+    if new.aggregates:
+        clones["requested_destination"] = _destination_with(new.aggregates, request_spec)
+    # Before the others: a request spec whose flavor cannot be assigned shows it here.
+    return [partial(_assign, request_spec, clones), *steps] if clones else steps
+
+
+def _assign(request_spec: Any, parts: Mapping[str, Any]) -> None:
+    """Assign all fields, or none."""
+    before: dict[str, Any] = {}
+    try:
+        for name, value in parts.items():
+            old = field_of(request_spec, name)
+            setattr(request_spec, name, value)
+            before[name] = old
+    except Exception:
+        for name, value in before.items():
+            setattr(request_spec, name, value)
+        raise
+
+
+def _destination_with(aggregates: Iterable[AggregateRequirement], request_spec: Any) -> Any:
+    """Return a clone of the destination with more aggregates, as Nova's ``require_aggregates`` adds them."""
+    destination = field_of(request_spec, "requested_destination")
+    if destination is not None:
+        destination = clone_of(destination)
+    elif hasattr(request_spec, "obj_class_from_name"):
+        destination = request_spec.obj_class_from_name(*_DESTINATION)()
+    else:
+        destination = Destination()
+    required = list(field_of(destination, "aggregates", ()))
+    known = {frozenset(each.split(",")) for each in required}
+    # A second time it changes nothing.
+    new = [item.aggregates for item in aggregates if item.required and frozenset(item.aggregates) not in known]
+    forbidden = {uuid for item in aggregates if not item.required for uuid in item.aggregates}
+    if new:
+        destination.aggregates = [*required, *map(",".join, dict.fromkeys(new))]
+    if forbidden:
+        destination.forbidden_aggregates = forbidden.union(field_of(destination, "forbidden_aggregates", ()))
+    return destination

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import NamedTuple
 
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement
+from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Requirement
 
 RESOURCE, TRAIT, AGGREGATE, TREE, POLICY = "resource", "trait", "aggregate", "tree", "policy"
 """The kinds of a :class:`Condition`."""
@@ -177,6 +177,8 @@ def _among(subtrees: Iterable[tuple[str, ...]], groups: Iterable[str]) -> tuple[
     return tuple(tuple(name for name in names if name in suffixes) for names in subtrees)
 
 
-def condition_of(requirement: Requirement) -> Condition:
-    """Return the condition that a requirement is in the query."""
+def condition_of(requirement: Requirement | AggregateRequirement) -> Condition:
+    """Return the condition that a requirement is in the query; forbidden aggregates of several are one condition."""
+    if isinstance(requirement, AggregateRequirement):
+        return Condition(AGGREGATE, requirement.scope, requirement.required, requirement.aggregates)
     return Condition(TRAIT, requirement.scope, requirement.required, (requirement.trait,))

@@ -12,7 +12,15 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.documents.strict_json import parse_json, strict
-from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.request.spec import (
+    Destination,
+    Flavor,
+    Image,
+    NetworkRequest,
+    RequestGroup,
+    RequestLevelParams,
+    RequestSpec,
+)
 
 _NOVA_DATA = "nova_object.data"
 
@@ -67,6 +75,8 @@ _GROUP = {
     ),
     "required": ["requester_id"],
 }
+_NETWORK_FIELDS = ("network_id", "port_id", "subnet_id", "vnic_type")
+_NETWORKS = _or_empty({"type": "array", "items": _mapping_of(**_each(_TEXT, *_NETWORK_FIELDS))})
 _HINT = {
     "if": {"type": ["string", "null"]},
     "else": {"type": "array", "items": {"type": ["string", "null"]}, "expected": "a string, or a list of strings"},
@@ -77,6 +87,7 @@ _SPEC = {
         image={"if": {"type": "null"}, "else": _IMAGE},
         is_bfv={"type": ["boolean", "null"]},
         **_each(_TEXT, "project_id", "availability_zone"),
+        requested_networks={"if": {"type": "object"}, "then": _mapping_of(objects=_NETWORKS), "else": _NETWORKS},
         scheduler_hints=_or_empty({**_mapping_of(), "additionalProperties": _HINT}),
         requested_resources=_or_empty({"type": "array", "items": _GROUP}),
         pci_requests=_or_empty(_mapping_of(requests=_or_empty({"type": "array", "items": _mapping_of()}))),
@@ -125,8 +136,8 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
 
     The plain form has the same fields without Nova's envelopes: ``image``, ``flavor``, ``is_bfv``,
     ``requested_resources``, ``pci_requests``, ``requested_destination``, ``project_id``, ``availability_zone``,
-    ``scheduler_hints`` and ``request_level_params``. A whole row of the table, with the JSON as the string ``spec``, is
-    understood too.
+    ``scheduler_hints``, ``requested_networks`` and ``request_level_params``. A whole row of the table, with the JSON as
+    the string ``spec``, is understood too.
 
     :raises DocumentError: it is not one, or has no flavor
     """
@@ -165,6 +176,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         project_id=data.get("project_id"),
         availability_zone=data.get("availability_zone"),
         scheduler_hints={name: _hint(value) for name, value in (data.get("scheduler_hints") or {}).items()},
+        requested_networks=[_network(each) for each in _objects(data.get("requested_networks"))],
         request_level_params=RequestLevelParams(
             root_required=set(level.get("root_required") or ()),
             root_forbidden=set(level.get("root_forbidden") or ()),
@@ -207,6 +219,15 @@ def _group(data: Mapping[str, Any]) -> RequestGroup:
         forbidden_aggregates=set(data.get("forbidden_aggregates") or ()),
         in_tree=data.get("in_tree"),
     )
+
+
+def _objects(value: Any) -> Iterable[Any]:
+    """Return the items of a list, which Nova's objects have below a name of its own."""
+    return (value.get("objects") if isinstance(value, dict) else value) or ()
+
+
+def _network(data: Mapping[str, Any]) -> NetworkRequest:
+    return NetworkRequest(*map(data.get, _NETWORK_FIELDS))
 
 
 def _hint(value: Any) -> list[str]:

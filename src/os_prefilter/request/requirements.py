@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait, trait_named
 from os_prefilter.request.spec import RequestGroup
 
@@ -13,6 +13,10 @@ ROOT: Final = "root"
 
 UNSUFFIXED: Final = "unsuffixed"
 """Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
+
+
+_UUID_LENGTH = 36
+_UUID_CHARACTERS = frozenset("0123456789abcdefABCDEF-")
 
 
 class Source(NamedTuple):
@@ -66,6 +70,29 @@ class Requirement(NamedTuple):
         return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
 
 
+class AggregateRequirement(NamedTuple):
+    """The aggregates of which a host must be in one, or in none, and why: ``member_of`` of the unsuffixed group."""
+
+    aggregates: tuple[str, ...]
+    """UUIDs, sorted, each once."""
+    required: bool
+    """True: the host is in one of them. False: in none."""
+    source: str
+    """What it comes from: ``availability zone north (aggregates rack-1, rack-2)``."""
+    filter: str = ""
+    """The configured name of the filter."""
+    scope: str = UNSUFFIXED
+    """Always the unsuffixed group: Nova writes it there as well."""
+
+    @property
+    def member_of(self) -> str:
+        """The parameter of the query: ``in:UUID,UUID`` or ``!in:UUID``."""
+        return f"{'' if self.required else '!'}in:{','.join(self.aggregates)}"
+
+    def __str__(self) -> str:
+        return escape_line(f"member_of={self.member_of} by {self.filter} ({self.source})")
+
+
 class Preference(NamedTuple):
     """One trait that hosts preferably have: hosts without it remain candidates and are weighed lower.
 
@@ -106,6 +133,7 @@ class Requirements:
     """Groups into which resource classes of the unsuffixed group move. The flavor and the request must not have their
     suffixes yet; the requirements may name them as scopes."""
     preferences: tuple[Preference, ...] = ()
+    aggregates: tuple[AggregateRequirement, ...] = ()
 
     def __add__(self, other: "Requirements") -> "Requirements":
         return Requirements(
@@ -113,6 +141,7 @@ class Requirements:
             self.notes + other.notes,
             self.own_groups + other.own_groups,
             self.preferences + other.preferences,
+            self.aggregates + other.aggregates,
         )
 
 
@@ -137,6 +166,36 @@ def forbid(trait: str, source: str, scope: str = ROOT, properties: Iterable[str]
     :raises ValueError: if it is not the name of a trait.
     """
     return Requirements((Requirement(trait_named(trait), False, scope, source, properties=tuple(properties)),))
+
+
+def require_aggregates(aggregates: Iterable[str], source: str) -> Requirements:
+    """Return the requirement that a host is in one of the aggregates; each such requirement must be met.
+
+    :param aggregates: UUIDs
+    :raises ValueError: if there is none, or one is not a UUID.
+    """
+    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), True, source),))
+
+
+def forbid_aggregates(aggregates: Iterable[str], source: str) -> Requirements:
+    """Return the requirement that a host is in none of the aggregates.
+
+    :param aggregates: UUIDs
+    :raises ValueError: if there is none, or one is not a UUID.
+    """
+    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), False, source),))
+
+
+def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(sorted(set(aggregates)))
+    if not found or not all(map(is_uuid, found)):
+        raise ValueError(f"these are not UUIDs of aggregates: {quote(found)}")
+    return found
+
+
+def is_uuid(value: object) -> bool:
+    """Whether Placement takes it for a UUID in ``member_of`` or ``in_tree``."""
+    return isinstance(value, str) and 0 < len(value) <= _UUID_LENGTH and set(value) <= _UUID_CHARACTERS
 
 
 def prefer(trait: str, source: str) -> Requirements:

@@ -66,6 +66,19 @@ class RequestLevelParams:
 
 
 @dataclass
+class NetworkRequest:
+    """A network or a port that the instance is to have, as the service found it in Neutron before it schedules."""
+
+    network_id: str | None = None
+    port_id: str | None = None
+    """The port that the user named; None where nova-compute, or its like, is to create one on the network."""
+    subnet_id: str | None = None
+    """The subnet of the port's first fixed IP address; None if it has no address yet."""
+    vnic_type: str | None = None
+    """The port's ``binding:vnic_type``."""
+
+
+@dataclass
 class Destination:
     """Where the instance may go."""
 
@@ -94,6 +107,8 @@ class RequestSpec:
     availability_zone: str | None = None
     scheduler_hints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Each hint with its values, tenants' text."""
+    requested_networks: list[NetworkRequest] = field(default_factory=list)
+    """The networks and ports that the author of the request chose."""
 
     @property
     def root_required(self) -> set[str]:

@@ -17,7 +17,15 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.extra_specs import flavor_groups
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.request.spec import Destination, Flavor, Image, RequestGroup, RequestLevelParams, RequestSpec
+from os_prefilter.request.spec import (
+    Destination,
+    Flavor,
+    Image,
+    NetworkRequest,
+    RequestGroup,
+    RequestLevelParams,
+    RequestSpec,
+)
 from os_prefilter.vocabulary.image_properties import LEGACY_NAMES
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
@@ -210,11 +218,19 @@ def _as_list(value: object) -> Iterable[object]:
     return value if isinstance(value, (list, tuple)) else () if value is None else (value,)
 
 
+def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
+    # Nova's objects have neither the subnet nor the VNIC type.
+    names = ("network_id", "port_id", "subnet_id", "vnic_type")
+    requested: Iterable[Any] = field_of(spec, "requested_networks", ())
+    return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
+
+
 # Requests of one content differ in these; few filters read them.
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "project_id": lambda spec: _as_text(field_of(spec, "project_id")),
     "availability_zone": lambda spec: _as_text(field_of(spec, "availability_zone")),
     "scheduler_hints": _hints_of,
+    "networks": _networks_of,
     _FLAVOR_NAME: lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
 }
 
@@ -366,6 +382,11 @@ class Request:
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
         """The scheduler hints, each with its values: tenants' text, as everything else of a request."""
         return dict(self._varying("scheduler_hints"))
+
+    @property
+    def networks(self) -> tuple[NetworkRequest, ...]:
+        """The networks and ports that the author of the request chose."""
+        return tuple(NetworkRequest(*each) for each in self._varying("networks"))
 
     def values_of(self, names: Iterable[str]) -> tuple[Any, ...]:
         """Return the values of fields that :attr:`varies_by` names, to compare requests by."""

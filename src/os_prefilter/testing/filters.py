@@ -18,7 +18,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, is_trait_name, standa
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.requirements import Preference, Requirement, Requirements
+from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
 from os_prefilter.request.spec import Destination, Image, RequestSpec
 from os_prefilter.testing.builders import ALL_REPORTED, request_of
 from os_prefilter.testing.checks import Forbidden, NotLoaded, Subject, fail, forbid_io
@@ -112,9 +112,13 @@ class _EachFilter:
         return self._fail(f"must answer, or reject the request with a RequestRejected. {problem}", spec)
 
     def _requirements(self, spec: Any) -> tuple[Requirement | Preference, ...]:
-        """Return what it requires and what it prefers."""
+        """Return the traits that it requires, and those that it prefers."""
         answer = self._answer(spec)
         return () if isinstance(answer, str) else (*answer.requirements, *answer.preferences)
+
+    def _aggregates(self, spec: Any) -> tuple[AggregateRequirement, ...]:
+        answer = self._answer(spec)
+        return () if isinstance(answer, str) else answer.aggregates
 
     def test_it_loads_and_says_what_it_does(self) -> None:
         """'os-prefilter filter list' shows the first line of its docstring."""
@@ -123,7 +127,7 @@ class _EachFilter:
 
     def test_it_asks_for_something(self) -> None:
         """Else the other tests would prove nothing."""
-        asking = [spec for spec in self.requests if self._requirements(spec)]
+        asking = [spec for spec in self.requests if self._requirements(spec) or self._aggregates(spec)]
         if self.never_asks and asking:
             self._fail("requires something, although never_asks is set.", asking[0])
         for spec in self.asks:
@@ -250,9 +254,10 @@ class _PureFilter(_EachFilter):
     def test_every_requirement_names_its_source(self) -> None:
         """The part of the request that requires it, on one line: 'os-prefilter explain' and errors show it."""
         for spec in (*self.requests, *odd_requests(self.asks)):
-            for item in self._requirements(spec):
+            for item in (*self._requirements(spec), *self._aggregates(spec)):
                 if not item.source.strip():
-                    self._fail(f"does not name the source of {item.trait}: its source is empty.", spec)
+                    what = "aggregates" if isinstance(item, AggregateRequirement) else item.trait
+                    self._fail(f"does not name the source of {what}: its source is empty.", spec)
                 if not item.source.isprintable():
                     advice = "put what a tenant wrote through os_prefilter.common.quoting.quote."
                     self._fail(f"has a source that is not one printable line, {item.source!a}: {advice}", spec)
@@ -271,7 +276,7 @@ def _outcome(pipeline: Pipeline, spec: RequestSpec) -> Any:
         decision = pipeline.apply(deepcopy(spec))
     except RequestRejected as error:
         return str(error)
-    return decision.requirements, decision.preferences
+    return decision.requirements, decision.aggregates, decision.preferences
 
 
 def _twin(spec: RequestSpec) -> RequestSpec:

@@ -17,7 +17,7 @@ from os_prefilter.operators.diagnose.shortfall import Shortfalls
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
 from os_prefilter.request.extra_specs import resource_key
-from os_prefilter.request.requirements import ROOT, Requirement
+from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requirement
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import table
 
@@ -47,10 +47,11 @@ class Sources:
         """
         self._request = request
         self._excludes = {each.name: each.declaration.excludes for each in filters}
-        self._traits: dict[Condition, tuple[str, str]] = {}
+        self._required: dict[Condition, tuple[str, str]] = {}
         # What the request requires comes first: it stays when the filter is switched off.
-        for item in (*from_request, *decision.requirements):
-            self._traits.setdefault(condition_of(item), (item.filter, escape_line(item.source)))
+        items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]
+        for item in items:
+            self._required.setdefault(condition_of(item), (item.filter, escape_line(item.source)))
 
     def of(self, condition: Condition) -> tuple[str, str]:
         """Return the filter that requires a condition, or ``request``, and the reason.
@@ -60,7 +61,9 @@ class Sources:
         first, *alike = condition.scope.split(",")
         by, because = BY_REQUEST, f"the request group {escape_line(first)}"
         if condition.kind == TRAIT:
-            by, because = self._traits.get(condition._replace(scope=first), (by, because))
+            by, because = self._required.get(condition._replace(scope=first), (by, because))
+        elif condition in self._required:
+            by, because = self._required[condition]
         else:
             because = escape_line(self._field_of(condition._replace(scope=first)))
         return by, f"{because} and {len(alike)} alike" if alike else because

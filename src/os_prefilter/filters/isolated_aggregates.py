@@ -1,0 +1,30 @@
+"""Host aggregates that are for requests which require certain traits."""
+
+from typing import Any
+
+from os_prefilter.common.quoting import escape_line, shorten
+from os_prefilter.filters.host_aggregates import HostAggregates
+from os_prefilter.filters.loading import Declaration
+from os_prefilter.filters.nova_translation import requirements_without_filters
+from os_prefilter.request.requirements import NOTHING, Requirement, Requirements, forbid_aggregates
+from os_prefilter.request.view import Request
+
+_MOST_TRAITS = 3
+
+
+@Declaration(by_default=False)
+def isolated_aggregates(
+    request: Request, *, aggregates: Any, required_before: tuple[Requirement, ...] = ()
+) -> Requirements:
+    """Forbid the aggregates whose metadata has a trait:NAME=required that the request does not require."""
+    isolated = HostAggregates.of(aggregates).isolated
+    if not isolated:
+        return NOTHING
+    from_request = requirements_without_filters(request)
+    required = {item.trait for item in (*from_request, *required_before) if item.required}
+    closed = [each for each in isolated if not each.traits <= required]
+    if not closed:
+        return NOTHING
+    traits = sorted({escape_line(trait) for each in closed for trait in each.traits - required})
+    missing = ", ".join(shorten(traits, _MOST_TRAITS))
+    return forbid_aggregates((each.uuid for each in closed), f"aggregates for requests that require {missing}")

@@ -23,7 +23,13 @@ from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import KnownTraits, NestedProviders, OwnerCoverage, ReportCoverage
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.common.errors import ConfigurationError, PrefilterError, RejectedByFilter, RequestRejected
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    InvalidOption,
+    PrefilterError,
+    RejectedByFilter,
+    RequestRejected,
+)
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
@@ -78,6 +84,26 @@ SAME_PURPOSE: Mapping[str, str] = MappingProxyType(
     }
 )
 """Name of a filter -> Nova's function of the same purpose, in ``nova.scheduler.request_filter``."""
+
+STAYS_WITH_NOVA: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "availability_zone": ("map_az_to_placement_aggregate", "It needs no option."),
+        "isolated_aggregates": ("isolate_aggregates", "Set [scheduler] enable_isolated_aggregate_filtering = true."),
+        "remote_managed_ports": ("remote_managed_ports_filter", "It needs no option."),
+        "routed_networks": (
+            "routed_networks_filter",
+            "Set [scheduler] query_placement_for_routed_network_aggregates = true.",
+        ),
+        "tenant_isolation": (
+            "require_tenant_aggregate",
+            "Set [scheduler] limit_tenants_to_placement_aggregate = true.",
+        ),
+    }
+)
+"""Name of a filter that is for other schedulers -> Nova's function of the same purpose, and how to enable that.
+
+They read what Nova has in its database and Neutron, and Nova reads it itself, up to date, for each request.
+"""
 
 
 def activate() -> list[type]:
@@ -362,6 +388,7 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
     try:
         facts["answers"] = ReportCoverage(client, configured_scope(conf))
         facts["known_traits"] = KnownTraits(client, configured_traits(conf))
+        _check_stays_with_nova(conf[GROUP].enabled_filters)
         return Pipeline.from_conf(
             conf,
             facts,
@@ -375,6 +402,14 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
     # oslo.log appends the error that is being handled, which would repeat it.
     LOG.error("nova-scheduler cannot start with the request filters as configured: %s", problem)
     raise problem
+
+
+def _check_stays_with_nova(names: Iterable[str]) -> None:
+    for name in names:
+        if name in STAYS_WITH_NOVA:
+            function, advice = STAYS_WITH_NOVA[name]
+            problem = f"{name!r} is for other schedulers: in nova-scheduler, Nova's own {function} takes its place"
+            raise InvalidOption("enabled_filters", f"{problem}. Remove it here. {advice}")
 
 
 class _Placement:

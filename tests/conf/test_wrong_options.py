@@ -73,6 +73,7 @@ _WRONG = [
         "preferred_properties = hw_time_hpt",
         "'hw_time_hpt' is not a property that a request filter requires a trait for. .*hw_time_hpet, .* time_hpet, ",
     ),
+    Wrong("tenant_aggregate_required", "tenant_aggregate_required = all", "tenant_aggregate_required in FILE is not"),
     Wrong("preferred_properties", "preferred_properties = hw_time_hpet,,sound_model", "'' is not a property"),
     # Nova requires its trait while it builds the query.
     Wrong("preferred_properties", "preferred_properties = os_secure_boot", "'os_secure_boot' is not a property that"),

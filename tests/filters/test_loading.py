@@ -130,11 +130,11 @@ def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
     here = Path(__file__)
     tests = "".join(path.read_text(encoding="utf-8") for path in here.parents[1].glob("*/test_*.py") if path != here)
     ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
-    assert len(ours) == 14
+    assert len(ours) == 19
     for name, target in ours.items():
         module = "rules.filter" if name == "rules" else f"filters.{name}"
         assert target == f"os_prefilter.{module}:{name}"
-        (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules"))
+        (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules", "aggregates", "networks"))
         assert loaded.summary
         assert f'"{name}"' in tests
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -24,8 +24,10 @@ from os_prefilter.common.quoting import join_names
 from os_prefilter.conf import GROUP, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import is_file, not_utf8, open_file
+from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
 from os_prefilter.filters.loading import installed_filters, load_filters
 from os_prefilter.filters.report_scope import ReportScope, report_scope
+from os_prefilter.filters.routed_networks import FACT as NETWORKS
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.operators.candidates import Found, ask_live_placement, ask_placement
@@ -325,6 +327,9 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         filters = load_filters(ours, provided=None)
         # Rules exist only in a configuration.
         enabled = [each.name for each in filters if each.declaration.by_default and RULES not in each.facts]
+        if not isinstance(fleet, Fleet) and not getattr(arguments, "availability_zone", None):
+            # Nova need not be asked for its aggregates.
+            enabled = [each.name for each in filters if each.name in enabled and AGGREGATES not in each.facts]
     if not enabled:
         raise ConfigurationError(
             f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
@@ -343,13 +348,18 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     reported = fleet.every_compute_has(conf[GROUP].owner_trait)
     version = conf[GROUP].owner_compute_version if reported else 0
     scope = scope_from(arguments, enabled, options_from(conf))
-    facts = {
+    facts: dict[str, Callable[[Any], Any]] = {
         "minimum_compute_version": lambda _context: version,
         "owner_coverage": lambda _context: reported,
         "answers": lambda _context: coverage_of(fleet, scope) if isinstance(fleet, Fleet) else fleet.coverage(scope),
         "nested_providers": lambda _context: fleet.has_nested_providers,
+        # Neither a fleet file nor Placement tells which networks have which segments.
+        NETWORKS: lambda _context: {},
     }
-    if not isinstance(fleet, Fleet):
+    if isinstance(fleet, Fleet):
+        facts[AGGREGATES] = lambda _context: fleet.aggregates.values()
+    else:
+        facts[AGGREGATES] = lambda _context: cloud_adapter().host_aggregates(connection_of(arguments))
         facts["known_traits"] = lambda _context: fleet.known_traits()
     if arguments.filter:
         # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.

@@ -248,6 +248,19 @@ default. The metadata ``preferred_weight_multiplier`` of a host aggregate overri
         ),
     ),
     cfg.BoolOpt(
+        "tenant_aggregate_required",
+        default=False,
+        help=_help(
+            """
+Reject the requests of a tenant for which no host aggregate has the metadata ``filter_tenant_id``, in the filter
+``tenant_isolation``; otherwise such a tenant may use every host. Nova has ``[scheduler]
+placement_aggregate_required_for_tenants`` for its own filter.
+""",
+            values="``true`` or ``false``.",
+            default="``false``.",
+        ),
+    ),
+    cfg.BoolOpt(
         "metrics",
         default=False,
         help=_help(

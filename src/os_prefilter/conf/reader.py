@@ -55,6 +55,7 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
         owned_resource_classes=tuple(group.owned_resource_classes),
         wait_for_answers=tuple(group.wait_for_answers),
         preferred_properties=tuple(group.preferred_properties),
+        tenant_aggregate_required=group.tenant_aggregate_required,
     )
     _check(options)
     if group.owner_gate == "coverage" and not options.owns_hosts:

@@ -41,6 +41,8 @@ class Aggregate:
     name: str
     availability_zone: str = ""
     """The availability zone of its hosts; empty if it defines none."""
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """The rest of its metadata that request filters read: ``filter_tenant_id*`` and ``trait:NAME``."""
 
 
 @dataclass(frozen=True, slots=True)

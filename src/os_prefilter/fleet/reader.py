@@ -57,7 +57,7 @@ MAX_NAME = 200
 MAX_LABEL = 255
 """The longest name of an aggregate or a zone in Nova."""
 
-_AGGREGATE_KEYS = ("uuid", "availability_zone")
+_AGGREGATE_KEYS = ("uuid", "availability_zone", "metadata")
 _INVENTORY_KEYS = tuple(each.name for each in fields(Inventory))
 _PROVIDER_KEYS = ("uuid", "description", "resources", "traits", "aggregates", "providers")
 _TOP_KEYS = ("hosts", "aggregates", "taken_at", "has_inventories", "changed_while_read")
@@ -139,7 +139,10 @@ class _Reader:
         for other in self._aggregates.values():
             if other.uuid == uuid:
                 raise self._problem(where, f"the UUID of {quote(other.name)}", "another UUID for each aggregate")
-        self._aggregates[name] = Aggregate(uuid, name, zone)
+        metadata = self._mapping(f"{where}.metadata", body.get("metadata", {}))
+        for key, text in metadata.items():
+            self._text(f"{where}.metadata.{self._name(f'{where}.metadata', key, MAX_LABEL)}", text)
+        self._aggregates[name] = Aggregate(uuid, name, zone, dict(metadata))
 
     def _aggregate(self, where: str, value: object) -> str:
         """Return the UUID of an aggregate; keep the name if it is new."""

@@ -45,9 +45,10 @@ def _head(fleet: Fleet) -> Iterator[tuple[str, object]]:
         yield "aggregates", named
 
 
-def _aggregate(aggregate: Aggregate) -> dict[str, str]:
-    own = {} if aggregate.uuid == aggregate_uuid(aggregate.name) else {"uuid": aggregate.uuid}
-    return own | ({"availability_zone": aggregate.availability_zone} if aggregate.availability_zone else {})
+def _aggregate(aggregate: Aggregate) -> dict[str, Any]:
+    own: dict[str, Any] = {} if aggregate.uuid == aggregate_uuid(aggregate.name) else {"uuid": aggregate.uuid}
+    own |= {"availability_zone": aggregate.availability_zone} if aggregate.availability_zone else {}
+    return own | ({"metadata": dict(aggregate.metadata)} if aggregate.metadata else {})
 
 
 def _provider(provider: Provider, names: dict[str, str]) -> dict[str, Any]:

@@ -38,6 +38,8 @@ __all__ = [
 
 # The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).
 _AGGREGATE_UUIDS = "2.41"
+# Of its metadata, the keys that request filters read.
+_READ = ("filter_tenant_id", "trait:")
 
 
 def connect(name: str) -> Any:
@@ -77,14 +79,20 @@ def placement_of(connection: Any) -> PlacementClient:
 
 
 def host_aggregates(connection: Any) -> tuple[Aggregate, ...]:
-    """Return Nova's host aggregates with their availability zones, in Nova's order.
+    """Return Nova's host aggregates with their availability zones and the metadata that filters read, in Nova's order.
 
     :raises CloudError: Nova does not answer, or refuses: by default only administrators may see them
     """
     rows: Any = Service(connection, "compute").get("/os-aggregates", _AGGREGATE_UUIDS).get("aggregates")
     try:
         return tuple(
-            Aggregate(str(UUID(row["uuid"])), str(row["name"]), str(row["availability_zone"] or "")) for row in rows
+            Aggregate(
+                str(UUID(row["uuid"])),
+                str(row["name"]),
+                str(row["availability_zone"] or ""),
+                {key: str(value) for key, value in (row.get("metadata") or {}).items() if key.startswith(_READ)},
+            )
+            for row in rows
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise unexpected("Nova, the host aggregates", rows) from error

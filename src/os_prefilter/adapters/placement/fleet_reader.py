@@ -138,7 +138,8 @@ class _Requests:
 def _printable(aggregate: Aggregate) -> Aggregate:
     """Return an aggregate whose names can be shown, and read back out of a file."""
     name, zone = (escape_line(each)[:_MAX_LABEL] for each in (aggregate.name, aggregate.availability_zone))
-    return Aggregate(aggregate.uuid, name, zone)
+    metadata = {escape_line(key)[:_MAX_LABEL]: escape_line(value) for key, value in aggregate.metadata.items()}
+    return Aggregate(aggregate.uuid, name, zone, metadata)
 
 
 def _details(client: PlacementClient, uuid: str) -> _Details | None:

@@ -1,0 +1,314 @@
+"""Filters by host aggregates and by networks, and what they write to the destination of a request."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from os_prefilter import (
+    Destination,
+    Flavor,
+    Image,
+    NetworkRequest,
+    Options,
+    Pipeline,
+    Request,
+    RequestSpec,
+    allocation_candidates_query,
+    require,
+)
+from os_prefilter.common.errors import (
+    ContradictingAggregates,
+    MissingFact,
+    NoAggregate,
+    UnknownValue,
+    UnusableFact,
+)
+from os_prefilter.filters.host_aggregates import HostAggregates
+from os_prefilter.filters.isolated_aggregates import isolated_aggregates
+from os_prefilter.filters.routed_networks import RoutedNetworks
+from os_prefilter.vocabulary.model import UnknownValues
+
+A, B, C = (f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123")
+Sets = tuple[set[str], set[str]]
+"""The required sets, each as ``in`` of the query has it, and the forbidden aggregates."""
+
+
+def aggregate(uuid: str, **metadata: str) -> dict[str, Any]:
+    return {"uuid": uuid, "name": f"rack-{uuid[0]}", "metadata": metadata}
+
+
+def pipeline(*names: str, aggregates: Any = (), networks: Any = None, **options: Any) -> Pipeline:
+    facts = {"aggregates": lambda _context: aggregates, "networks": lambda _context: networks or {}}
+    return Pipeline.from_names(*names, options=Options(**options), facts=facts)
+
+
+def spec_of(**fields: Any) -> RequestSpec:
+    return RequestSpec(Flavor(vcpus=1, memory_mb=512), **fields)
+
+
+def applied(some: Pipeline, spec: RequestSpec) -> Sets:
+    some.apply(spec)
+    destination = spec.requested_destination or Destination()
+    return set(destination.aggregates or ()), set(destination.forbidden_aggregates or ())
+
+
+ZONES = (aggregate(A, availability_zone="north"), aggregate(B, availability_zone="north"), aggregate(C))
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [("north", ({f"{A},{B}"}, set())), (None, (set(), set())), ("", (set(), set())), ("North", (set(), set()))],
+)
+def test_zone_requires_a_host_in_one_of_its_aggregates(zone: str | None, expected: Sets) -> None:
+    assert applied(pipeline("availability_zone", aggregates=ZONES), spec_of(availability_zone=zone)) == expected
+
+
+def test_zone_that_no_aggregate_has_requires_nothing_with_a_note_as_in_nova() -> None:
+    decision = pipeline("availability_zone", aggregates=ZONES).apply(spec_of(availability_zone="nova"))
+    assert not decision.aggregates
+    (note,) = decision.notes
+    assert note.warn
+    assert str(note) == "availability zone 'nova': no host aggregate has it: not required"
+
+
+def test_zone_that_no_aggregate_has_is_rejected_if_unknown_values_are() -> None:
+    strict = pipeline("availability_zone", aggregates=ZONES, unknown_values=UnknownValues.REJECT)
+    with pytest.raises(UnknownValue, match="availability zone has the unknown value 'x'. Values that exist: north"):
+        strict.apply(spec_of(availability_zone="x"))
+
+
+@pytest.mark.parametrize("zone", ["north&root_required=X", "in:a,b", "a\nb", "\x00", "x" * 5000, "%s{0}"])
+def test_text_of_a_tenant_is_no_part_of_the_query_nor_breaks_a_line(zone: str) -> None:
+    """Only UUIDs of the operator's aggregates get into the query."""
+    spec = spec_of(availability_zone=zone, project_id=zone)
+    some = pipeline("availability_zone", "tenant_isolation", aggregates=(aggregate(A, availability_zone=zone),))
+    decision = some.apply(spec)
+    assert allocation_candidates_query(spec) == f"limit=1000&member_of=in%3A{A}&resources=MEMORY_MB%3A512%2CVCPU%3A1"
+    assert str(decision.aggregates[0]).isprintable()
+    assert len(str(decision.aggregates[0])) < 400
+
+
+def test_aggregates_are_objects_or_mappings_with_the_zone_in_the_metadata_or_beside_it() -> None:
+    rows = [
+        aggregate(A, availability_zone="north"),
+        {"uuid": B, "name": "b", "availability_zone": "north", "metadata": {}},
+        SimpleNamespace(uuid=C, name="c", availability_zone="north"),
+    ]
+    assert HostAggregates.of(rows).of_zones == {"north": (A, B, C)}
+
+
+TENANTS = (aggregate(A, filter_tenant_id="p1"), aggregate(B, filter_tenant_id_2="p1", x="p2"), aggregate(C, y="p1"))
+
+
+@pytest.mark.parametrize(
+    ("project", "expected"),
+    [("p1", ({f"{A},{B}"}, set())), ("p2", (set(), set())), (None, (set(), set())), ("", (set(), set()))],
+)
+def test_tenant_is_limited_to_the_aggregates_that_are_for_it(project: str | None, expected: Sets) -> None:
+    assert applied(pipeline("tenant_isolation", aggregates=TENANTS), spec_of(project_id=project)) == expected
+
+
+@pytest.mark.parametrize("project", ["p2", None, ""])
+def test_tenant_without_an_aggregate_is_rejected_if_one_is_required(project: str | None) -> None:
+    spec = spec_of(project_id=project)
+    strict = pipeline("tenant_isolation", aggregates=TENANTS, tenant_aggregate_required=True)
+    with pytest.raises(NoAggregate, match="No hosts are available for this tenant. Ask the operator"):
+        strict.apply(spec)
+    assert spec == spec_of(project_id=project)
+
+
+ISOLATED = (
+    aggregate(A, **{"trait:CUSTOM_WINDOWS": "required", "trait:CUSTOM_B": "required"}),
+    aggregate(B, **{"trait:CUSTOM_B": "required"}),
+    aggregate(C, **{"trait:CUSTOM_WINDOWS": "forbidden", "x": "required"}),
+)
+WINDOWS, OTHER = "trait:CUSTOM_WINDOWS", "trait:CUSTOM_B"
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "properties", "expected"),
+    [
+        ({}, {}, {A, B}),
+        ({OTHER: "required"}, {}, {A}),
+        ({OTHER: "required"}, {WINDOWS: "required"}, set()),
+        ({OTHER: "forbidden"}, {}, {A, B}),
+        ({"resources1:CUSTOM_X": "1", "trait1:CUSTOM_B": "required"}, {}, {A}),
+    ],
+)
+def test_aggregate_is_forbidden_unless_the_request_requires_each_of_its_traits(
+    extra_specs: dict[str, str], properties: dict[str, str], expected: set[str]
+) -> None:
+    spec = RequestSpec(Flavor(vcpus=1, extra_specs=extra_specs), Image(properties))
+    assert applied(pipeline("isolated_aggregates", aggregates=ISOLATED), spec) == (set(), expected)
+
+
+def test_trait_that_an_earlier_filter_requires_opens_an_aggregate_as_well() -> None:
+    earlier = require("CUSTOM_B", "a rule").requirements
+    (item,) = isolated_aggregates(Request(spec_of()), aggregates=ISOLATED, required_before=earlier).aggregates
+    assert item.aggregates == (A,)
+    assert item.source == "aggregates for requests that require CUSTOM_WINDOWS"
+
+
+NETWORKS = {"n1": {"s1": [A], "s2": [B, C]}, "n2": {"s3": [C]}, "broken": {"s4": [C], "s5": []}, "flat": {}}
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        ([], set()),
+        ([NetworkRequest("n1")], {f"{A},{B},{C}"}),
+        ([NetworkRequest("n1", "port", "s1")], {A}),
+        ([NetworkRequest(None, "port", "s2")], {f"{B},{C}"}),
+        ([NetworkRequest("n1", "port")], {f"{A},{B},{C}"}),
+        ([NetworkRequest("n1"), NetworkRequest("n2")], {f"{A},{B},{C}", C}),
+        ([NetworkRequest("not routed"), NetworkRequest("flat"), NetworkRequest("auto"), NetworkRequest()], set()),
+        ([NetworkRequest("broken", "port", "s4")], {C}),
+    ],
+)
+def test_network_requires_a_host_in_an_aggregate_of_one_of_its_segments(
+    requested: list[NetworkRequest], expected: set[str]
+) -> None:
+    spec = spec_of(requested_networks=requested)
+    assert applied(pipeline("routed_networks", networks=NETWORKS), spec) == (expected, set())
+
+
+@pytest.mark.parametrize(
+    ("requested", "told"),
+    [
+        (NetworkRequest("broken"), "Aggregates not found for the network 'broken'"),
+        (NetworkRequest("n1", "port", "s5"), "Aggregates not found for the subnet 's5'"),
+    ],
+)
+def test_segment_without_an_aggregate_rejects_the_request(requested: NetworkRequest, told: str) -> None:
+    with pytest.raises(NoAggregate, match=told):
+        pipeline("routed_networks", networks=NETWORKS).apply(spec_of(requested_networks=[requested]))
+
+
+def test_port_of_which_the_service_gives_neither_network_nor_type_gets_a_warning() -> None:
+    some = pipeline("routed_networks", "remote_managed_ports", networks=NETWORKS)
+    decision = some.apply(spec_of(requested_networks=[NetworkRequest(port_id="p")]))
+    assert [str(note) for note in decision.notes] == [
+        "port 'p': the request spec has neither its network nor its subnet: not required",
+        "port 'p': the request spec has no VNIC type of it: not required",
+    ]
+    assert all(note.warn for note in decision.notes)
+
+
+@pytest.mark.parametrize(
+    ("requested", "expected"),
+    [
+        (NetworkRequest("n", "p", "s", "remote-managed"), {"COMPUTE_REMOTE_MANAGED_PORTS"}),
+        (NetworkRequest("n", "p", "s", "normal"), set()),
+        (NetworkRequest("n"), set()),
+    ],
+)
+def test_remote_managed_port_requires_its_trait(requested: NetworkRequest, expected: set[str]) -> None:
+    spec = spec_of(requested_networks=[requested])
+    pipeline("remote_managed_ports").apply(spec)
+    assert spec.root_required == expected
+
+
+def test_what_cannot_be_in_both_is_rejected_with_both_reasons() -> None:
+    both = (aggregate(A, availability_zone="north", **{WINDOWS: "required"}),)
+    some = pipeline("availability_zone", "isolated_aggregates", aggregates=both)
+    spec = spec_of(availability_zone="north")
+    with pytest.raises(ContradictingAggregates, match="zone 'north' .*require CUSTOM_WINDOWS"):
+        some.apply(spec)
+    assert spec == spec_of(availability_zone="north")
+
+
+def test_requirements_are_added_to_a_clone_of_the_destination_once() -> None:
+    given = Destination(aggregates=[C], forbidden_aggregates={B}, in_tree=A)
+    spec = spec_of(availability_zone="north", project_id="p1", requested_destination=given)
+    rows = (*ZONES[:2], aggregate(C, **{WINDOWS: "required"}))
+    some = pipeline("availability_zone", "isolated_aggregates", aggregates=rows)
+    for _ in range(2):
+        some.apply(spec)
+        assert spec.requested_destination == Destination([C, f"{A},{B}"], {B, C}, A)
+    assert given == Destination([C], {B}, A)
+
+
+def test_decisions_are_kept_by_zone_tenant_and_networks() -> None:
+    rows = (aggregate(A, availability_zone="north"), aggregate(B, availability_zone="south", filter_tenant_id="p1"))
+    names = ("availability_zone", "tenant_isolation", "routed_networks")
+    some = pipeline(*names, aggregates=rows, networks={"n": {"s": [C]}})
+    for _ in range(2):
+        for zone, in_zone in (("north", {A}), ("south", {B}), (None, set())):
+            for project, of_tenant in (("p1", {B}), ("p2", set())):
+                for requested, of_network in (([NetworkRequest("n")], {C}), ([], set())):
+                    spec = spec_of(availability_zone=zone, project_id=project, requested_networks=requested)
+                    assert applied(some, spec)[0] == in_zone | of_tenant | of_network
+
+
+def test_new_aggregates_count_from_the_next_reading_and_equal_ones_keep_decisions() -> None:
+    rows = [aggregate(A, availability_zone="north")]
+    some = Pipeline.from_names("availability_zone", facts={"aggregates": lambda _context: [dict(row) for row in rows]})
+    (fact,) = some._facts
+    decisions = []
+    for number in range(3):
+        if number == 2:
+            rows.append(aggregate(B, availability_zone="north"))
+        fact.expire()
+        decisions.append(some.apply(spec_of(availability_zone="north")))
+    assert decisions[0] is decisions[1]
+    assert [item.aggregates for item in decisions[2].aggregates] == [(A, B)]
+
+
+@pytest.mark.parametrize(("name", "fact"), [("tenant_isolation", "aggregates"), ("routed_networks", "networks")])
+def test_service_without_the_fact_does_not_start(name: str, fact: str) -> None:
+    with pytest.raises(MissingFact, match=f"needs the fact '{fact}'.*pass Pipeline.from_conf"):
+        Pipeline.from_names(name)
+
+
+@pytest.mark.parametrize("name", ["availability_zone", "tenant_isolation", "isolated_aggregates", "routed_networks"])
+def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What isolates tenants must not be open while the service cannot say what it is."""
+
+    def fails(_context: Any) -> Any:
+        raise OSError("the database is down")
+
+    some = Pipeline.from_names(name, facts={"aggregates": fails, "networks": fails})
+    spec = spec_of(availability_zone="north", requested_networks=[NetworkRequest("n")])
+    with pytest.raises(UnusableFact, match="is not known yet"):
+        some.apply(spec)
+    assert "the database is down" in caplog.text
+    assert spec.requested_destination is None
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("rack", "is 'rack', not a sequence of aggregates"),
+        ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
+        ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
+        ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x'"),
+        ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),
+        ([{"uuid": A, "name": "n", "availability_zone": 3}], "has availability_zone 3"),
+    ],
+)
+def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(
+    value: Any, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnusableFact, match=told):
+        HostAggregates.of(value)
+    values = [ZONES, value]
+    some = Pipeline.from_names("availability_zone", facts={"aggregates": lambda _context: values.pop(0)})
+    for _ in range(2):
+        assert applied(some, spec_of(availability_zone="north"))[0] == {f"{A},{B}"}
+        some._facts[0].expire()
+    assert "Failed to read the deployment fact aggregates" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([], "a list, not a mapping of networks"),
+        ({"n": []}, "a list, not a mapping of subnets, at the network 'n'"),
+        ({"n": {"s": A}}, "not aggregates, at the subnet 's'"),
+        ({"n": {"s": ["x&y"]}}, "has 'x&y', not the UUID of an aggregate, at the subnet 's'"),
+    ],
+)
+def test_malformed_networks_are_named(value: Any, told: str) -> None:
+    with pytest.raises(UnusableFact, match=told):
+        RoutedNetworks.of(value)

@@ -7,13 +7,13 @@ from sphinx.application import Sphinx
 
 from os_prefilter.hosts.drivers.libvirt_facts import version_text
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
-from tests.against_nova.differences import DIFFERENCES, QUERY, Difference
+from tests.against_nova.differences import AGGREGATE_DIFFERENCES, DIFFERENCES, QUERY, Difference
 from tests.against_nova.releases import page
 
 
 def differences() -> Iterator[str]:
     """Yield each difference as reStructuredText: what Nova does, what we do, and why."""
-    for difference in DIFFERENCES:
+    for difference in (*DIFFERENCES, *AGGREGATE_DIFFERENCES):
         yield difference.title
         yield "~" * len(difference.title)
         yield ""

@@ -11,7 +11,8 @@ from os_prefilter.vocabulary.machine_types import MACHINES
 from os_prefilter.vocabulary.model import Row
 
 Required = tuple[str, str, bool]
-"""(scope, trait, required); or, for a resource of the flavor, ``CLASS:amount`` for the trait."""
+"""(scope, trait, required); or, for a resource of the flavor, ``CLASS:amount`` for the trait; or, for aggregates, the
+scope ``member_of`` and their UUIDs, joined by commas."""
 Answer = frozenset[Required] | str
 """What was added to the request; the query as a string; or how that failed: REFUSED, FAILED."""
 REFUSED = "refused"
@@ -320,3 +321,20 @@ def no_empty_parameter(answer: Answer, _spec: Any, _nova: Nova) -> Answer:
 def _flavors_suffixes(spec: Any) -> set[str]:
     keys = [key for key in _extra_specs(spec) if key.startswith(("resources", "trait")) and ":" in key]
     return {key.partition(":")[0].removeprefix("resources").removeprefix("trait") for key in keys} - {""}
+
+
+# -- aggregates and networks -------------------------------------------------------------------------------------------
+
+
+def nothing_required(answer: Answer, _spec: Any, _nova: Nova) -> Answer:
+    return frozenset() if answer == FAILED else answer
+
+
+def without_unnamed_networks(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    requested: Any = spec.requested_networks if "requested_networks" in spec else ()
+    named = [each for each in requested if each.network_id or each.port_id]
+    if len(named) == len(requested):
+        return answer
+    clone = spec.obj_clone()
+    clone.requested_networks = type(requested)(objects=named)
+    return nova(clone)

@@ -300,3 +300,48 @@ DIFFERENCES: tuple[Difference, ...] = (
     ),
 )
 """In the order in which they are applied."""
+
+
+def _without_project(spec: Any) -> None:
+    spec.project_id = None
+
+
+def _without_zone(spec: Any) -> None:
+    del spec._obj_availability_zone
+
+
+def _any_network(spec: Any) -> None:
+    (port,) = spec.requested_networks
+    port.network_id = port.port_id = None
+
+
+AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
+    Difference(
+        "A request without a project",
+        of=("tenant_isolation",),
+        nova="fails with an internal error",
+        ours="has no aggregate for it, or is rejected (tenant_aggregate_required)",
+        reason="the field may be null",
+        becomes=becomes.nothing_required,
+        change=_without_project,
+    ),
+    Difference(
+        "A request whose availability zone is not set",
+        of=("availability_zone",),
+        nova="fails with an internal error",
+        ours="requires no zone",
+        reason="the field may be left unset",
+        becomes=becomes.nothing_required,
+        change=_without_zone,
+    ),
+    Difference(
+        "A requested network that names neither a network nor a port",
+        of=("routed_networks",),
+        nova="fails with an internal error, or requires the aggregates of the network before it again",
+        ours="requires nothing of it",
+        reason="it says nothing",
+        becomes=becomes.without_unnamed_networks,
+        change=_any_network,
+    ),
+)
+"""Of the filters that are for other schedulers: Nova's own take their place inside nova-scheduler."""

@@ -15,7 +15,7 @@ from nova.api.validation.extra_specs import validators
 from nova.objects.image_meta import ImageMetaProps
 from nova.scheduler import request_filter
 
-from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import KEPT_BY_NOVA
 from os_prefilter.vocabulary.model import Row
@@ -34,6 +34,7 @@ def record() -> Release:
     known = set(os_traits.get_traits())
     standard = {str(term.trait) for row in ROWS for term in row.values.values() if term.kind == "standard"}
     filters = {each.__name__ for each in request_filter.ALL_REQUEST_FILTERS}
+    elsewhere = {name for name, _ in STAYS_WITH_NOVA.values()}
     source = _source()
     return Release(
         pythons=_pythons(),
@@ -47,7 +48,7 @@ def record() -> Release:
         request_filters=sorted(set(SAME_PURPOSE.values()) - filters),
         traits=sorted(standard - known),
         unreported=sorted(trait for trait in standard & known if not _is_named(trait, source)),
-        novas_request_filters=sorted(filters - set(SAME_PURPOSE.values())),
+        novas_request_filters=sorted(filters - set(SAME_PURPOSE.values()) - elsewhere),
         novas_properties=sorted(set(ImageMetaProps.fields) - _LISTS - KEPT_BY_NOVA),
         novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.legacy_values)),
     )

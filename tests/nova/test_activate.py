@@ -22,22 +22,13 @@ from os_prefilter.common.errors import (
     UnknownFilter,
 )
 from os_prefilter.filters.loading import NAMESPACE, installed_filters
-from os_prefilter.nova import SAME_PURPOSE
+from os_prefilter.nova import SAME_PURPOSE, STAYS_WITH_NOVA
 from tests.against_nova.nova import NOVA
 from tests.against_nova.releases import releases
 from tests.support.nova_start import Start, entries, our_entry
 from tests.support.rule_texts import rule, write_rules
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-# Those of Nova's filters that ask about the deployment, not about what a host can do.
-_NOVAS_ALONE = {
-    "require_tenant_aggregate",
-    "map_az_to_placement_aggregate",
-    "isolate_aggregates",
-    "routed_networks_filter",
-    "remote_managed_ports_filter",
-}
 
 
 def test_activation_appends_one_request_filter_and_keeps_all_host_filters(start: Start) -> None:
@@ -158,10 +149,25 @@ def test_third_party_request_filters_keep_their_position(start: Start) -> None:
 
 def test_every_nova_request_filter_has_a_counterpart_or_is_a_known_exception() -> None:
     """Older Novas lack those that releases.yaml names; a filter of Nova's without a counterpart fails this."""
-    assert set(SAME_PURPOSE) <= set(installed_filters())
+    assert {*SAME_PURPOSE, *STAYS_WITH_NOVA} <= set(installed_filters())
     missing = {name for name in SAME_PURPOSE.values() if not hasattr(request_filter, name)}
     assert missing == set(releases()[NOVA].request_filters)
-    assert set(entries()) - set(SAME_PURPOSE.values()) == _NOVAS_ALONE
+    assert set(entries()) - set(SAME_PURPOSE.values()) == {name for name, _ in STAYS_WITH_NOVA.values()}
+
+
+@pytest.mark.parametrize("name", STAYS_WITH_NOVA)
+def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(name: str, start: Start) -> None:
+    """Nova's own reads the database and Neutron; ours would have no facts, and a second one excludes no other host."""
+    before = entries()
+    function, advice = STAYS_WITH_NOVA[name]
+    told = f"[prefilter] enabled_filters: '{name}' is for other schedulers: in nova-scheduler, Nova's own {function} "
+    with pytest.raises(InvalidOption, match=re.escape(told)) as raised:
+        start(f"hpet,{name}")
+    assert str(raised.value).endswith(f"Remove it here. {advice}")
+    # The option is one of Nova's.
+    for option in re.findall(r"\[scheduler\] (\w+) = true", advice):
+        assert CONF.scheduler[option] is False
+    assert entries() == before
 
 
 def test_nova_rst_lists_every_replaced_nova_filter() -> None:

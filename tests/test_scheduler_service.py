@@ -51,7 +51,7 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
     files = files_of(PAGE)
     texts = [text for language, _, text in blocks(PAGE) if language == "console"]
     shown = [match for text in texts if (match := re.match(r"\$ curl -s --data @(\S+) \S+/hosts\n", text))]
-    assert len(shown) == 2
+    assert len(shown) == 3
     for command in shown:
         assert ask(url, files[command[1]]).text == command.string[command.end() :]
     log = next(text for text in texts if text.startswith("$ python3 scheduler.py"))
@@ -71,6 +71,17 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
             422,
             "No host offers hw_vif_model=lan9118.",
         ),
+        (
+            {"availability_zone": "north", "flavor": SMALL},
+            200,
+            "(availability zone 'north': aggregate rack-1)",
+        ),
+        (
+            {"availability_zone": "x&y", "flavor": SMALL},
+            422,
+            "unknown value 'x&y'. Values that exist: north",
+        ),
+        ({"availability_zone": 5, "flavor": SMALL}, 400, "availability_zone is 5"),
         ({"image": {"properties": {"hw_vif_model": "igbb"}}, "flavor": SMALL}, 422, "unknown value 'igbb'"),
         ({"image": {}}, 400, "no flavor in it"),
         ({"image": {}, "flavor": {"vcpus": "one"}}, 400, "flavor.vcpus is 'one'"),

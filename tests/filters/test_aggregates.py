@@ -147,7 +147,7 @@ def test_trait_that_an_earlier_filter_requires_opens_an_aggregate_as_well() -> N
     earlier = require("CUSTOM_B", "a rule").requirements
     (item,) = isolated_aggregates(Request(spec_of()), aggregates=ISOLATED, required_before=earlier).aggregates
     assert item.aggregates == (A,)
-    assert item.source == "aggregates for requests that require CUSTOM_WINDOWS"
+    assert item.because == "reserved for requests that require CUSTOM_WINDOWS: aggregate rack-1"
 
 
 NETWORKS = {"n1": {"s1": [A], "s2": [B, C]}, "n2": {"s3": [C]}, "broken": {"s4": [C], "s5": []}, "flat": {}}

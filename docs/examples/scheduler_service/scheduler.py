@@ -27,6 +27,7 @@ from os_prefilter.common.errors import (
     RequestRejected,
 )
 from os_prefilter.documents.strict_json import parse_json
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.request.from_json import request_spec_from
 
@@ -35,12 +36,14 @@ LARGEST_REQUEST = 1_000_000
 OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for any that is free.")]
 
 
-def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient) -> Pipeline:
+def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Pipeline:
     """Return the filters that the configuration enables, with what they may need to know of the deployment."""
     facts: dict[str, Callable[[Any], Any]] = {
         "owner_coverage": OwnerCoverage(placement),
         "answers": ReportCoverage(placement),
         "nested_providers": NestedProviders(placement),
+        # Another service reads them from its database.
+        "aggregates": lambda _context: fleet.aggregates.values(),
     }
     reader = HostTraitsReader(placement)
     return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
@@ -63,7 +66,8 @@ def schedule(body: bytes, pipeline: Pipeline, placement: PlacementClient) -> tup
         # Not the user's fault. The request is not scheduled: without the filter it would go to hosts that cannot.
         LOG.exception("A request was not scheduled.")
         return "500 Internal Server Error", {"error": "The log of the scheduler says why."}
-    return "200 OK", {"hosts": list(hosts), "required": [str(each) for each in decision.requirements]}
+    required = [str(each) for each in (*decision.requirements, *decision.aggregates)]
+    return "200 OK", {"hosts": list(hosts), "required": required}
 
 
 def application(
@@ -85,11 +89,12 @@ def main() -> None:
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     conf.register_opts(OPTIONS, group="scheduler")
-    with EmbeddedPlacement(example_fleet()) as embedded, suppress(KeyboardInterrupt):
+    fleet = example_fleet()
+    with EmbeddedPlacement(fleet) as embedded, suppress(KeyboardInterrupt):
         try:
             conf(project="scheduler")
             logging.setup(conf, "scheduler")
-            pipeline = load_pipeline(conf, embedded.client)
+            pipeline = load_pipeline(conf, embedded.client, fleet)
             port = conf.scheduler.port
         except (cfg.Error, ConfigurationError) as error:
             sys.exit(f"scheduler: {error}")

@@ -20,7 +20,7 @@ def availability_zone(request: Request, *, options: Options, aggregates: Any) ->
         return NOTHING
     known = HostAggregates.of(aggregates)
     if uuids := known.of_zones.get(zone):
-        return require_aggregates(uuids, f"{_SOURCE} {quote(zone)} ({known.describe(uuids)})")
+        return require_aggregates(uuids, f"{_SOURCE} {quote(zone)}", known.describe(uuids))
     if options.unknown_values is UnknownValues.REJECT:
         raise UnknownValue(_SOURCE, zone, sorted(known.of_zones))
     # Nova's API refuses the request before, except for the default zone, which is that of no aggregate.

@@ -83,7 +83,7 @@ class HostAggregates:
         return cls(MappingProxyType(names), _frozen(zones), _frozen(tenants), tuple(sorted(isolated)))
 
     def describe(self, uuids: Iterable[str]) -> str:
-        """Return the names of aggregates for the source of a requirement: ``aggregates rack-1, rack-2``."""
+        """Return the names of aggregates for the operator: ``aggregates rack-1, rack-2``."""
         names = sorted(escape_line(self.names[uuid]) for uuid in uuids)
         return f"aggregate{'s' * (len(names) > 1)} {', '.join(shorten(names, _MOST_NAMES))}"
 

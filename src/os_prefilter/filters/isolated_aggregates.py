@@ -17,14 +17,15 @@ def isolated_aggregates(
     request: Request, *, aggregates: Any, required_before: tuple[Requirement, ...] = ()
 ) -> Requirements:
     """Forbid the aggregates whose metadata has a trait:NAME=required that the request does not require."""
-    isolated = HostAggregates.of(aggregates).isolated
-    if not isolated:
+    known = HostAggregates.of(aggregates)
+    if not known.isolated:
         return NOTHING
     from_request = requirements_without_filters(request)
     required = {item.trait for item in (*from_request, *required_before) if item.required}
-    closed = [each for each in isolated if not each.traits <= required]
+    closed = [each for each in known.isolated if not each.traits <= required]
     if not closed:
         return NOTHING
     traits = sorted({escape_line(trait) for each in closed for trait in each.traits - required})
     missing = ", ".join(shorten(traits, _MOST_TRAITS))
-    return forbid_aggregates((each.uuid for each in closed), f"aggregates for requests that require {missing}")
+    uuids = [each.uuid for each in closed]
+    return forbid_aggregates(uuids, f"reserved for requests that require {missing}", known.describe(uuids))

@@ -18,7 +18,7 @@ def tenant_isolation(request: Request, *, options: Options, aggregates: Any) -> 
     project = request.project_id
     uuids = known.of_tenants.get(project) if project else None
     if uuids:
-        return require_aggregates(uuids, f"tenant {quote(project)} ({known.describe(uuids)})")
+        return require_aggregates(uuids, f"tenant {quote(project)}", known.describe(uuids))
     if options.tenant_aggregate_required:
         raise NoAggregate(
             "No hosts are available for this tenant",

@@ -53,7 +53,7 @@ def _line_of(item: Requirement) -> Line:
 
 def _aggregates_line(item: AggregateRequirement) -> Line:
     rule = "required" if item.required else "forbidden"
-    return Line(f"member_of=in:{','.join(item.aggregates)}", rule, item.scope, item.filter, escape_line(item.source))
+    return Line(f"member_of=in:{','.join(item.aggregates)}", rule, item.scope, item.filter, escape_line(item.because))
 
 
 def _preferred_line(item: Preference) -> Line:

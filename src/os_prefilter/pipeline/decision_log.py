@@ -89,7 +89,7 @@ class DecisionLog:
                     "aggregates": list(item.aggregates[:_MOST_REQUIREMENTS]),
                     "required": item.required,
                     "filter": _cut(item.filter, _NAME_LENGTH),
-                    "source": _cut(item.source, _TEXT_LENGTH),
+                    "source": _cut(item.because, _TEXT_LENGTH),
                 }
                 for item in aggregates[:_MOST_OTHERS]
             ],

@@ -78,9 +78,11 @@ class AggregateRequirement(NamedTuple):
     required: bool
     """True: the host is in one of them. False: in none."""
     source: str
-    """What it comes from: ``availability zone north (aggregates rack-1, rack-2)``."""
+    """What it comes from: ``availability zone 'north'``. The author of a request that is rejected may read it."""
     filter: str = ""
     """The configured name of the filter."""
+    names: str = ""
+    """The names of the aggregates, for the operator: ``aggregates rack-1, rack-2``."""
     scope: str = UNSUFFIXED
     """Always the unsuffixed group: Nova writes it there as well."""
 
@@ -89,8 +91,13 @@ class AggregateRequirement(NamedTuple):
         """The parameter of the query: ``in:UUID,UUID`` or ``!in:UUID``."""
         return f"{'' if self.required else '!'}in:{','.join(self.aggregates)}"
 
+    @property
+    def because(self) -> str:
+        """The source, with the names of the aggregates."""
+        return f"{self.source}: {self.names}" if self.names else self.source
+
     def __str__(self) -> str:
-        return escape_line(f"member_of={self.member_of} by {self.filter} ({self.source})")
+        return escape_line(f"member_of={self.member_of} by {self.filter} ({self.because})")
 
 
 class Preference(NamedTuple):
@@ -168,22 +175,24 @@ def forbid(trait: str, source: str, scope: str = ROOT, properties: Iterable[str]
     return Requirements((Requirement(trait_named(trait), False, scope, source, properties=tuple(properties)),))
 
 
-def require_aggregates(aggregates: Iterable[str], source: str) -> Requirements:
+def require_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
     """Return the requirement that a host is in one of the aggregates; each such requirement must be met.
 
     :param aggregates: UUIDs
+    :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), True, source),))
+    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), True, source, names=names),))
 
 
-def forbid_aggregates(aggregates: Iterable[str], source: str) -> Requirements:
+def forbid_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
     """Return the requirement that a host is in none of the aggregates.
 
     :param aggregates: UUIDs
+    :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
-    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), False, source),))
+    return Requirements(aggregates=(AggregateRequirement(_uuids(aggregates), False, source, names=names),))
 
 
 def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:

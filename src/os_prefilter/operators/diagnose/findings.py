@@ -51,7 +51,8 @@ class Sources:
         # What the request requires comes first: it stays when the filter is switched off.
         items: list[Requirement | AggregateRequirement] = [*from_request, *decision.requirements, *decision.aggregates]
         for item in items:
-            self._required.setdefault(condition_of(item), (item.filter, escape_line(item.source)))
+            because = item.because if isinstance(item, AggregateRequirement) else item.source
+            self._required.setdefault(condition_of(item), (item.filter, escape_line(because)))
 
     def of(self, condition: Condition) -> tuple[str, str]:
         """Return the filter that requires a condition, or ``request``, and the reason.

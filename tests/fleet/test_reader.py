@@ -75,7 +75,7 @@ changed_while_read: 2
 aggregates:
   rack-1: {availability_zone: north, uuid: 9D6B2A0E-7A0F-4C11-8A0C-0F6B5B1F3C55}
   9d6b2a0e-7a0f-4c11-8a0c-0f6b5b1f3c56: {}
-  empty: {}
+  empty: {metadata: {filter_tenant_id: p1, "trait:CUSTOM_A": required}}
 hosts:
   kvm-1:
     uuid: 0C6E1D4E-3B1A-4B0F-9B57-0D3C0B8F6E10
@@ -94,7 +94,7 @@ hosts:
         for each in (
             Aggregate(f"{start}5", "rack-1", "north"),
             Aggregate(f"{start}6", f"{start}6"),
-            Aggregate(aggregate_uuid("empty"), "empty"),
+            Aggregate(aggregate_uuid("empty"), "empty", "", {"filter_tenant_id": "p1", "trait:CUSTOM_A": "required"}),
             Aggregate(aggregate_uuid("rack-2"), "rack-2"),
         )
     }
@@ -216,6 +216,8 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("taken_at number", "taken_at: 5\nhosts: {a: {}}", ("taken_at", "UTC")),
     ("has_inventories", "has_inventories: 1\nhosts: {a: {}}", ("has_inventories", "true or false")),
     ("changed_while_read", "changed_while_read: -1\nhosts: {a: {}}", ("changed_while_read", "from 0")),
+    ("metadata", "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}", ("aggregates.a.metadata.x", "1", "text")),
+    ("metadata list", "aggregates: {a: {metadata: []}}\nhosts: {a: {}}", ("aggregates.a.metadata", "a mapping")),
     ("aggregates list", "aggregates: [a]\nhosts: {a: {}}", ("aggregates", "a mapping")),
     ("aggregate text", "aggregates: {a: x}\nhosts: {a: {}}", ("aggregates.a", "a mapping")),
     ("aggregate key", "aggregates: {a: {zone: x}}\nhosts: {a: {}}", ("aggregates.a", "'zone'", "availability_zone")),

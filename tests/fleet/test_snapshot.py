@@ -93,12 +93,15 @@ def test_anonymous_snapshot_contains_no_name_uuid_or_description() -> None:
     child = Provider("secret_gpu", uuids[0], {}, frozenset(), (uuids[3],))
     host = Provider("secret-1", uuids[1], {}, frozenset({"COMPUTE_NODE"}), (uuids[2], uuids[3]), (child,), "secret")
     disks = provider("secret-disks", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
-    fleet = Fleet((host, disks), TIME, {uuids[2]: Aggregate(uuids[2], "secret rack", "secret zone")})
+    metadata = {"filter_tenant_id": "secret project", "trait:CUSTOM_A": "required"}
+    fleet = Fleet((host, disks), TIME, {uuids[2]: Aggregate(uuids[2], "secret rack", "secret zone", metadata)})
     text = snapshot(anonymous(fleet))
     assert "secret" not in text
     assert not any(uuid in text for uuid in (*uuids, disks.uuid))
     document = json.loads(text)
     assert list(document["hosts"]) == ["host-1", "sharing-1"]
     assert list(document["hosts"]["host-1"]["providers"]) == ["host-1-provider-1"]
-    assert document["aggregates"] == {"aggregate-1": {"availability_zone": "zone-1"}}
+    assert document["aggregates"] == {
+        "aggregate-1": {"availability_zone": "zone-1", "metadata": {"trait:CUSTOM_A": "required"}}
+    }
     assert document["taken_at"] == TIME

@@ -332,3 +332,30 @@ def test_full_disk_at_the_start_does_not_stop_the_service(tmp_path: Path, monkey
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     assert _pipeline(tmp_path).history
+
+
+def test_aggregates_of_a_decision_are_recorded_and_read_back(tmp_path: Path) -> None:
+    uuid = "33333333-3333-4333-8333-333333333333"
+    rows = [{"uuid": uuid, "name": "rack-1", "metadata": {"availability_zone": "north"}}]
+    pipeline = Pipeline.from_names("availability_zone", facts={"aggregates": lambda _context: rows})
+    pipeline.history = DecisionLog(10, str(tmp_path))
+    pipeline.apply(_ServerSpec(Flavor(vcpus=1, memory_mb=512), availability_zone="north"))
+    expected = {
+        "aggregates": [uuid],
+        "required": True,
+        "filter": "availability_zone",
+        "source": "availability zone 'north': aggregate rack-1",
+    }
+    (line,) = _lines(tmp_path / "decisions-0.jsonl")
+    assert line["aggregates"] == [expected]
+    (file,) = decision_files(str(tmp_path))
+    assert [each.aggregates for each in file] == [[expected]]
+
+
+def test_history_of_before_there_were_aggregates_can_be_read(tmp_path: Path) -> None:
+    _pipeline(tmp_path).apply(_spec(hw_vif_model="e1000e"))
+    path = tmp_path / "decisions-0.jsonl"
+    path.write_text(path.read_text().replace('"aggregates": [], ', ""))
+    (file,) = decision_files(str(tmp_path))
+    assert [each.aggregates for each in file] == [[]]
+    assert not file.damaged

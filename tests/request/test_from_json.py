@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from nova import objects
 
-from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter import NetworkRequest, Request, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
@@ -231,3 +231,22 @@ def test_resource_class_name_is_escaped_and_truncated_in_the_error(name: str) ->
         request_spec_from({"flavor": {}, "requested_resources": [group]}, "r.json")
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("form", [lambda items: items, lambda items: {"objects": items}])
+def test_requested_networks_are_read_as_a_list_and_as_nova_writes_its_objects(form: Any) -> None:
+    items = [
+        {"network_id": "n", "port_id": None},
+        {"port_id": "p", "subnet_id": "s", "vnic_type": "normal", "tag": None},
+    ]
+    spec = request_spec_from({"flavor": {"vcpus": 1}, "requested_networks": form(items)}, "the request")
+    assert spec.requested_networks == [NetworkRequest("n"), NetworkRequest(None, "p", "s", "normal")]
+    with pytest.raises(DocumentError, match=r"requested_networks.*network_id is 5"):
+        request_spec_from({"flavor": {"vcpus": 1}, "requested_networks": form([{"network_id": 5}])}, "the request")
+
+
+def test_networks_of_novas_objects_are_seen_without_what_nova_does_not_keep() -> None:
+    one = objects.NetworkRequest(network_id="n", port_id=None)
+    spec = nova_spec(requested_networks=objects.NetworkRequestList(objects=[one]))
+    assert Request(spec).networks == (NetworkRequest("n"),)
+    assert Request(nova_spec()).networks == ()

@@ -56,7 +56,10 @@ def fleets(draw: Any, *, written: bool = False) -> Fleet:
     names = draw(st.lists(NAMES, min_size=1, max_size=8, unique=True))
     labels = draw(st.lists(NAMES, max_size=3, unique=True))
     zones = st.sampled_from(["", "north", "süd", "<b>"])
-    known = [Aggregate(draw(_uuids(aggregate_uuid(each))), each, draw(zones)) for each in labels]
+    metadata = st.dictionaries(
+        st.sampled_from(["filter_tenant_id", "trait:CUSTOM_A"]), st.sampled_from(["required", ""])
+    )
+    known = [Aggregate(draw(_uuids(aggregate_uuid(each))), each, draw(zones), draw(metadata)) for each in labels]
     aggregates = [each.uuid for each in known] + [str(uuid.uuid5(uuid.NAMESPACE_URL, "unnamed"))]
     order = list if written else sorted
 

@@ -74,8 +74,8 @@ def _inventory(inventory: Inventory) -> int | dict[str, Any]:
 def anonymous(fleet: Fleet) -> Fleet:
     """Return a fleet whose hosts, providers, aggregates and zones are named ``host-1`` and so on.
 
-    UUIDs are replaced, and descriptions are left out. Traits, resource classes and amounts stay, with whatever the
-    names of ``CUSTOM_`` ones reveal.
+    UUIDs are replaced; descriptions, and which tenants an aggregate is for, are left out. Traits, resource classes and
+    amounts stay, with whatever the names of ``CUSTOM_`` ones reveal.
     """
     new_uuids = _anonymous_aggregates(fleet)
     zones: dict[str, str] = {}
@@ -84,7 +84,9 @@ def anonymous(fleet: Fleet) -> Fleet:
         zone = old.availability_zone
         if zone:
             zone = zones.setdefault(zone, f"zone-{len(zones) + 1}")
-        aggregates[new_uuids[old.uuid]] = Aggregate(new_uuids[old.uuid], f"aggregate-{number}", zone)
+        # Not the projects of tenants.
+        metadata = {key: value for key, value in old.metadata.items() if key.startswith("trait:")}
+        aggregates[new_uuids[old.uuid]] = Aggregate(new_uuids[old.uuid], f"aggregate-{number}", zone, metadata)
     sharing = {host.uuid for host in fleet.hosts} - {host.uuid for host in fleet.instance_hosts}
     hosts = []
     count = {"host": 0, "sharing": 0}

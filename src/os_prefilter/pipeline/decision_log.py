@@ -32,6 +32,8 @@ MAX_BYTES: Final = 128 * 1024
 _MOST_REQUIREMENTS = 100
 # Preferences, and notes.
 _MOST_OTHERS = 10
+# Of one requirement.
+_MOST_AGGREGATES = 20
 # Of a trait; no suffix of a group and no identifier is longer than 64.
 _TRAIT_LENGTH = 255
 _NAME_LENGTH = 80
@@ -86,7 +88,7 @@ class DecisionLog:
             ],
             "aggregates": [
                 {
-                    "aggregates": list(item.aggregates[:_MOST_REQUIREMENTS]),
+                    "aggregates": list(item.aggregates[:_MOST_AGGREGATES]),
                     "required": item.required,
                     "filter": _cut(item.filter, _NAME_LENGTH),
                     "source": _cut(item.because, _TEXT_LENGTH),
@@ -99,6 +101,7 @@ class DecisionLog:
                     len(requirements[_MOST_REQUIREMENTS:]),
                     len(preferences[_MOST_OTHERS:]),
                     len(aggregates[_MOST_OTHERS:]),
+                    sum(len(item.aggregates[_MOST_AGGREGATES:]) for item in aggregates[:_MOST_OTHERS]),
                     len(notes[_MOST_OTHERS:]),
                 )
             ),

@@ -117,7 +117,7 @@ def _families() -> SimpleNamespace:
         rejections=counter("rejections", "Requests that a filter rejected, because of what they require"),
         failures=counter("failures", "Requests at which a filter failed with an error of its own"),
         seconds=prometheus.Histogram("os_prefilter_filter_seconds", "Time in a filter", ["filter"], buckets=_BUCKETS),
-        requirements=counter("requirements", "Traits that a filter required or forbade"),
+        requirements=counter("requirements", "Traits, and sets of aggregates, that a filter required or forbade"),
         held_back=counter("held_back", "Traits that a filter does not require yet: hosts must report first"),
         no_host=prometheus.Counter(
             "os_prefilter_no_host_rejections", "Requests that were rejected because no host has the traits"

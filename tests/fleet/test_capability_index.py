@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from os_prefilter.fleet.capability_index import _BLOCK, CapabilityIndex, join, numbers_in, set_of
+from os_prefilter.fleet.capability_index import BLOCK, CapabilityIndex, join, numbers_in, set_of
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from tests.support.placements import provider
 
-HOSTS = 2 * _BLOCK + 100
+HOSTS = 2 * BLOCK + 100
 TRAITS = tuple(f"CUSTOM_{number}" for number in range(40))
 CONDITIONS = (
     *(
@@ -64,12 +64,12 @@ def test_each_host_is_in_one_group_of_its_kind_and_the_largest_comes_first(trait
 def test_hosts_of_a_kind_take_no_more_memory_in_a_larger_fleet() -> None:
     """No number of a kind has more bits than a block; one of all hosts for each kind would need HOSTS bits each."""
     index = CapabilityIndex(fleet_of(len(TRAITS)), CONDITIONS)
-    assert max(hosts.bit_length() for members in index.kinds.values() for hosts in members.values()) <= _BLOCK
+    assert max(hosts.bit_length() for members in index.kinds.values() for hosts in members.values()) <= BLOCK
 
 
 def test_sets_and_numbers_are_the_same_hosts() -> None:
     """``numbers_in(set_of(numbers)) == numbers``, with gaps of whole blocks; ``join`` is the union."""
-    for numbers in ([], [0], [7, 8, 9], [_BLOCK - 1, _BLOCK, 5 * _BLOCK + 3]):
+    for numbers in ([], [0], [7, 8, 9], [BLOCK - 1, BLOCK, 5 * BLOCK + 3]):
         assert numbers_in(set_of(numbers)) == numbers
     assert join([]) == 0
-    assert numbers_in(join([{0: 1, 3: 2}, {3: 1}])) == [0, 3 * _BLOCK, 3 * _BLOCK + 1]
+    assert numbers_in(join([{0: 1, 3: 2}, {3: 1}])) == [0, 3 * BLOCK, 3 * BLOCK + 1]

@@ -23,7 +23,7 @@ _CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
 _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
 _PLENTY = Inventory(1_000_000)
 _MOST_KEPT = 10_000
-_BLOCK = 1024
+BLOCK = 1024
 _BITS = range(8)
 
 Members: TypeAlias = Mapping[int, int]
@@ -85,9 +85,9 @@ class CapabilityIndex:
         self.kinds: dict[_Kind, dict[int, int]] = {}
         for number, host in enumerate(hosts):
             members = self.kinds.setdefault(self._kind_of(host), {})
-            block, bit = divmod(number, _BLOCK)
+            block, bit = divmod(number, BLOCK)
             members[block] = members.get(block, 0) | 1 << bit
-        self._root = _TraitIndex((kind[0].traits, members) for kind, members in self.kinds.items())
+        self._root = TraitIndex((kind[0].traits, members) for kind, members in self.kinds.items())
         self._views: dict[tuple[bool, frozenset[str]], _GroupView] = {}
         self._serving_isolated = lru_cache(_MOST_KEPT)(self._find_serving_isolated)
 
@@ -149,7 +149,7 @@ class CapabilityIndex:
         return join(members for kind, members in kinds if meets(_as_host(kind), demand))
 
 
-class _TraitIndex:
+class TraitIndex:
     """Sets of hosts by trait."""
 
     def __init__(self, hosts_with: Iterable[tuple[frozenset[str], Members]]) -> None:
@@ -195,7 +195,7 @@ class _GroupView:
                 without_choice.append((frozenset().union(*(traits for each in places for traits in each)), members))
             elif all(places):
                 self._with_choice.append((_as_host(kind), members))
-        self._without_choice = _TraitIndex(without_choice)
+        self._without_choice = TraitIndex(without_choice)
         self._serving_by_choice = lru_cache(_MOST_KEPT)(self._find_serving_by_choice)
 
     def find_serving(self, group: Collection[Condition]) -> int:
@@ -231,7 +231,7 @@ def join(sets: Iterable[Members]) -> int:
         for block, hosts in members.items():
             blocks[block] = blocks.get(block, 0) | hosts
     in_order = (blocks.get(block, 0) for block in range(max(blocks, default=0) + 1))
-    return int.from_bytes(b"".join(hosts.to_bytes(_BLOCK // 8, "little") for hosts in in_order), "little")
+    return int.from_bytes(b"".join(hosts.to_bytes(BLOCK // 8, "little") for hosts in in_order), "little")
 
 
 def numbers_in(hosts: int) -> list[int]:
@@ -253,7 +253,7 @@ def set_of(numbers: Iterable[int]) -> int:
 
 
 def _numbers_of(members: Members) -> Iterator[int]:
-    return (block * _BLOCK + number for block, hosts in members.items() for number in numbers_in(hosts))
+    return (block * BLOCK + number for block, hosts in members.items() for number in numbers_in(hosts))
 
 
 def union(sets: Iterable[int]) -> int:

@@ -91,6 +91,18 @@ def meets(host: Host, demand: Demand, *, ignore_usage: bool = False, work: Work 
     return _Search(host, demand, ignore_usage, work or Work()).succeeds()
 
 
+def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | None:
+    """Return what one allocation candidate of a host takes; None if the host does not meet the demand.
+
+    :return: UUID of a provider -> resource class -> amount
+    """
+    traits = host.root.traits
+    if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
+        return None
+    search = _Search(host, demand, False, Work(), takes_all=True)
+    return search.taken if search.succeeds() else None
+
+
 def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:
     """Whether an inventory can give one allocation of that amount."""
     used = 0 if ignore_usage else inventory.used
@@ -114,8 +126,21 @@ def room_in(inventory: Inventory, *, ignore_usage: bool = False) -> int:
 class _Search:
     """Assigns a provider to each resource, group by group, and backtracks."""
 
-    def __init__(self, host: Host, demand: Demand, ignore_usage: bool, work: Work) -> None:  # noqa: FBT001
+    def __init__(
+        self,
+        host: Host,
+        demand: Demand,
+        ignore_usage: bool,  # noqa: FBT001
+        work: Work,
+        *,
+        takes_all: bool = False,
+    ) -> None:
+        """Take a demand on a host.
+
+        :param takes_all: take what the unsuffixed group needs also where no other group can take it
+        """
         self._host = host
+        self._takes_all = takes_all
         self._demand = demand
         self._ignore_usage = ignore_usage
         self._work = work
@@ -128,7 +153,7 @@ class _Search:
         self._classes = sorted({name for _, options in named for _, resources in options for name in resources})
         self._by_name = bool(demand.same_subtree) or not named
         """Whether it matters which of several equal providers serves a group."""
-        self._taken: dict[str, dict[str, int]] = {}
+        self.taken: dict[str, dict[str, int]] = {}
         """UUID of a provider -> what is taken from it."""
         self._providers: dict[str, Provider] = {}
         """Suffix -> the provider that serves the group."""
@@ -140,7 +165,7 @@ class _Search:
             return False
         found = self._serve_unsuffixed(alone=bool(self._suffixed))
         if found and self._suffixed:
-            self._taken.clear()
+            self.taken.clear()
             found = self._serve(0)
         self._work.given_up += not found and self._is_spent()
         return found
@@ -213,12 +238,12 @@ class _Search:
     def _as_used(self, uuid: str) -> object:
         """Return a key that is equal for providers of one kind from which the same is taken."""
         kind = uuid if self._by_name else self._host.kinds[uuid]
-        taken = self._taken.get(uuid)
+        taken = self.taken.get(uuid)
         return (kind, *(taken.get(name, 0) for name in self._classes)) if taken else kind
 
     def _state(self) -> object:
         """Return what decides about the remaining groups."""
-        touched = [uuid for uuid, taken in self._taken.items() if any(taken.values())]
+        touched = [uuid for uuid, taken in self.taken.items() if any(taken.values())]
         if self._by_name:
             serving = frozenset((suffix, each.uuid) for suffix, each in self._providers.items())
             return serving, frozenset(map(self._as_used, touched))
@@ -250,6 +275,7 @@ class _Search:
         """Whether no other group can take what the unsuffixed one needs: it was served alone."""
         return (
             bool(self._suffixed)
+            and not self._takes_all
             and group.resources.keys().isdisjoint(self._classes)
             and group.dropped.keys().isdisjoint(self._classes)
             and not any("" in suffixes for suffixes in self._demand.same_subtree)
@@ -303,7 +329,7 @@ class _Search:
 
     def _take(self, provider: Provider, resources: Mapping[str, int]) -> bool:
         """Take resources from a provider, all or none; return whether it has them beside what was taken before."""
-        taken = self._taken.get(provider.uuid, {})
+        taken = self.taken.get(provider.uuid, {})
         for name, amount in resources.items():
             if not self._fits(provider, name, amount):
                 return False
@@ -313,13 +339,13 @@ class _Search:
                 if before + amount > min(room_in(inventory, ignore_usage=self._ignore_usage), inventory.max_unit):
                     return False
         for name, amount in resources.items():
-            of_provider = self._taken.setdefault(provider.uuid, {})
+            of_provider = self.taken.setdefault(provider.uuid, {})
             of_provider[name] = of_provider.get(name, 0) + amount
         return True
 
     def _give_back(self, provider: Provider, resources: Mapping[str, int]) -> None:
         for name, amount in resources.items():
-            self._taken[provider.uuid][name] -= amount
+            self.taken[provider.uuid][name] -= amount
 
     def _is_one_subtree(self, unsuffixed: list[Provider]) -> bool:
         """Whether the groups that ``same_subtree`` names come from providers below one of them."""

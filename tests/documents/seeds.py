@@ -133,6 +133,14 @@ def _guest_cpus() -> list[bytes]:
     return [element.encode(), f"<domain type='kvm'>{element}</domain>".encode(), capable.encode()]
 
 
+def _server_lists() -> list[bytes]:
+    server = {"uuid": "1", "name": "a", "project": "p", "node": "kvm-new-1", "machine_type": "pc-q35-9.1"}
+    stored = {**server, "spec": json.dumps({"nova_object.data": {**_SPEC, "availability_zone": "az-1"}})}
+    plain = {**server, "spec": {**_SPEC, "instance_group": {}, "numa_topology": None}}
+    (line,) = _json(stored)
+    return [*_json([stored, plain], {"servers": [plain]}), line + b"\n" + line]
+
+
 SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
@@ -146,6 +154,8 @@ SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "image": lambda: [*_json({**_IMAGE, "properties": _PROPERTIES}), *_of_docs(".json")],
     "image_list": _image_lists,
     "image_lines": _image_lists,
+    "server_list": _server_lists,
+    "server_lines": _server_lists,
     "flavor": lambda: [*_json(_FLAVOR), *_of_docs(".json")],
     "ironic_node": lambda: _json(_NODE, {**_NODE, "bios": _BIOS}, {**_NODE, "bios": {"LogicalProc": "Enabled"}}),
     "nova_conf": lambda: [_NOVA_CONF, *_of_docs(".conf")],

@@ -21,15 +21,19 @@ from os_prefilter.common.errors import ConfigurationError, DocumentError, Reques
 from os_prefilter.conf.config_templates_file import bundled_templates, load_templates
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.reader import load_fleet, parse_fleet
+from os_prefilter.fleet.reader import example_fleet, load_fleet, parse_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.cpu import Cpu, HostCpu
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
+from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.image_list import read_images
+from os_prefilter.operators.audit.server_audit import audit_servers
+from os_prefilter.operators.audit.server_list import read_servers
 from os_prefilter.operators.cpu_groups import common_cpus, group_hosts, migrations
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.request.server import Server
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.conditions import Clause, Condition
 from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
@@ -229,6 +233,21 @@ def _images(path: Path) -> list[Image]:
     return images
 
 
+def _servers(path: Path) -> list[Server]:
+    messages: list[str] = []
+    servers = list(read_servers(path, messages.append))
+    for each in messages:
+        check_message(each)
+    return servers
+
+
+def _check_servers(servers: Iterable[Server]) -> None:
+    audited = audit_servers(servers, Destinations(example_fleet(), _PIPELINE), ["arm-1"])
+    for line in audited.lines:
+        for text in (line.host, line.project, line.reason, *(each.text + each.because for each in line.conflict)):
+            check_message(text)
+
+
 def _node(path: Path) -> IronicFacts:
     try:
         document = json.loads(path.read_bytes())
@@ -256,6 +275,7 @@ _SPEC = (
     *_words("root_required same_subtree project_id availability_zone scheduler_hints"),
     *_PROPERTIES,
 )
+_SERVER = (*_words("uuid name project node host machine_type spec availability_zone numa_topology"), *_SPEC)
 _IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)
 
 _FLAVOR = (*_words("name vcpus ram disk swap properties extra_specs memory_mb root_gb ephemeral_gb"), *_PROPERTIES)
@@ -289,6 +309,8 @@ DOCUMENTS = (
     Document("image", _of_json(image_from), _check_image, lambda image: _json(asdict(image)), _IMAGE),
     Document("image_list", _images, _check_images, None, ("images", "next", *_IMAGE), ".json"),
     Document("image_lines", _images, _check_images, None, _IMAGE, ".jsonl"),
+    Document("server_list", _servers, _check_servers, None, ("servers", *_SERVER), ".json"),
+    Document("server_lines", _servers, _check_servers, None, _SERVER, ".jsonl"),
     Document("flavor", _of_json(flavor_from), _check_flavor, lambda flavor: _json(asdict(flavor)), _FLAVOR),
     Document("ironic_node", _node, _check_facts, None, _NODE),
     Document("nova_conf", libvirt_settings, suffix=".conf", errors=ConfigurationError),

@@ -19,7 +19,7 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Change, audit
-from os_prefilter.operators.audit.image_list import LeftOut
+from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.explain import explain
 from os_prefilter.pipeline.pipeline import Pipeline
 from tests.conftest import pipeline_of

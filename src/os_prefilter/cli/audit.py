@@ -14,9 +14,16 @@ from os_prefilter.cli.arguments import (
     pipeline_from,
     read_configuration,
 )
-from os_prefilter.cli.audit_page import format_loss, page
+from os_prefilter.cli.audit_page import format_loss, page, server_page
+from os_prefilter.cli.audit_servers import (
+    add_server_arguments,
+    check_arguments,
+    server_rows,
+    server_summary,
+    servers_from,
+)
 from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note
-from os_prefilter.cli.listing import NO_HOST, Cell, Listing
+from os_prefilter.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.errors import DocumentError
@@ -33,12 +40,14 @@ from os_prefilter.operators.audit.audit import (
     Verdict,
     audit,
 )
-from os_prefilter.operators.audit.image_list import Broken, LeftOut, read_images
+from os_prefilter.operators.audit.destinations import Destinations
+from os_prefilter.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter.operators.audit.image_list import read_images
+from os_prefilter.operators.audit.server_audit import STRANDED, audit_servers
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image
 
-_SHOWN = 10
 _MOST_NAMES = 3
 PAGE_MARK = '<!doctype html>\n<html lang="en">\n<head>\n<meta name="generator" content="os-prefilter audit">\n'
 """The beginning of each page; a file that has it is replaced."""
@@ -54,9 +63,13 @@ class AuditImages(Listing):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_pipeline_arguments(parser)
         _add_arguments(parser)
+        add_server_arguments(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        check_arguments(parsed_args)
         check_output(parsed_args.html, force=parsed_args.force, mark=PAGE_MARK)
+        if parsed_args.servers is not None:
+            return self._audit_servers(parsed_args)
         left_out = LeftOut()
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
             fleet = fleet_from(parsed_args, traits_only=True, progress=partial(progress, "hosts by trait"))
@@ -84,6 +97,29 @@ class AuditImages(Listing):
         columns = ("Images", "Count", "Flavor", "Before", *waiting, "After", "Verdict", "Lost to")
         is_csv = parsed_args.formatter == "csv"
         return columns, [_row(line, is_csv=is_csv, is_waiting=found.is_waiting) for line in lines]
+
+    def _audit_servers(self, arguments: argparse.Namespace) -> tuple[tuple[str, ...], list[Any]]:
+        left_out = LeftOut()
+        with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
+            fleet = fleet_from(arguments)
+            filters = _change(arguments, fleet).after
+            without = _names(arguments.without)
+            servers = servers_from(arguments, left_out)
+            found = audit_servers(servers, Destinations(fleet, filters), without, progress)
+        if left_out.count and not found.servers:
+            raise DocumentError(
+                arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
+            )
+        self.exit_code = NO_HOST if found.count(*STRANDED) else 0
+        if arguments.html:
+            text = server_page(found, filters, left_out, fleet)
+            write_output(text, arguments.html, self.app.stdout, force=arguments.force, mark=PAGE_MARK, private=True)
+        for text in (*_of_servers_fleet(fleet), *server_summary(found)):
+            self.tell(text, warning=bool(fleet.changed_while_read))
+        for text in first_of("Left out", left_out.first, left_out.count):
+            self.tell(text, warning=True)
+        escape = cell if arguments.formatter == "csv" else str
+        return server_rows(found, only_stranded=arguments.only == "unschedulable", escape=escape)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -201,16 +237,18 @@ def cell(text: str) -> str:
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
 
 
-def cut(name: str) -> str:
-    """Return a name that is no wider than a column of a table should be."""
-    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
-
-
 def _of_fleet(fleet: Fleet) -> Iterator[str]:
     if fleet.taken_at:
         yield summary(fleet)
     if not fleet.has_inventories:
         yield "Traits alone were read: whether a host has a resource class is not judged."
+
+
+def _of_servers_fleet(fleet: Fleet) -> Iterator[str]:
+    if fleet.taken_at:
+        yield summary(fleet)
+    if not fleet.has_inventories:
+        yield "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
 
 
 def _summary(result: Audit) -> Iterator[str]:
@@ -241,14 +279,6 @@ def _summary(result: Audit) -> Iterator[str]:
     counted = f", of which {MOST_UNKNOWN} are counted" * (len(result.unknown) >= MOST_UNKNOWN)
     unknown = [f"{text} ({pluralize(number, 'image')})" for text, number in result.unknown]
     yield from first_of(f"Not required{counted}", unknown)
-
-
-def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
-    """Yield a line with the number of items and the first ones, if there are any."""
-    if items:
-        count = len(items) if count is None else count
-        first = shorten([item.rstrip(".") for item in items[:_SHOWN]], _SHOWN, count)
-        yield f"{what}: {count}: {'; '.join(first)}."
 
 
 @contextmanager

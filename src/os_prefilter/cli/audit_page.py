@@ -7,16 +7,22 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
+from os_prefilter.cli.audit_servers import destinations_of, format_conflict, format_name
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.capability_index import set_of
+from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss
-from os_prefilter.operators.audit.image_list import LeftOut
+from os_prefilter.operators.audit.entry_list import LeftOut
+from os_prefilter.operators.audit.server_audit import STRANDED, ServerAudit, Verdict
+from os_prefilter.pipeline.pipeline import Pipeline
 
 MOST_COLUMNS = 24
 """Maximum number of host groups, the largest, with a column of their own; all others share one."""
 _MOST_GROUPS = 200
 _MOST_NAMES = 100
 _MOST_ITEMS = 200
+_MOST_LINES = 5_000
+"""Of servers on one page, those without a destination first."""
 _KEPT, _LOST, _NEVER = "+", "-", "."
 
 
@@ -38,14 +44,10 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
     :param left_out: the entries of the list that are not images.
     :param taken_at: the time at which the fleet was read; empty if unknown.
     """
-    # Slow to import.
-    from jinja2 import Environment  # noqa: PLC0415
-    from markupsafe import Markup  # noqa: PLC0415
-
     enabled = [each.name for each in change.before.filters]
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    style, script = _file("audit.css"), _file("audit.js")
-    return environment.from_string(_file("audit.html")).render(
+    return _render(
+        "audit.html",
+        "audit.js",
         audit=audit,
         before=enabled,
         added=[each.name for each in change.after.filters if each.name not in enabled],
@@ -56,10 +58,56 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
         waits=audit.waits[:_MOST_ITEMS],
         host_groups=_host_groups(audit),
         data=_data(audit),
+    )
+
+
+def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet: Fleet) -> str:
+    """Return the page of an audit of servers."""
+    lines = [
+        {
+            "host": line.host,
+            "project": line.project,
+            "servers": [format_name(server) for server in line.servers],
+            "count": len(line.servers),
+            "now": line.now.bit_count(),
+            "if_died": line.if_died.bit_count(),
+            "without": line.without.bit_count(),
+            "verdict": line.verdict,
+            "is_stranded": line.verdict in STRANDED,
+            "why": line.reason or format_conflict(line.conflict),
+            "hosts": destinations_of(line, audit),
+        }
+        for line in audit.lines[:_MOST_LINES]
+    ]
+    return _render(
+        "audit-servers.html",
+        "",
+        audit=audit,
+        filters=[each.name for each in pipeline.filters],
+        lines=lines,
+        left_out=left_out,
+        fleet=fleet,
+        most_names=_MOST_NAMES,
+        most_items=_MOST_ITEMS,
+        stranded=audit.count(*STRANDED),
+        verdicts=[(verdict, audit.count(verdict)) for verdict in Verdict],
+    )
+
+
+def _render(template: str, script_file: str, **values: object) -> str:
+    """Return a page with its style and its script, which alone a browser may use."""
+    # Slow to import.
+    from jinja2 import Environment  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    style, script = _file("audit.css"), _file(script_file) if script_file else ""
+    scripts = f"script-src '{_hash(script)}'; " if script else ""
+    return environment.from_string(_file(template)).render(
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'",
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; {scripts}base-uri 'none'; form-action 'none'",
+        **values,
     )
 
 

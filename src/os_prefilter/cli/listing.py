@@ -3,7 +3,7 @@
 import argparse
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
@@ -15,8 +15,10 @@ from cliff.utils import terminal_width
 
 from os_prefilter.cli.arguments import add_pipeline_arguments, add_request_arguments
 from os_prefilter.cli.cloud import CloudCommand
+from os_prefilter.common.quoting import shorten
 from os_prefilter.pipeline.pipeline import Pipeline
 
+_MOST_SHOWN = 10
 NO_HOST = 2
 """Exit code of a command that succeeds but finds no host."""
 
@@ -56,6 +58,19 @@ class Listing(CloudCommand, Lister):
         elif parsed_args.formatter in ("csv", "value"):
             data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
         return int(super().produce_output(parsed_args, column_names, data) or 0)
+
+
+def first_of(what: str, items: Sequence[str], count: int | None = None) -> Iterator[str]:
+    """Yield a line with the number of items and the first ones, if there are any."""
+    if items:
+        count = len(items) if count is None else count
+        first = shorten([item.rstrip(".") for item in items[:_MOST_SHOWN]], _MOST_SHOWN, count)
+        yield f"{what}: {count}: {'; '.join(first)}."
+
+
+def cut(name: str) -> str:
+    """Return a name that is no wider than a column of a table should be."""
+    return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
 
 
 class Table(TableFormatter):

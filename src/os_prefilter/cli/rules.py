@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter.cli.arguments import fleet_from, pipeline_from
-from os_prefilter.cli.audit import cell, cut, first_of, images_from
-from os_prefilter.cli.listing import NO_HOST, Cell, Listing
+from os_prefilter.cli.audit import cell, images_from
+from os_prefilter.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE
-from os_prefilter.operators.audit.image_list import LeftOut
+from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.rule_effects import Effect, OnImage, rule_effects
 from os_prefilter.rules.model import Rule
 from os_prefilter.rules.reader import read_rules

@@ -141,15 +141,7 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
 
     :raises DocumentError: it is not one, or has no flavor
     """
-    try:
-        data = _without_envelopes(document)
-        if isinstance(data, dict) and isinstance(data.get("spec"), str):
-            data = _without_envelopes(strict(data["spec"]))
-    except ValueError as error:
-        raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
-    except RecursionError as error:
-        raise DocumentError(path, "the request spec is nested too deeply.") from error
-    _check(_mapping_of(), data, path, "request spec")
+    data = request_spec_fields(document, path)
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
     _check(_SPEC, data, path, "request spec")
@@ -183,6 +175,23 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
             same_subtree=_lists(level.get("same_subtree")),
         ),
     )
+
+
+def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
+    """Return the fields of a request spec as it is stored, without Nova's envelopes; their values are not checked.
+
+    :raises DocumentError: it is none
+    """
+    try:
+        data = _without_envelopes(document)
+        if isinstance(data, dict) and isinstance(data.get("spec"), str):
+            data = _without_envelopes(strict(data["spec"]))
+    except ValueError as error:
+        raise DocumentError(path, f"spec: not JSON: {quote(str(error))}") from error
+    except RecursionError as error:
+        raise DocumentError(path, "the request spec is nested too deeply.") from error
+    _check(_mapping_of(), data, path, "request spec")
+    return dict(data)
 
 
 def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:

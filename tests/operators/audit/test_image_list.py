@@ -10,8 +10,9 @@ import pytest
 
 from os_prefilter import Image
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.operators.audit import image_list
-from os_prefilter.operators.audit.image_list import LeftOut, read_images
+from os_prefilter.operators.audit import entry_list
+from os_prefilter.operators.audit.entry_list import LeftOut
+from os_prefilter.operators.audit.image_list import read_images
 
 SHOWN = {"id": "1", "name": "a", "disk_format": "raw", "properties": {"hw_vif_model": "igb"}, "tags": []}
 OF_GLANCE = {"id": "1", "name": "a", "disk_format": "raw", "hw_vif_model": "igb", "tags": [], "os_hidden": False}
@@ -150,7 +151,7 @@ def test_image_with_a_key_twice_or_no_number_is_not_read(entry: str, tmp_path: P
 
 
 def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_list, "MAX_BYTES", 1000)
+    monkeypatch.setattr(entry_list, "MAX_BYTES", 1000)
     with pytest.raises(DocumentError, match="JSON lines: one image a line"):
         read(tmp_path, json.dumps([SHOWN] * 100))
     images, broken = read(tmp_path, f"{json.dumps(SHOWN)}\n" * 100)
@@ -160,7 +161,7 @@ def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, mo
 @pytest.mark.parametrize("lines", [False, True])
 def test_reading_many_images_uses_bounded_memory(lines: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most the text itself is held, and of lines not even that."""
-    monkeypatch.setattr(image_list, "MAX_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(entry_list, "MAX_BYTES", 4 * 1024 * 1024)
     path = tmp_path / "images"
     one = json.dumps(SHOWN)
     path.write_text("\n".join([one] * 20_000) if lines else f"[{','.join([one] * 20_000)}]")

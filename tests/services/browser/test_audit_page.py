@@ -14,7 +14,7 @@ from os_prefilter import Flavor, Image, Options, Pipeline
 from os_prefilter.cli.audit_page import MOST_COLUMNS, page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.operators.audit.audit import Audit, Change, audit
-from os_prefilter.operators.audit.image_list import LeftOut
+from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import pipeline_of

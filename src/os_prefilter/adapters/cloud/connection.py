@@ -15,7 +15,7 @@ from openstack.config import loader
 from openstack.exceptions import SDKException
 
 from os_prefilter.adapters.cloud.resources import flavor_named, flavors, image_named, images
-from os_prefilter.adapters.cloud.servers import request_of_server
+from os_prefilter.adapters.cloud.servers import request_of_server, servers
 from os_prefilter.adapters.cloud.service import Service, proxy_of, unexpected
 from os_prefilter.adapters.login import log_in
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
@@ -34,6 +34,7 @@ __all__ = [
     "images",
     "placement_of",
     "request_of_server",
+    "servers",
 ]
 
 # The first that shows the UUIDs of aggregates, by which Placement knows them: Nova 15.0.0 (Ocata).

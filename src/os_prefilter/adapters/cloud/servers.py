@@ -1,6 +1,6 @@
-"""The request that a server of a live cloud was scheduled by, as far as the services' APIs show it."""
+"""The servers of a live cloud and the requests they were scheduled by, as far as the services' APIs show them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from openstack import utils
@@ -11,7 +11,9 @@ from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.desired_traits import is_uuid
+from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Image, RequestSpec
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
 LOG = logging.getLogger(__name__)
 
@@ -19,6 +21,10 @@ LOG = logging.getLogger(__name__)
 _FLAVOR = "2.47"
 # The first that shows the image properties that a server was built with: Nova 31.0.0 (2025.1).
 _IMAGE_PROPERTIES = "2.98"
+_LISTING = "/servers/detail?all_tenants=1&limit=1000"
+_HOST = "OS-EXT-SRV-ATTR:hypervisor_hostname"
+_ZONE = "pinned_availability_zone"
+_MACHINE_TYPE = "hw_machine_type"
 # Cinder keeps these fields of the image beside its properties.
 _VOLUME_FIELDS = frozenset(
     (
@@ -53,8 +59,82 @@ def request_of_server(connection: Any, server: str) -> RequestSpec:
     )
     flavor = flavor_of(shown.get("flavor"))
     if not shown.get("image"):
-        return RequestSpec(flavor, _image_of_volume(connection, shown), is_bfv=True)
+        return RequestSpec(flavor, _image_of_volume(connection, shown, LOG.warning), is_bfv=True)
     return RequestSpec(flavor, _image(connection, shown["image"]))
+
+
+def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
+    """Yield each server of all projects, each page when it is needed, with a request for each image or root volume.
+
+    A server that cannot be read is skipped, and ``broken`` gets a sentence about it.
+
+    :param connection: an ``openstack.connection.Connection`` of an administrator
+    :raises CloudError: a service does not answer, or refuses: by default only administrators may list all servers
+    """
+    images: dict[str, Image | None] = {}
+    for row in Service(connection, "compute").rows(_LISTING, "servers", _microversion(connection)):
+        try:
+            server = _server(row)
+        except CloudError as error:
+            broken(str(error))
+        else:
+            _add_image(connection, server, row, images)
+            yield server
+
+
+def _server(row: Any) -> Server:
+    """Return the server in Nova's JSON, without its image.
+
+    :raises CloudError: it is none, or shows too little
+    """
+    if not isinstance(row, dict) or not is_uuid(str(row.get("id"))):
+        raise unexpected("Nova, a server", row)
+    if "flavor" not in row:
+        raise CloudError(
+            "Nova", f"only the ID of the server {row['id']} is shown", "Its cell does not answer; try again."
+        )
+    if row.get("image"):
+        _reference(row["image"])
+    if _HOST not in row:
+        reason = f"the host of the server {row['id']} is not shown"
+        raise CloudError("Nova", reason, "The policy os_compute_api:os-extended-server-attributes must allow it.")
+    texts = {name: row.get(name) for name in (_HOST, _ZONE, "name", "tenant_id")}
+    for name, value in texts.items():
+        if not isinstance(value, str | None):
+            raise unexpected(f"Nova, {name} of the server {row['id']}", value)
+    # Nova before 29.0.0 (2024.1).
+    not_judged = () if _ZONE in row else ("an availability zone, which Nova's API before microversion 2.96 hides",)
+    return Server(
+        request=RequestSpec(
+            flavor_of(row.get("flavor")), project_id=texts["tenant_id"], availability_zone=texts[_ZONE]
+        ),
+        host=texts[_HOST] or "",
+        uuid=row["id"],
+        name=texts["name"] or "",
+        project=texts["tenant_id"] or "",
+        not_judged=not_judged,
+    )
+
+
+def _add_image(connection: Any, server: Server, row: Mapping[str, Any], images: dict[str, Image | None]) -> None:
+    """Add the image to the request of a server, and what is known of its machine type."""
+    reference = row.get("image")
+    if not reference:
+        server.request.is_bfv = True
+        server.request.image = _image_of_volume(connection, row, lambda *_problem: None)
+        if server.request.image is None:
+            server.not_judged = (*server.not_judged, "the image of a root volume that Cinder does not show")
+        return
+    image_id, built_with = _reference(reference)
+    if image_id not in images:
+        found = Service(connection, "image").find(f"/images/{image_id}")
+        images[image_id] = image_of(found) if found is not None else None
+    image = images[image_id] or Image(id=image_id)
+    server.request.image = Image({**image.properties, **built_with}, image.disk_format, image.id, image.name)
+    if images[image_id] is None:
+        server.not_judged = (*server.not_judged, "an image that is gone from Glance: its format and its trait:...")
+    # With the properties that it was built with, Nova shows the machine type that it keeps.
+    server.machine_type = None if "properties" in reference else UNKNOWN_MACHINE_TYPE
 
 
 def _microversion(connection: Any) -> str:
@@ -67,22 +147,27 @@ def _microversion(connection: Any) -> str:
 
 def _image(connection: Any, reference: Any) -> Image:
     """Return a server's image; the properties that the server was built with override those of today."""
-    if not isinstance(reference, dict) or not is_uuid(str(reference.get("id"))):
-        raise unexpected("Nova, the image of a server", reference)
-    built_with = reference.get("properties") or {}
-    row = Service(connection, "image").find(f"/images/{reference['id']}")
+    image_id, built_with = _reference(reference)
+    row = Service(connection, "image").find(f"/images/{image_id}")
     if row is None:
         LOG.warning(
-            "The image %s is gone from Glance: its format and its trait:... properties are not known.", reference["id"]
+            "The image %s is gone from Glance: its format and its trait:... properties are not known.", image_id
         )
-        return Image(dict(built_with), id=reference["id"])
+        return Image(dict(built_with), id=image_id)
     image = image_of(row)
     image.properties = {**image.properties, **built_with}
     return image
 
 
-def _image_of_volume(connection: Any, server: Mapping[str, Any]) -> Image | None:
-    """Return what Cinder knows of the image that the root volume was made from; None if it knows nothing."""
+def _reference(reference: Any) -> tuple[str, Mapping[str, Any]]:
+    """Return the ID of a server's image, and the properties that the server was built with."""
+    if not isinstance(reference, dict) or not is_uuid(str(reference.get("id"))):
+        raise unexpected("Nova, the image of a server", reference)
+    return str(reference["id"]), dict(reference.get("properties") or {})
+
+
+def _image_of_volume(connection: Any, server: Mapping[str, Any], warn: Callable[..., object]) -> Image | None:
+    """Return what Cinder knows of the image that the root volume was made from; None, after a warning, if nothing."""
     root = server.get("OS-EXT-SRV-ATTR:root_device_name")
     cinder = Service(connection, "block_storage")
     for each in server.get("os-extended-volumes:volumes_attached") or ():
@@ -92,10 +177,10 @@ def _image_of_volume(connection: Any, server: Mapping[str, Any]) -> Image | None
             is_root = root in devices if root and any(devices) else volume["bootable"] in ("true", True)
             metadata = dict(volume.get("volume_image_metadata") or {})
         except (CloudError, KeyError, TypeError, AttributeError, ValueError) as error:
-            LOG.warning("The image of the server's root volume is not known: %s", error)
+            warn("The image of the server's root volume is not known: %s", error)
             return None
         if is_root:
             properties = {name: value for name, value in metadata.items() if name not in _VOLUME_FIELDS}
             return Image(properties, metadata.get("disk_format"), name=metadata.get("image_name"))
-    LOG.warning("The server boots from a volume that Nova does not name: the requirements of its image are not known.")
+    warn("The server boots from a volume that Nova does not name: the requirements of its image are not known.")
     return None

@@ -1,0 +1,226 @@
+"""All servers of a cloud against its hosts: which have no destination, now, if a host dies, or if hosts are drained."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.quoting import escape_line
+from os_prefilter.operators.audit.audit import Progress
+from os_prefilter.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
+from os_prefilter.operators.audit.together import Together
+from os_prefilter.request.server import Server
+
+MOST_HOSTS = 20
+"""The most destinations of a line that are named."""
+MOST_NOTES = 10_000
+"""The most distinct notes that are counted."""
+_LONGEST_NAME = 255
+
+_Item = TypeVar("_Item")
+
+
+class Verdict(str, Enum):
+    """What a server can expect, most urgent first."""
+
+    # As in enum.StrEnum, which Python 3.10 does not have.
+    __str__ = str.__str__
+
+    REJECTED = "rejected by filters"
+    NONE = "no destination"
+    NONE_IF_EMPTY = "no capable host"
+    NONE_IF_DIED = "none if its host died"
+    NONE_WITHOUT = "none without the drained hosts"
+    OK = "ok"
+
+
+STRANDED = frozenset(Verdict) - {Verdict.OK}
+_URGENT = (
+    Verdict.REJECTED,
+    Verdict.NONE_IF_EMPTY,
+    Verdict.NONE,
+    Verdict.NONE_IF_DIED,
+    Verdict.NONE_WITHOUT,
+    Verdict.OK,
+)
+
+
+class Name(NamedTuple):
+    """A server's ID and name, as printable lines."""
+
+    id: str
+    name: str
+
+
+@dataclass(slots=True)
+class Line:
+    """Servers of one project on one host with the same destinations, for the same reason."""
+
+    host: str
+    """Empty for servers without a host."""
+    project: str
+    now: int
+    """The set of hosts that may take each of them (:mod:`os_prefilter.fleet.capability_index`)."""
+    if_died: int
+    without: int
+    verdict: Verdict
+    conflict: tuple[Requirement, ...] = ()
+    if_empty: int = 0
+    """How many other hosts could take them if all were empty; counted only if there is none now."""
+    reason: str = ""
+    """Why the request is rejected, if it is."""
+    servers: list[Name] = field(default_factory=list)
+
+
+class HostSum(NamedTuple):
+    """The servers of one host."""
+
+    host: str
+    servers: int
+    stranded: int
+    """How many have no destination if the host died, each for itself."""
+    placed: int
+    """How many of them found a destination at the same time, one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAudit:
+    """All servers against one fleet."""
+
+    lines: tuple[Line, ...]
+    """Those without a destination first."""
+    servers: int
+    hosts: int
+    drained: tuple[str, ...]
+    of_hosts: tuple[HostSum, ...]
+    """The hosts with servers; those first whose servers lack most destinations."""
+    of_projects: tuple[tuple[str, int, int], ...]
+    """Project, its servers, and how many have no destination; those with most of them first."""
+    if_drained: HostSum | None
+    """The servers of all drained hosts together."""
+    unknown: tuple[tuple[Unknown, int], ...]
+    """What servers name that the fleet does not have, and how many do."""
+    notes: tuple[tuple[str, int], ...]
+    """Unknown values and deferred requirements, and how many servers have them."""
+    not_judged: tuple[tuple[str, int], ...]
+    """What requests have that is not judged, and how many do."""
+    names: tuple[str, ...]
+    """The names of the hosts, by their numbers."""
+
+    def count(self, *verdicts: Verdict) -> int:
+        """Return how many servers have one of the verdicts."""
+        return sum(len(line.servers) for line in self.lines if line.verdict in verdicts)
+
+
+class _Placed(NamedTuple):
+    """A server whose request the filters accept."""
+
+    kind: Kind
+    own: int | None
+    if_died: int
+    notes: frozenset[str]
+
+
+def audit_servers(
+    servers: Iterable[Server],
+    destinations: Destinations,
+    without: Sequence[str] = (),
+    progress: Progress = lambda _what, _done, _of: None,
+) -> ServerAudit:
+    """Find the destinations of each server.
+
+    :param without: names of hosts that are drained
+    :raises DocumentError: if the fleet has no host of one of these names
+    :raises PrefilterError: if a filter fails; a request that it rejects is a result
+    """
+    drained = destinations.hosts_named(without)
+    lines: dict[tuple[object, ...], Line] = {}
+    unknown, notes, not_judged = Counter[Unknown](), Counter[str](), Counter[str]()
+    by_host: dict[int, list[_Placed]] = {}
+    count = 0
+    for count, server in enumerate(servers, 1):
+        line, placed = _line(server, destinations, drained)
+        key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
+        found = lines.setdefault(key, line)
+        found.servers.append(Name(_printable(server.uuid), _printable(server.name)))
+        if placed:
+            if placed.own is not None:
+                by_host.setdefault(placed.own, []).append(placed)
+            _count(notes, placed.notes)
+        _count(not_judged, server.not_judged)
+        _count(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
+        progress("servers", count, None)
+    index = destinations.index
+    names = tuple(host.name for host in index.hosts)
+    sums = []
+    together = Together(index)
+    for number, (own, placed_there) in enumerate(by_host.items(), 1):
+        sums.append(_sum_of(names[own], placed_there, together, own))
+        progress("hosts that die", number, len(by_host))
+    if_drained = None
+    if drained:
+        moving = [each for own, those in by_host.items() if drained >> own & 1 for each in those]
+        left = [each._replace(if_died=each.kind.hosts & ~drained) for each in moving]
+        if_drained = _sum_of(", ".join(without), left, together)
+    ordered = sorted(lines.values(), key=lambda line: (_URGENT.index(line.verdict), line.host, line.project))
+    return ServerAudit(
+        lines=tuple(ordered),
+        servers=count,
+        hosts=len(names),
+        drained=index.names_of(drained),
+        of_hosts=tuple(sorted(sums, key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
+        of_projects=_of_projects(ordered),
+        if_drained=if_drained,
+        unknown=tuple(unknown.most_common()),
+        notes=tuple(notes.most_common()),
+        not_judged=tuple(not_judged.most_common()),
+        names=names,
+    )
+
+
+def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Line, _Placed | None]:
+    host, project = _printable(server.host), _printable(server.project)
+    try:
+        kind, notes = destinations.judge(server)
+    except RequestRejected as error:
+        return Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error)), None
+    own = destinations.number_of(server)
+    now = kind.hosts if own is None else kind.hosts & ~(1 << own)
+    if_died = destinations.if_died(kind, own)
+    without = now & ~drained
+    line = Line(host, project, now, if_died, without, Verdict.OK)
+    if not now:
+        line.if_empty = destinations.count_if_empty(kind, own)
+        line.verdict = Verdict.NONE if line.if_empty else Verdict.NONE_IF_EMPTY
+        line.conflict = destinations.conflict(kind, own)
+    elif not if_died:
+        line.verdict = Verdict.NONE_IF_DIED
+    elif not without:
+        line.verdict = Verdict.NONE_WITHOUT
+        line.conflict = destinations.conflict(kind, own, drained)
+    return line, _Placed(kind, own, if_died, notes)
+
+
+def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:
+    stranded = sum(not each.if_died for each in servers)
+    placed = len(together.place([(each.kind.demand, each.if_died) for each in servers], gone))
+    return HostSum(escape_line(host), len(servers), stranded, placed)
+
+
+def _of_projects(lines: Iterable[Line]) -> tuple[tuple[str, int, int], ...]:
+    servers, stranded = Counter[str](), Counter[str]()
+    for line in lines:
+        servers[line.project] += len(line.servers)
+        stranded[line.project] += len(line.servers) * (line.verdict in STRANDED)
+    rows = ((project, number, stranded[project]) for project, number in servers.items())
+    return tuple(sorted(rows, key=lambda row: (-row[2], -row[1], row[0])))
+
+
+def _count(counter: Counter[_Item], items: Iterable[_Item]) -> None:
+    counter.update(item for item in set(items) if item in counter or len(counter) < MOST_NOTES)
+
+
+def _printable(text: str) -> str:
+    return escape_line(text[:_LONGEST_NAME])

@@ -1,0 +1,25 @@
+"""A server that exists, with the request that it was scheduled by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from os_prefilter.request.spec import RequestSpec
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+
+
+@dataclass(slots=True)
+class Server:
+    """A server that runs, or one that has no host at present."""
+
+    request: RequestSpec
+    """What it was scheduled by."""
+    host: str = ""
+    """The name of the resource provider of its host: Nova's ``node``; empty if it has no host."""
+    uuid: str = ""
+    name: str = ""
+    project: str = ""
+    machine_type: str | None = UNKNOWN_MACHINE_TYPE
+    """The machine type that it keeps; None if it keeps none and gets the default of its next host; empty if that is not
+    known, which excludes no host."""
+    not_judged: Sequence[str] = ()
+    """What else its next host must have that is not part of :attr:`request`."""

@@ -1,0 +1,255 @@
+"""``os-prefilter audit --servers FILE``: what it prints, writes and returns, for right and wrong input."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from os_prefilter.cli.main import main
+from tests.support.nova_objects import nova_spec
+
+Capture = pytest.CaptureFixture[str]
+
+HOSTS = """
+aggregates: {rack: {availability_zone: az-1}}
+hosts:
+  a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [HW_ARCH_X86_64, COMPUTE_IMAGE_TYPE_QCOW2], aggregates: [rack]}
+  b: {resources: {VCPU: 8, MEMORY_MB: {total: 8192, used: 7680}}, traits: [HW_ARCH_X86_64, COMPUTE_IMAGE_TYPE_QCOW2]}
+  c: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [HW_ARCH_AARCH64, COMPUTE_IMAGE_TYPE_QCOW2]}
+  stopped:
+    resources: {VCPU: 8, MEMORY_MB: 8192}
+    traits: [COMPUTE_STATUS_DISABLED, HW_ARCH_X86_64, COMPUTE_IMAGE_TYPE_QCOW2]
+"""
+
+
+def server(name: str, node: str | None, memory_mb: int = 512, **properties: str) -> dict[str, Any]:
+    flavor = {"name": "m1", "vcpus": 1, "memory_mb": memory_mb, "root_gb": 0}
+    spec = {"flavor": flavor, "image": {"disk_format": "qcow2", "properties": properties}}
+    return {"uuid": f"id-{name}", "name": name, "project": "shop", "node": node, "spec": spec}
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> list[str]:
+    (tmp_path / "hosts.yaml").write_text(HOSTS)
+    return ["--hosts", str(tmp_path / "hosts.yaml"), "--enable", "image_metadata,image_type"]
+
+
+def written(tmp_path: Path, *entries: object) -> str:
+    path = tmp_path / "servers.jsonl"
+    path.write_text("".join(f"{entry if isinstance(entry, str) else json.dumps(entry)}\n" for entry in entries))
+    return str(path)
+
+
+def rows(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
+    assert main(["audit", "--servers", *argv, "-f", "json"]) == code
+    out, err = capsys.readouterr()
+    return json.loads(out), err
+
+
+def test_row_has_destinations_without_the_own_and_disabled_hosts(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    path = written(tmp_path, server("small", "a", hw_architecture="x86_64"))
+    ((row,), err) = rows(capsys, path, *hosts)
+    assert row["Servers"] == [{"id": "id-small", "name": "small"}]
+    assert (row["Host"], row["Project"], row["Now"], row["If died"], row["Verdict"]) == ("a", "shop", 1, 1, "ok")
+    assert row["Destinations"] == ["b"]
+    assert "Without" not in row
+    assert "1 server on 1 host of 4." in err
+
+
+def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    """No room now, where a host would do if it were empty; and no host that ever would."""
+    big = server("big", "a", 4096, hw_architecture="x86_64")
+    arm = server("arm", "c", hw_architecture="aarch64")
+    found, err = rows(capsys, written(tmp_path, big, arm), *hosts, code=2)
+    by_name = {row["Servers"][0]["name"]: row for row in found}
+    assert by_name["big"]["Verdict"] == "no destination"
+    assert by_name["big"]["Why"]["if_empty"] == 1
+    assert {each["text"] for each in by_name["big"]["Why"]["requirements"]} == {
+        *("HW_ARCH_X86_64", "MEMORY_MB=4096", "!COMPUTE_STATUS_DISABLED"),
+    }
+    assert by_name["arm"]["Verdict"] == "no capable host"
+    assert by_name["arm"]["Why"]["requirements"] == [
+        {"text": "HW_ARCH_AARCH64", "by": "image_metadata", "because": "image property hw_architecture=aarch64"}
+    ]
+    assert "No destination now: 2; no capable host: 1." in err
+
+
+def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    entries = [server(f"x-{number}", "a", hw_architecture="x86_64") for number in range(2)]
+    found, err = rows(capsys, written(tmp_path, *entries, server("y", "c")), *hosts, "--without", "a")
+    by_host = {row["Host"]: row for row in found}
+    assert [by_host["a"][name] for name in ("Count", "Now", "Without")] == [2, 1, 1]
+    assert [by_host["c"][name] for name in ("Now", "Without")] == [2, 1]
+    # On the other host there is room for one of them.
+    assert "Drained: a: 1 of 2 servers find a place at the same time." in err
+    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 2)." in err
+    found, err = rows(capsys, written(tmp_path, server("y", "c", 600)), *hosts, "--without", "a", code=2)
+    assert found[0]["Verdict"] == "none without the drained hosts"
+    assert [each["text"] for each in found[0]["Why"]["requirements"]] == ["MEMORY_MB=600", "!COMPUTE_STATUS_DISABLED"]
+
+
+def test_availability_zone_and_machine_type_of_a_server_count(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """As Nova stores them; an unknown zone requires nothing, as in Nova, and is told."""
+    spec = nova_spec({}, availability_zone="az-1", project_id="p").obj_to_primitive()
+    elsewhere = nova_spec({}, availability_zone="az-9").obj_to_primitive()
+    entries = [
+        {**server("zoned", "b"), "spec": json.dumps(spec)},
+        {**server("elsewhere", "b"), "spec": elsewhere},
+        {**server("kept", "b"), "machine_type": "pc-q35-9.1"},
+        {**server("none kept", "b"), "machine_type": None},
+    ]
+    config = tmp_path / "prefilter.conf"
+    config.write_text("[prefilter]\nreported_traits = *\n")
+    found, err = rows(capsys, written(tmp_path, *entries), *hosts, "--config-file", str(config), code=2)
+    by_name = {each["name"]: row for row in found for each in row["Servers"]}
+    # The flavor has a disk, of which no host has any.
+    assert [each["text"] for each in by_name["zoned"]["Why"]["requirements"]] == ["DISK_GB=1"]
+    assert "Not in the fleet: 1: availability zone az-9 (1)." in err
+    assert by_name["none kept"]["Now"] == 2
+    assert by_name["kept"]["Now"] == 0
+    assert "MACHINE" in by_name["kept"]["Why"]["text"]
+
+
+_SPEC = server("a", "a")["spec"]
+_BROKEN = [
+    ('{"uuid": "1"', "line 2: not JSON"),
+    ({"uuid": "1", "project": "p", "spec": _SPEC}, "line 2: server '1': neither node nor host"),
+    ({"uuid": "1", "node": "a", "spec": _SPEC}, "line 2: server '1': no project"),
+    ({"uuid": "1", "node": "a", "project": "p", "spec": None}, "line 2: server '1': no request spec in spec"),
+    ({"uuid": "1", "node": "a", "project": "p", "spec": "{"}, "line 2: server '1': spec: not JSON"),
+    ({"uuid": "1", "node": "a", "project": "p", "spec": {"image": {}}}, "line 2: server '1': no flavor in it"),
+    ({"uuid": "1", "node": "a", "project": "p", "spec": "[]"}, "line 2: server '1': request spec: it is empty"),
+    ({"uuid": "1", "node": 7, "project": "p", "spec": _SPEC}, "line 2: server '1': node is 7; expected text."),
+    (
+        {"uuid": "1", "node": "a", "project": "p", "spec": {**_SPEC, "availability_zone": 5}},
+        "line 2: server '1': request spec: availability_zone is 5;",
+    ),
+    ([1], "line 2: it is"),
+]
+
+
+@pytest.mark.parametrize(("entry", "message"), _BROKEN)
+def test_entry_that_is_no_server_is_left_out_with_its_place(
+    entry: object, message: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    path = written(tmp_path, server("good", "c"), entry)
+    ((row,), err) = rows(capsys, path, *hosts)
+    assert row["Count"] == 1
+    assert f"Left out: 1: {message}" in err
+    assert main(["audit", "--servers", written(tmp_path, "", entry), *hosts]) == 1
+    assert "no entry is a server that can be judged" in capsys.readouterr().err
+
+
+_WRONG = [
+    (["--servers"], "--servers: it needs a cloud to ask, or a file."),
+    (["--without", "a"], "--without: it is about servers. Give --servers as well."),
+    (["--servers", "f", "--images", "g"], "--images: it cannot go with --servers."),
+    (["--servers", "f", "--flavor", "g"], "--flavor: it cannot go with --servers."),
+    (["--servers", "f", "--only", "changed"], "--only: changed is about images."),
+    (["--servers", "f"], "f: there is no such file"),
+    (["--servers", "s", "--without", "kvm-new-9"], "--without: the fleet has no host 'kvm-new-9'. Did you mean 'kvm-"),
+    (["--servers", "s", "--without", "\x1b[1m"], "--without: the fleet has no host '\\x1b[1m'. Name a resource"),
+]
+
+
+@pytest.mark.parametrize(("argv", "message"), _WRONG)
+def test_wrong_arguments_are_refused_with_advice(
+    argv: list[str], message: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OS_CLOUD", raising=False)
+    Path("s").write_text(json.dumps([server("a", "kvm-new-1")]))
+    assert main(["audit", *argv]) == 1
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert message in err
+
+
+def test_server_on_a_host_that_the_fleet_does_not_know_is_judged_and_told(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    entries = [server("lost", "cmp-9", hw_architecture="x86_64"), server("none", None, hw_architecture="x86_64")]
+    found, err = rows(capsys, written(tmp_path, *entries), *hosts)
+    assert [(row["Host"], row["Now"]) for row in found] == [("", 2), ("cmp-9", 2)]
+    assert "Not in the fleet: 1: host cmp-9 (1)." in err
+
+
+_HOSTILE = [
+    "<script>alert(1)</script>",
+    "=cmd|' /C calc'!A0",
+    "a\x1b[31mb\nc",
+    "x" * 10_000,
+    "\u202egnp.exe",
+    "</title>",
+]
+
+
+@pytest.mark.parametrize("text", _HOSTILE)
+def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
+    text: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    entry = {**server(text, text, hw_vif_model=text), "uuid": text, "project": text}
+    entry["spec"]["availability_zone"] = text
+    entry["spec"]["flavor"]["name"] = text
+    page = tmp_path / "page.html"
+    assert main(["audit", "--servers", written(tmp_path, entry), *hosts, "--html", str(page), "-f", "csv"]) in (0, 2)
+    out, err = capsys.readouterr()
+    assert all(line.isprintable() for line in (out + err).splitlines())
+    assert not re.search(r'(^|,)"[=+@-]', out, re.MULTILINE)
+    html = page.read_text()
+    assert "<script" not in html
+    assert "default-src &#39;none&#39;" in html
+    # The page has one of its own.
+    assert html.count(text) == (text == "</title>") or not re.search(r"[<>\x1b]", text)
+
+
+def test_page_has_the_servers_the_hosts_that_die_and_the_projects(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    page = tmp_path / "page.html"
+    path = written(tmp_path, server("big", "a", 4096, hw_architecture="x86_64"), server("ok", "b"), "{}")
+    for _ in range(2):
+        assert main(["audit", "--servers", path, *hosts, "--without", "c", "--html", str(page), "-q"]) == 2
+    assert "Left out: 1" in capsys.readouterr().err
+    html = page.read_text()
+    for text in ("big (id-big)", "no destination", "MEMORY_MB=4096 (flavor ram)", "If a host dies", "shop", "Drained:"):
+        assert text in html
+    assert page.stat().st_mode & 0o777 == 0o600
+
+
+def test_only_unschedulable_lists_servers_without_a_destination(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    path = written(tmp_path, server("big", "a", 4096, hw_architecture="x86_64"), server("ok", "b"))
+    found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
+    assert [row["Servers"][0]["name"] for row in found] == ["big"]
+    assert "2 servers on 2 hosts of 4." in err
+
+
+def test_fleet_without_inventories_is_judged_by_traits_and_told(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    text = re.sub(r"resources: \{.*?\}, traits|resources: .*?\}\}, traits", "traits", HOSTS)
+    (tmp_path / "hosts.yaml").write_text(f"has_inventories: false\n{text}")
+    path = written(tmp_path, server("big", "a", 400_000, hw_architecture="x86_64"))
+    ((row,), err) = rows(capsys, path, *hosts)
+    assert row["Destinations"] == ["b"]
+    assert "The fleet has no inventories: each host counts as large enough and empty; only traits are judged." in err
+
+
+def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    config = tmp_path / "prefilter.conf"
+    config.write_text("[prefilter]\nunknown_values = reject\n")
+    path = written(tmp_path, server("odd", "a", hw_vif_model="nosuch"))
+    ((row,), err) = rows(capsys, path, *hosts, "--config-file", str(config), code=2)
+    assert row["Verdict"] == "rejected by filters"
+    assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
+    assert "rejected by the filters: 1" in err

@@ -146,7 +146,7 @@ def _rules_of(cloud: Cloud) -> Iterator[set[str]]:
                 yield {rule for pattern, rule in patterns if re.fullmatch(pattern, path)}
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, "--image", "--flavor", "--server"])
+@pytest.mark.parametrize("name", [*COMMANDS, "--image", "--flavor", "--server", "--servers"])
 def test_page_names_the_policy_rules_of_each_command(cloud: Cloud, name: str, capsys: Capture) -> None:
     table = _table()
     known = {rule for rules in table.values() for rule in rules}
@@ -154,6 +154,13 @@ def test_page_names_the_policy_rules_of_each_command(cloud: Cloud, name: str, ca
         _run(capsys, "admin", name, *COMMANDS[name])
         # It reads the images of the cloud.
         expected = table[name] | (table["--image"] - {"get_image"} if name == "audit" else set())
+    elif name == "--servers":
+        cloud.flavor("of all servers", "of-all-servers", {})
+        cloud.server("of-all-servers", cloud.image("of all servers", active=True))
+        cloud.forget()
+        _run(capsys, "admin", "audit", "--servers")
+        # The path of one server is that of the list, too.
+        expected = table[name] | table["snapshot"] | {"os_compute_api:servers:show"}
     else:
         image = cloud.image(f"for {name}", active=True)
         if name != "--image":

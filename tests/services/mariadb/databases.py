@@ -26,6 +26,10 @@ class Databases:
         self._run(f"CREATE DATABASE {self.token}_{name}")
         return f"{self._url}/{self.token}_{name}"
 
+    def select(self, statement: str) -> tuple[tuple[Any, ...], ...]:
+        """Return the rows of a statement."""
+        return self._run(statement)
+
     def drop_all(self) -> None:
         """Drop what was created."""
         for (name,) in self._run("SHOW DATABASES LIKE %s", (f"{self.token}%",)):

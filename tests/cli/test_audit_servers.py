@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from oslo_versionedobjects.base import obj_tree_get_versions
 
 from os_prefilter.cli.main import main
 from tests.support.nova_objects import nova_spec
@@ -116,6 +117,21 @@ def test_availability_zone_and_machine_type_of_a_server_count(
     assert by_name["none kept"]["Now"] == 2
     assert by_name["kept"]["Now"] == 0
     assert "MACHINE" in by_name["kept"]["Why"]["text"]
+
+
+@pytest.mark.parametrize("version", ["1.6", "1.11", "1.14", "1.15"])
+def test_request_specs_of_older_novas_are_read(version: str, capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    """As Nova's own objects write them for services of older releases."""
+    spec = nova_spec({"hw_architecture": "x86_64"}, availability_zone=None, project_id="p", is_bfv=True)
+    manifest = {**obj_tree_get_versions("RequestSpec"), "RequestSpec": version}
+    stored = spec.obj_to_primitive(target_version=version, version_manifest=manifest)
+    assert stored["nova_object.version"] == version
+    # Before version 1.11, nothing says that the server boots from a volume, and no host here has a disk.
+    is_old = version == "1.6"
+    entry = {**server("old", "a"), "spec": json.dumps(stored)}
+    ((row,), err) = rows(capsys, written(tmp_path, entry), *hosts, code=2 * is_old)
+    assert "Left out" not in err
+    assert row["Destinations"] == ([] if is_old else ["b"])
 
 
 _SPEC = server("a", "a")["spec"]

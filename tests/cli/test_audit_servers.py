@@ -269,3 +269,4 @@ def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path:
     assert row["Verdict"] == "rejected by filters"
     assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
     assert "rejected by the filters: 1" in err
+    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 1)." in err

@@ -1,7 +1,7 @@
 """All servers of a cloud against its hosts: which have no destination, now, if a host dies, or if hosts are drained."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeVar
@@ -115,9 +115,10 @@ class ServerAudit:
 
 
 class _Placed(NamedTuple):
-    """A server whose request the filters accept."""
+    """A server, and where it could be."""
 
-    kind: Kind
+    kind: Kind | None
+    """None if the filters reject its request."""
     own: int | None
     if_died: int
     notes: frozenset[str]
@@ -145,34 +146,27 @@ def audit_servers(
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         found = lines.setdefault(key, line)
         found.servers.append(Name(_printable(server.uuid), _printable(server.name)))
-        if placed:
-            if placed.own is not None:
-                by_host.setdefault(placed.own, []).append(placed)
-            _count(notes, placed.notes)
+        if placed.own is not None:
+            by_host.setdefault(placed.own, []).append(placed)
+        _count(notes, placed.notes)
         _count(not_judged, server.not_judged)
         _count(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
-    index = destinations.index
-    names = tuple(host.name for host in index.hosts)
+    names = tuple(host.name for host in destinations.index.hosts)
+    together = Together(destinations.index)
     sums = []
-    together = Together(index)
-    for number, (own, placed_there) in enumerate(by_host.items(), 1):
-        sums.append(_sum_of(names[own], placed_there, together, own))
+    for number, (own, there) in enumerate(by_host.items(), 1):
+        sums.append(_sum_of(names[own], there, together, own))
         progress("hosts that die", number, len(by_host))
-    if_drained = None
-    if drained:
-        moving = [each for own, those in by_host.items() if drained >> own & 1 for each in those]
-        left = [each._replace(if_died=each.kind.hosts & ~drained) for each in moving]
-        if_drained = _sum_of(", ".join(without), left, together)
     ordered = sorted(lines.values(), key=lambda line: (_URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
         hosts=len(names),
-        drained=index.names_of(drained),
+        drained=destinations.index.names_of(drained),
         of_hosts=tuple(sorted(sums, key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
         of_projects=_of_projects(ordered),
-        if_drained=if_drained,
+        if_drained=_if_drained(by_host, drained, ", ".join(without), together),
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
@@ -180,13 +174,14 @@ def audit_servers(
     )
 
 
-def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Line, _Placed | None]:
+def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Line, _Placed]:
     host, project = _printable(server.host), _printable(server.project)
+    own = destinations.number_of(server)
     try:
         kind, notes = destinations.judge(server)
     except RequestRejected as error:
-        return Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error)), None
-    own = destinations.number_of(server)
+        line = Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error))
+        return line, _Placed(None, own, 0, frozenset())
     now = kind.hosts if own is None else kind.hosts & ~(1 << own)
     if_died = destinations.if_died(kind, own)
     without = now & ~drained
@@ -205,8 +200,17 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
 
 def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:
     stranded = sum(not each.if_died for each in servers)
-    placed = len(together.place([(each.kind.demand, each.if_died) for each in servers], gone))
+    placed = len(together.place([(each.kind.demand, each.if_died) for each in servers if each.kind], gone))
     return HostSum(escape_line(host), len(servers), stranded, placed)
+
+
+def _if_drained(by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: Together) -> HostSum | None:
+    """Return the sum of the servers of all drained hosts; None if none is drained."""
+    if not drained:
+        return None
+    moving = [each for own, those in by_host.items() if drained >> own & 1 for each in those]
+    left = [each._replace(if_died=each.kind.hosts & ~drained if each.kind else 0) for each in moving]
+    return _sum_of(names, left, together)
 
 
 def _of_projects(lines: Iterable[Line]) -> tuple[tuple[str, int, int], ...]:

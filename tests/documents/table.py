@@ -273,6 +273,7 @@ _SPEC = (
     ),
     *_words("request_id alias_name requester_id resources required_traits forbidden_traits aggregates in_tree"),
     *_words("root_required same_subtree project_id availability_zone scheduler_hints"),
+    *_words("requested_networks network_id port_id subnet_id vnic_type objects"),
     *_PROPERTIES,
 )
 _SERVER = (*_words("uuid name project node host machine_type spec availability_zone numa_topology"), *_SPEC)
@@ -281,7 +282,7 @@ _IMAGE = (*_words("properties disk_format id name"), *_PROPERTIES)
 _FLAVOR = (*_words("name vcpus ram disk swap properties extra_specs memory_mb root_gb ephemeral_gb"), *_PROPERTIES)
 _FLEET = _words(
     "hosts aggregates taken_at has_inventories changed_while_read x-a uuid availability_zone description resources "
-    "traits providers total used reserved allocation_ratio VCPU <<"
+    "traits providers total used reserved allocation_ratio VCPU metadata <<"
 )
 _RULES = _words(
     "rules name when require forbid scope because image_property extra_spec is in present os_distro root version 2 "

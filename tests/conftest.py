@@ -73,9 +73,10 @@ def conf_with(**options: Any) -> cfg.ConfigOpts:
 
 
 def pipeline_of(*names: str, **options: Any) -> Pipeline:
-    """Return the pipeline of these filters; the gate of ``owner`` is open unless said otherwise."""
+    """Return the pipeline of these filters in a cloud without aggregates; the gate of ``owner`` is open by default."""
     options = {"owner_gate": "always", "reported_traits": ["*"], **options}
-    return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options))
+    facts: dict[str, Callable[[Any], Any]] = {"aggregates": lambda _context: (), "networks": lambda _context: {}}
+    return Pipeline.from_conf(conf_with(enabled_filters=list(names), **options), facts)
 
 
 def required_by(name: str, request_spec: Any, **options: Any) -> Required:

@@ -42,16 +42,20 @@ EVERY_PATTERN = f"{BARE}reported_traits = *\n"
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
 OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}
 OF_HYPERVISOR_TYPES = {"CUSTOM_HYPERVISOR_TYPE_KVM", "CUSTOM_HYPERVISOR_TYPE_QEMU", "CUSTOM_VM_MODE_HVM"}
-OF_FIRMWARE_USB_SCSI_AND_I686 = {
+OF_DEVICES_FIRMWARE_AND_I686 = {
     "COMPUTE_FIRMWARE_BIOS",
     "COMPUTE_FIRMWARE_UEFI",
     "COMPUTE_USB_MODEL_NEC_XHCI",
     "COMPUTE_USB_MODEL_QEMU_XHCI",
+    "CUSTOM_COMPUTE_INPUT_BUS_USB",
+    "CUSTOM_COMPUTE_INPUT_BUS_VIRTIO",
     "CUSTOM_COMPUTE_SCSI_MODEL_LSILOGIC",
     "CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1068",
     "CUSTOM_COMPUTE_SCSI_MODEL_LSISAS1078",
     "CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI",
     "CUSTOM_COMPUTE_SCSI_MODEL_VMPVSCSI",
+    "CUSTOM_COMPUTE_USB_REDIRECTION",
+    "CUSTOM_COMPUTE_WATCHDOG",
     "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC",
 }
 LEAN = OF_THE_FILTERS | OF_MACHINE_TYPES | OF_HYPERVISOR_TYPES
@@ -114,7 +118,7 @@ def report(server: Served, give: Give) -> Report:
     [
         pytest.param(BARE, OF_THE_FILTERS, 2, id="filters alone: the HPET"),
         pytest.param(RECOMMENDED, LEAN, 8, id="recommended: machine types, hypervisor types and vm modes"),
-        pytest.param(EVERY_PATTERN, LEAN | OF_FIRMWARE_USB_SCSI_AND_I686, 18, id="*: firmware, USB, SCSI and i686"),
+        pytest.param(EVERY_PATTERN, LEAN | OF_DEVICES_FIRMWARE_AND_I686, 22, id="*: devices, firmware and i686"),
     ],
 )
 def test_plain_kvm_host_has_only_the_traits_that_the_section_names(
@@ -127,7 +131,7 @@ def test_plain_kvm_host_has_only_the_traits_that_the_section_names(
 
 
 def test_option_all_reports_what_the_host_could_emulate_and_the_marker_of_everything(report: Report) -> None:
-    found = report(RECOMMENDED, "--all") - LEAN - OF_FIRMWARE_USB_SCSI_AND_I686
+    found = report(RECOMMENDED, "--all") - LEAN - OF_DEVICES_FIRMWARE_AND_I686
     assert found >= {REPORTED, "CUSTOM_COMPUTE_ARCH_I686", "CUSTOM_X86_64_COMPUTE_MACHINE_PC"}
     qualified = {trait for trait in found if trait.startswith("CUSTOM_X86_64_")}
     assert found == {REPORTED, "CUSTOM_COMPUTE_ARCH_I686", *qualified}

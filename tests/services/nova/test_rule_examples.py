@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -16,7 +15,7 @@ from tests.test_docs import DOCS, files_of
 pytestmark = needs_services
 
 _FILES = files_of(DOCS / "rules-examples.rst")
-_PROJECT = "9f0c4e5d2b7a4b0f8a3d6c1e5f7a9b2d"
+_PROJECT, _TRUSTED = "9f0c4e5d2b7a4b0f8a3d6c1e5f7a9b2d", "4b1d8e6c0a7f4d5e9c2b3a8f6d1e7c50"
 _TIMER, _CARD, _PLAIN = "timer-host", "e1000e-host", "plain-host"
 _ALL = {_TIMER, _CARD, _PLAIN}
 
@@ -73,7 +72,7 @@ _EXAMPLES = {
         {},
         [
             ({"project": "b", "ports": [{"NET_BW_EGR_KILOBIT_PER_SEC": 1000}]}, {_PLAIN}),
-            ({"project": _PROJECT, "ports": [{"NET_BW_EGR_KILOBIT_PER_SEC": 1000}]}, {_TIMER, _PLAIN}),
+            ({"project": _TRUSTED, "ports": [{"NET_BW_EGR_KILOBIT_PER_SEC": 1000}]}, {_TIMER, _PLAIN}),
             ({"project": "b"}, _ALL),
         ],
     ),
@@ -131,18 +130,24 @@ def test_there_is_a_test_for_each_example_of_the_page() -> None:
     assert set(HOSTS) == _ALL
 
 
+@pytest.fixture(scope="module")
+def scheduler(cloud: Cloud, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run nova-scheduler with the rules of all examples: each is about traits and requests of its own."""
+    folder = tmp_path_factory.mktemp("rules")
+    for name in _EXAMPLES:
+        (folder / name).write_text(_FILES[name])
+        settle(folder / name)
+    options = f"[prefilter]\nenabled_filters = image_metadata,rules\nrules_dirs = {folder}\nreported_traits = *\n"
+    with cloud.scheduler(f"{ACTIVATION}{options}"):
+        yield
+
+
+@pytest.mark.usefixtures("scheduler")
 @pytest.mark.parametrize("name", _EXAMPLES)
-def test_rules_of_the_page_leave_these_hosts(name: str, cloud: Cloud, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(_FILES[name])
-    settle(tmp_path / name)
+def test_rules_of_the_page_leave_these_hosts(name: str, cloud: Cloud) -> None:
     example = _EXAMPLES[name]
     cards = {_PLAIN: ["CUSTOM_TRUSTED_CARD"], _TIMER: []} if name == "ports.yaml" else {}
-    options = f"[prefilter]\nenabled_filters = image_metadata,rules\nrules_dirs = {tmp_path}\nreported_traits = *\n"
-    with (
-        _with_traits(cloud, example.traits),
-        _with_cards(cloud, cards),
-        cloud.scheduler(f"{ACTIVATION}{options}"),
-    ):
+    with _with_traits(cloud, example.traits), _with_cards(cloud, cards):
         for request, hosts in example.requests:
             answer = cloud.ask(**request)
             assert set(answer.hosts) == hosts, (request, answer)

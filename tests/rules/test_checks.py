@@ -1,6 +1,7 @@
 """Contradictions: an error where one value is enough for them, and nowhere else."""
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -28,6 +29,10 @@ def _clauses_about(keys: list[str]) -> st.SearchStrategy[tuple[Condition, ...]]:
     return st.tuples(*(st.builds(Condition, st.just(EXTRA_SPEC), st.just(key), values) for key in keys))
 
 
+def _contains(value: str) -> Condition:
+    return Condition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
+
+
 @st.composite
 def _about(draw: st.DrawFn, *names: str, is_second: bool = False) -> list[Rule]:
     """Return rules that all ask about some of these extra specs."""
@@ -36,7 +41,7 @@ def _about(draw: st.DrawFn, *names: str, is_second: bool = False) -> list[Rule]:
         keys = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
         when = draw(_clauses_about(keys))
         require, forbid, scope = draw(_TRAITS), draw(_TRAITS), draw(_SCOPES)
-        unless = (draw(_clauses_about(keys)),) if draw(st.booleans()) and is_second else ()
+        unless = tuple(draw(st.lists(_clauses_about(keys), max_size=2))) if is_second else ()
         clauses = draw(st.sampled_from([(when,), ((),), (when, draw(_clauses_about(keys)))])) if is_second else (when,)
         found.append(Rule(f"r{number}", clauses, require, forbid, scope, "", "f", number + 1, unless=unless))
     return found
@@ -66,7 +71,7 @@ def test_alternatives_and_unless_are_refused_exactly_if_some_value_contradicts(r
     """Of rules that each make sense alone."""
     rules = [replace(each, forbid=tuple(set(each.forbid) - set(each.require))) for each in rules]
     errors = [each for each in check_rules(rules) if " forbids for " in each.text]
-    shown = any(_is_refused(rules, {"p": value} if value else {}) for value in (*_VALUES, "other", ""))
+    shown = any(_is_refused(rules, {"p": value} if value != "" else {}) for value in (*_VALUES, "other", ""))
     assert bool(errors) == shown
 
 
@@ -88,6 +93,81 @@ def test_contradiction_error_names_rules_that_one_request_can_match_together(rul
         met = [each.rule for each in RuleSet(rules).match(Request(spec_of(extra_specs=specs)))]
         assert one in met
         assert other in met
+
+
+_LISTS = ["", *(",".join(items) for size in (1, 2, 3) for items in combinations("abc", size))]
+_ITEMS = st.lists(
+    st.one_of(
+        st.builds(
+            Condition,
+            st.just(EXTRA_SPEC),
+            st.just("p"),
+            st.frozensets(st.sampled_from("abc"), min_size=1),
+            st.just(value=True),
+        ),
+        st.builds(Condition, st.just(EXTRA_SPEC), st.just("p"), st.frozensets(st.sampled_from(_LISTS[1:]), max_size=2)),
+    ),
+    min_size=1,
+    max_size=2,
+    unique_by=lambda each: each.in_list or each.key,
+).map(tuple) | st.just((_contains("a"), _contains("b")))
+
+
+@settings(deadline=None)
+@given(_ITEMS, _ITEMS, st.lists(_ITEMS, max_size=2).map(tuple))
+def test_contradiction_about_the_items_of_a_list_is_met_by_some_list(ours: Any, theirs: Any, unless: Any) -> None:
+    rules = [
+        Rule("one", (ours,), (Trait("CUSTOM_A"),), file="f", line=1),
+        Rule("two", (theirs,), (), (Trait("CUSTOM_A"),), file="f", line=2, unless=unless),
+    ]
+    shown = any(_is_refused(rules, {"p": value} if value else {}) for value in _LISTS)
+    assert shown or not any(" forbids for " in each.text for each in check_rules(rules))
+
+
+_ONE_HOLDS = "when: {extra_spec: x, in: [a, b]}"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_error"),
+    [
+        (
+            "when: [{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]",
+            "unless: {extra_spec: x, contains: a}",
+            False,
+        ),
+        (
+            "when: [{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]",
+            "when: {extra_spec: x, contains: a}",
+            True,
+        ),
+        ("when: [{hint: x, is: a}, {hint: x, is: b}]", "unless: {hint: x, is: a}", False),
+        ("when: [{requires: CUSTOM_B}, {requires: CUSTOM_C}]", "when: {requires: CUSTOM_B}", True),
+        ("when: {extra_spec: x, is: 'a,b'}", "when: {extra_spec: x, contains: a}", True),
+        ("when: {extra_spec: x, contains: a}", "when: {extra_spec: x, is: 'a,b'}", True),
+        ("when: {extra_spec: x, is: b}", "when: {extra_spec: x, contains: a}", False),
+        (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: b}]}", False),
+        (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: c}]}", True),
+        ("when: {project: [p, q]}", "unless: {any: [{project: p}, {project: q}]}", False),
+    ],
+)
+def test_lists_and_several_alternatives_contradict_where_one_request_meets_both(
+    one: str, other: str, is_error: bool
+) -> None:
+    texts = (f"name: one, {one}, require: [CUSTOM_A]", f"name: other, {other}, forbid: [CUSTOM_A]")
+    text = f"version: 2\n{rules_text(*texts)}"
+    rules, problems = rules_in(text.encode(), "FILE")
+    assert not problems
+    assert [each.text for each in check_rules(rules) if " forbids for " not in each.text] == []
+    assert bool(list(check_rules(rules))) == is_error
+
+
+def test_rule_may_forbid_the_traits_of_the_values_that_it_excepts() -> None:
+    text = (
+        "version: 2\nrules:\n- name: r\n  when: {image_property: hw_vif_model, present: true}\n"
+        "  unless: {image_property: hw_vif_model, is: e1000e}\n  forbid: [COMPUTE_NET_VIF_MODEL_E1000E]\n"
+    )
+    rules, problems = rules_in(text.encode(), "FILE")
+    assert [*problems, *check_rules(rules)] == []
 
 
 def _meet(one: Rule, other: Rule, name: str, value: object) -> bool:

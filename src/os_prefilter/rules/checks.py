@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, product
+from math import prod
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
@@ -28,6 +29,7 @@ from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEG
 from os_prefilter.vocabulary.model import Row, canonical_boolean
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
+_MOST_CASES = 10_000
 
 
 class Problem(NamedTuple):
@@ -149,6 +151,8 @@ def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
 
 def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[str, bool]]:
     for value in sorted(condition.values or row.values, key=format_value):
+        if _is_excluded((replace(condition, values=frozenset((value,))),), rule.unless):
+            continue
         canonical = row.canonical(value)
         if canonical is None:
             what = f"has the condition {condition.name}={format_value(value)}, a value that is not in the vocabulary"
@@ -229,8 +233,9 @@ def _where_to_look(condition: Condition) -> Iterable[object]:
 
 
 def _marks(condition: Condition) -> set[object]:
-    """Return the texts and booleans that one value can match in common with another condition."""
-    return {("value", each) for value in condition.values for each in condition.readings(value)}
+    """Return the texts and booleans that one value can match in common with another condition, also as an item."""
+    both = (condition, replace(condition, in_list=True))
+    return {("value", each) for value in condition.values for one in both for each in one.readings(value)}
 
 
 def _find_overlap(one: Rule, other: Rule) -> str:
@@ -241,7 +246,7 @@ def _find_overlap(one: Rule, other: Rule) -> str:
         if both is not None and not _is_excluded(both, unless):
             shared = {each.key for each in ours} & {each.key for each in theirs}
             if shared:
-                examples = (Condition(*each.key, _first(each.values)) for each in both if each.key in shared)
+                examples = (replace(each, values=_first(each.values)) for each in both if each.key in shared)
                 return " and ".join(sorted(map(str, examples)))
             met = describe_clauses([both]) or "every request"
             return f"{met} unless {describe_clauses(unless)}" if unless else met
@@ -254,24 +259,62 @@ def _first(values: Iterable[Value]) -> frozenset[Value]:
 
 def _join(one: Clause, other: Clause) -> Clause | None:
     """Return the conditions of both; None if no request meets them, or they are about different names."""
-    ours = {each.key: each for each in one}
-    theirs = {each.key: each for each in other}
+    ours, theirs = _by_key(one), _by_key(other)
     if not (ours.keys() <= theirs.keys() or theirs.keys() <= ours.keys()):
         return None
-    joined = ours | theirs
-    for key in ours.keys() & theirs.keys():
-        values = ours[key].values | theirs[key].values
+    found = [_join_conditions(ours.get(key, []), theirs.get(key, [])) for key in ours | theirs]
+    return None if [] in found else tuple(chain.from_iterable(found))
+
+
+def _by_key(clause: Clause) -> dict[tuple[str, str], list[Condition]]:
+    """Return the conditions by what they are about: several may be about the items of one list."""
+    found: dict[tuple[str, str], list[Condition]] = {}
+    for each in clause:
+        found.setdefault(each.key, []).append(each)
+    return found
+
+
+def _join_conditions(ours: list[Condition], theirs: list[Condition]) -> list[Condition]:
+    """Return the conditions of both about one thing; none if no value meets a condition of each."""
+    both = [*ours, *theirs]
+    if not (ours and theirs):
+        return both
+    exact = [each for each in both if each.values and not each.in_list and each.place not in SEVERAL_VALUES]
+    if exact:
         # A text may spell a boolean, so one value can match both although they have none in common.
-        common = frozenset(value for value in values if ours[key].holds(value) and theirs[key].holds(value))
-        if values and not common:
-            return None
-        joined[key] = replace(joined[key], values=common)
-    return tuple(joined.values())
+        values = frozenset(value for each in exact for value in each.values)
+        common = frozenset(value for value in values if all(each.holds(value) for each in both))
+        return [replace(exact[0], values=common)] if common else []
+    for pair in product(ours, theirs):
+        # One value that both match is enough; the others may be there beside it.
+        values = pair[0].values | pair[1].values
+        common = frozenset(value for value in values if all(each.holds(value) for each in pair))
+        if common or not values:
+            narrowest = min(pair, key=lambda each: (not each.values, each.in_list))
+            return [replace(narrowest, values=common), *(each for each in both if each not in pair)]
+    return []
 
 
 def _is_excluded(clause: Clause, unless: Iterable[Clause]) -> bool:
     """Whether each request that meets the clause meets one of the others."""
-    return any(all(any(map(partial(_implies, each), clause)) for each in other) for other in unless)
+    unless = tuple(unless)
+    return all(any(_clause_implies(each, other) for other in unless) for each in _cases(clause, unless))
+
+
+def _cases(clause: Clause, unless: tuple[Clause, ...]) -> Iterable[Clause]:
+    """Return the clause once for each value that decides which of the others are met, if there are not too many."""
+    keys = {each.key for other in unless for each in other} if len(unless) > 1 else set()
+    single = [
+        [replace(each, values=frozenset((value,))) for value in each.values]
+        if each.key in keys and each.values
+        else [each]
+        for each in clause
+    ]
+    return product(*single) if prod(map(len, single)) <= _MOST_CASES else (clause,)
+
+
+def _clause_implies(clause: Clause, other: Clause) -> bool:
+    return all(any(map(partial(_implies, each), clause)) for each in other)
 
 
 def _implies(then: Condition, condition: Condition) -> bool:

@@ -302,7 +302,7 @@ _MISTAKES = [
     ),
     (
         _text(f"name: r, when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}, {_A}"),
-        "the rule r: when stands for 1099511627776 alternatives, more than 64. Divide it into several rules.",
+        "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",
     ),
     (
         _text("name: r, when: {flavor: a}, unless: {flavor: [a, b]}, require: [CUSTOM_A]"),

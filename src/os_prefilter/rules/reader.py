@@ -136,9 +136,8 @@ def _mistakes_in(item: object, *, is_second: bool) -> list[Mistake]:
 def _too_many_clauses(item: Any) -> list[Mistake]:
     found = []
     for key in ("when", "unless"):
-        number = _count(item[key]) if key in item else 0
-        if number > _MOST_CLAUSES:
-            text = f"{key} stands for {number} alternatives, more than {_MOST_CLAUSES}. Divide it into several rules."
+        if key in item and _count(item[key]) > _MOST_CLAUSES:
+            text = f"{key} stands for more than {_MOST_CLAUSES} alternatives. Divide it into several rules."
             found.append(Mistake((key,), text))
     return found
 

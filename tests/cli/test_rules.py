@@ -157,6 +157,29 @@ def test_effects_of_rules_show_which_images_lose_which_hosts(against: list[str],
     assert err == ""
 
 
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        "when: [{extra_spec: x, contains: web}, {extra_spec: x, contains: sap}]",
+        "when: [{extra_spec: x, is: 'web,sap'}, {extra_spec: x, contains: sap}]",
+        "when: [{extra_spec: x, in: [web, 'web,sap']}, {extra_spec: x, contains: sap}]",
+        "when: [{hint: x, is: web}, {hint: x, is: sap}]",
+        "when: {flavor: [a, b]}, unless: {flavor: a}",
+        "when: {extra_spec: x, present: true}, unless: {extra_spec: x, is: true}",
+        "when: {extra_spec: 'trait:CUSTOM_LICENSED', present: true}",
+        "when: {extra_spec: 'hw:cpu_policy', present: true}",
+    ],
+)
+def test_rule_that_a_request_can_match_is_judged(
+    conditions: str, tmp_path: Path, against: list[str], capsys: Capture
+) -> None:
+    """With several conditions about one thing, with exceptions, and with values that only some requests may have."""
+    (tmp_path / "r.yaml").write_text(f"version: 2\nrules: [{{name: r, {conditions}, require: [CUSTOM_NONE]}}]\n")
+    assert main([*against, "-f", "value", "-c", "Verdict", "-c", "Count"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("becomes unschedulable 4\n", "")
+
+
 def test_names_of_images_are_no_formulas(against: list[str], capsys: Capture) -> None:
     main([*against, "-f", "csv"])
     out, _ = capsys.readouterr()

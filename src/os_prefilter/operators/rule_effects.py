@@ -4,8 +4,10 @@ A rule may also be about what is no part of an image: a flavor, a project, a hin
 request that says so, on hosts of any size.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice, product
 from typing import Any, NamedTuple
 
 from os_prefilter.fleet.capability_index import CapabilityIndex
@@ -26,19 +28,26 @@ from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import (
     EXTRA_SPEC,
     FLAVOR,
+    FORBIDS,
     HINT,
     IMAGE_PROPERTY,
     PROJECT,
+    REQUIRES,
     ZONE,
     Clause,
+    Condition,
     Subject,
     describe_clauses,
     format_value,
 )
 from os_prefilter.rules.model import Rule, RuleSet
+from os_prefilter.vocabulary import table
 
-_ANY_VALUE = "true"
+_ANY_VALUES = ("true", "any")
 """Of an extra spec or a hint that only has to be present."""
+_VALUES_OF_NOVA = {"trait": "required", "resources": "1"}
+"""Beginnings of extra specs that have values of their own."""
+_MOST_TRIED = 100
 
 
 class OnImage(NamedTuple):
@@ -97,13 +106,14 @@ def _judge(
         of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
         request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
         for image in images:
-            spec = _request(image, clause)
-            if not Subject(Request(spec)).meets(of_image):
+            if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
                 continue
-            before = requested_by(spec, without, queries, set())
-            if alone.match(Request(spec), (*before.from_request, *before.added)):
-                after = requested_by(spec, with_rule, queries, set())
-                judged.append(_Judged(request, name_of(image), before, after))
+            for spec in _requests(image, clause, rule.unless):
+                before = requested_by(spec, without, queries, set())
+                if alone.match(Request(spec), (*before.from_request, *before.added)):
+                    after = requested_by(spec, with_rule, queries, set())
+                    judged.append(_Judged(request, name_of(image), before, after))
+                    break
     return judged
 
 
@@ -120,21 +130,51 @@ def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> l
     return effects or [Effect(rule, "", None)]
 
 
-def _request(image: Image, clause: Clause) -> RequestSpec:
-    """Return a request for an image that says what else the conditions are about.
+def _requests(image: Image, clause: Clause, unless: Iterable[Clause]) -> Iterator[RequestSpec]:
+    """Yield requests for an image that say what else the conditions are about, with each value that may be excepted.
 
     What is required already is not added: it comes from the image, or not at all.
     """
-    values: dict[str, dict[str, str]] = {}
-    for each in clause:
-        first = min(map(format_value, each.values), default=_ANY_VALUE)
-        values.setdefault(each.place, {})[each.name] = first
-    extra_specs: Mapping[str, Any] = values.get(EXTRA_SPEC, {})
-    flavor = replace(ANY_FLAVOR, extra_specs=extra_specs, name=values.get(FLAVOR, {}).get(""))
+    said = [each for each in clause if each.place not in (IMAGE_PROPERTY, REQUIRES, FORBIDS)]
+    times = Counter(each.key for each in (*said, *chain.from_iterable(unless)))
+    choices = [_values(each)[: None if times[each.key] > 1 else 1] for each in said]
+    for values in islice(product(*choices), _MOST_TRIED):
+        yield _request(image, list(zip(said, values, strict=True)))
+
+
+def _values(condition: Condition) -> list[str]:
+    """Return the values that a request may have to meet the condition."""
+    if condition.values:
+        return sorted(map(format_value, condition.values))
+    if condition.place == EXTRA_SPEC:
+        for prefix, value in _VALUES_OF_NOVA.items():
+            if condition.name.startswith(prefix):
+                return [value]
+        known = chain.from_iterable(row.values for row in table() if row.extra_spec == condition.name)
+        return list(known) or [*_ANY_VALUES]
+    return [*_ANY_VALUES]
+
+
+def _request(image: Image, said: Sequence[tuple[Condition, str]]) -> RequestSpec:
+    values: dict[str, dict[str, list[str]]] = {}
+    # A list has all its items; a value that is compared as a whole takes their place.
+    for condition, value in sorted(said, key=lambda each: (not each[0].values, each[0].in_list)):
+        found = values.setdefault(condition.place, {}).setdefault(condition.name, [])
+        if not found or condition.place == HINT or condition.in_list:
+            found.append(value)
+    exact = {each.key for each, _ in said if each.values and not each.in_list}
+    extra_specs: Mapping[str, Any] = {
+        name: found[0] if (EXTRA_SPEC, name) in exact else ",".join(found)
+        for name, found in values.get(EXTRA_SPEC, {}).items()
+    }
+
+    def first_of(place: str) -> str | None:
+        return next(iter(values.get(place, {}).get("", ())), None)
+
     return RequestSpec(
-        flavor,
+        replace(ANY_FLAVOR, extra_specs=extra_specs, name=first_of(FLAVOR)),
         image,
-        project_id=values.get(PROJECT, {}).get(""),
-        availability_zone=values.get(ZONE, {}).get(""),
-        scheduler_hints={name: [value] for name, value in values.get(HINT, {}).items()},
+        project_id=first_of(PROJECT),
+        availability_zone=first_of(ZONE),
+        scheduler_hints=values.get(HINT, {}),
     )

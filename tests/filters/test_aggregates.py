@@ -281,6 +281,8 @@ def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pyte
     [
         ("rack", "is 'rack', not a sequence of aggregates"),
         ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
+        ([{"uuid": "abc", "name": "n"}], "has uuid 'abc' in its aggregate 1, not the UUID of an aggregate"),
+        ([{"uuid": "-", "name": "n"}], "has uuid '-' in its aggregate 1, not the UUID of an aggregate"),
         ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
         ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x'"),
         ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),

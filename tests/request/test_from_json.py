@@ -15,6 +15,7 @@ from os_prefilter.request.from_json import flavor_from, image_from, read_json, r
 from tests.conftest import device_required_by, pipeline_of
 from tests.support.nova_objects import nova_spec
 
+_UUID = "33333333-3333-4333-8333-33333333333"
 # What openstackclient 8 prints, shortened.
 _IMAGE: dict[str, Any] = {
     "container_format": "bare",
@@ -130,14 +131,14 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
             "is_bfv": True,
             "requested_resources": [{"requester_id": "p", "resources": {"VGPU": 1}, "required_traits": ["OWNER_NOVA"]}],
             "request_level_params": {"root_required": ["COMPUTE_NODE"], "same_subtree": [["p", "q"]]},
-            "requested_destination": {"aggregates": ["a1,a2"], "forbidden_aggregates": ["b1"]},
+            "requested_destination": {"aggregates": [f"{_UUID}1,{_UUID}2"], "forbidden_aggregates": [f"{_UUID}3"]},
         },
         "r",
     )
     assert spec.image is None
     assert unquote(allocation_candidates_query(spec, None)) == (
-        "member_of=!in:b1&member_of=in:a1,a2&requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1&resourcesp=VGPU:1&root_required=COMPUTE_NODE"
-        "&same_subtree=p,q"
+        f"member_of=!in:{_UUID}3&member_of=in:{_UUID}1,{_UUID}2&requiredp=OWNER_NOVA&resources=MEMORY_MB:512,VCPU:1"
+        "&resourcesp=VGPU:1&root_required=COMPUTE_NODE&same_subtree=p,q"
     )
 
 

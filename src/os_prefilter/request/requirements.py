@@ -15,7 +15,7 @@ UNSUFFIXED: Final = "unsuffixed"
 """Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
 
 
-_UUID_LENGTH = 36
+_UUID_LENGTH, _UUID_DIGITS = 36, 32
 _UUID_CHARACTERS = frozenset("0123456789abcdefABCDEF-")
 
 
@@ -204,7 +204,12 @@ def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
 
 def is_uuid(value: object) -> bool:
     """Whether Placement takes it for a UUID in ``member_of`` or ``in_tree``."""
-    return isinstance(value, str) and 0 < len(value) <= _UUID_LENGTH and set(value) <= _UUID_CHARACTERS
+    return (
+        isinstance(value, str)
+        and len(value) <= _UUID_LENGTH
+        and set(value) <= _UUID_CHARACTERS
+        and len(value.replace("-", "")) == _UUID_DIGITS
+    )
 
 
 def prefer(trait: str, source: str) -> Requirements:

@@ -157,7 +157,9 @@ def _base_request(arguments: argparse.Namespace) -> RequestSpec:
     named = ("image", "flavor", "property", "extra_spec", "hint", "project", "availability_zone")
     if not any(getattr(arguments, name) for name in named):
         raise DocumentError(
-            "no request", "give --image, --flavor, --server, --request-spec, --example, --property or --extra-spec."
+            "no request",
+            "give --image, --flavor, --server, --request-spec, --example, --property, --extra-spec, --hint, --project "
+            "or --availability-zone.",
         )
     # Placement refuses a query without resources; a flavor file replaces these.
     return RequestSpec(flavor=Flavor(vcpus=1, memory_mb=512, name="1 VCPU, 512 MiB"))

@@ -93,7 +93,8 @@ _MATCHES: list[tuple[str, RequestSpec, bool]] = [
     ("when: {hint: rack, is: a}", _spec(scheduler_hints={"rack": "a"}), True),
     ("when: {hint: rack, is: a}", _spec({"rack": "a"}, {"rack": "a"}), False),
     ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": []}), False),
-    ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": [""]}), True),
+    ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": [""]}), False),
+    ("when: {hint: rack, present: true}", _spec(scheduler_hints={"rack": ["", "a"]}), True),
     ("when: {hint: fast, is: true}", _spec(scheduler_hints={"fast": ["Yes"]}), True),
     # What is required already.
     ("when: {requires: HW_CPU_X86_AVX2}", _spec({}, {"trait:HW_CPU_X86_AVX2": "required"}), True),

@@ -116,7 +116,7 @@ class Subject:
             # Nova's image reads a text that is no boolean as False.
             return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
         if place == HINT:
-            return request.scheduler_hints.get(name)
+            return tuple(filter(None, request.scheduler_hints.get(name, ())))
         if place == PROJECT:
             return request.project_id
         if place == ZONE:

@@ -201,6 +201,7 @@ def test_port_of_which_the_service_gives_neither_network_nor_type_gets_a_warning
         (NetworkRequest("n", "p", "s", "remote-managed"), {"COMPUTE_REMOTE_MANAGED_PORTS"}),
         (NetworkRequest("n", "p", "s", "normal"), set()),
         (NetworkRequest("n"), set()),
+        (NetworkRequest("n", vnic_type="remote-managed"), set()),
     ],
 )
 def test_remote_managed_port_requires_its_trait(requested: NetworkRequest, expected: set[str]) -> None:

@@ -81,6 +81,16 @@ def test_scheduler_rst_shows_the_real_responses_and_log_lines(service: tuple[Pro
             422,
             "unknown value 'x&y'. Values that exist: north",
         ),
+        (
+            {"requested_networks": [{"network_id": "b4c1f1f0-9f0e-4d0b-8a57-3a2b6d1c7e10"}], "flavor": SMALL},
+            200,
+            "member_of=in:1033faf3-2238-52d3-98b2-a1d3762f5977 by routed_networks",
+        ),
+        (
+            {"requested_networks": [{"port_id": "p", "vnic_type": "remote-managed"}], "flavor": SMALL},
+            200,
+            "COMPUTE_REMOTE_MANAGED_PORTS on root by remote_managed_ports",
+        ),
         ({"availability_zone": 5, "flavor": SMALL}, 400, "availability_zone is 5"),
         ({"image": {"properties": {"hw_vif_model": "igbb"}}, "flavor": SMALL}, 422, "unknown value 'igbb'"),
         ({"image": {}}, 400, "no flavor in it"),

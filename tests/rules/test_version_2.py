@@ -258,7 +258,7 @@ def test_rule_about_ports_says_so_when_there_is_none() -> None:
     rules = _set("name: r, unless: {project: trusted}, require: [CUSTOM_A], scope: ports")
     decision = _pipeline(rules).apply(_spec())
     assert [str(note) for note in decision.notes] == [
-        "rule r: every request unless project trusted: the request has no port that requests resources: not required"
+        "rule r: every request that it does not except: the request has no port that requests resources: not required"
     ]
 
 
@@ -319,7 +319,7 @@ _MISTAKES = [
     ),
     (
         _text(f"name: r, when: {{flavor: a}}, {_A}, prefer: [CUSTOM_B], scope: ports"),
-        "prefers traits, and has the scope each port: only traits of the host itself",
+        "prefers traits, and has the scope ports: only traits of the host itself",
     ),
     (
         _text("name: r, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_A]", hint_traits="CUSTOM_A"),

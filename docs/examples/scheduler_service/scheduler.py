@@ -33,6 +33,12 @@ from os_prefilter.request.from_json import request_spec_from
 
 LOG = logging.getLogger("scheduler")
 LARGEST_REQUEST = 1_000_000
+# Another service reads them from Neutron: by network and subnet, the host aggregates of the subnet's segment.
+NETWORKS = {
+    "b4c1f1f0-9f0e-4d0b-8a57-3a2b6d1c7e10": {
+        "0d9e6a34-5c1b-4f7e-9a68-7b2f1c3d8e52": ["1033faf3-2238-52d3-98b2-a1d3762f5977"]
+    }
+}
 OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for any that is free.")]
 
 
@@ -44,6 +50,7 @@ def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet
         "nested_providers": NestedProviders(placement),
         # Another service reads them from its database.
         "aggregates": lambda _context: fleet.aggregates.values(),
+        "networks": lambda _context: NETWORKS,
     }
     reader = HostTraitsReader(placement)
     return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)

@@ -219,8 +219,8 @@ class ContradictingAggregates(RequestRejected):
     def __init__(self, required_by: str, forbidden_by: str) -> None:
         self.sources = (required_by, forbidden_by)
         super().__init__(
-            f"Each host that is left by {required_by} is excluded by {forbidden_by}: no host can satisfy both. Change "
-            "one of the two."
+            f"All aggregates that are required ({required_by}) are also forbidden ({forbidden_by}): no host can "
+            "satisfy that. Change one of the two."
         )
 
 

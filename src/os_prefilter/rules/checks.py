@@ -23,7 +23,7 @@ from os_prefilter.rules.conditions import (
     describe_clauses,
     format_value,
 )
-from os_prefilter.rules.model import Rule
+from os_prefilter.rules.model import PORTS, Rule
 from os_prefilter.vocabulary import table
 from os_prefilter.vocabulary.image_properties import BOOLEANS, KEPT_BY_NOVA, LEGACY_NAMES
 from os_prefilter.vocabulary.model import Row, canonical_boolean
@@ -106,9 +106,10 @@ def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
             if trait in traits:
                 yield f"both prefers and {verb} {trait}. Remove one of the two.", False
     if rule.prefer and rule.scope != ROOT:
+        scope = "ports" if rule.scope == PORTS else rule.scope
         yield (
-            f"prefers traits, and has the scope {rule.scope}: only traits of the host itself can be preferred. Move "
-            "prefer to a rule without scope.",
+            f"prefers traits, and has the scope {scope}: only traits of the host itself can be preferred. Move prefer "
+            "to a rule without scope.",
             False,
         )
 

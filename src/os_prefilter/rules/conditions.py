@@ -97,6 +97,7 @@ class Subject:
     def __init__(self, request: Request, required_before: Iterable[Requirement] = ()) -> None:
         self._request = request
         self._required_before = required_before
+        self._found: dict[bool, tuple[str, ...]] = {}
 
     def all_of(self, place: str) -> Collection[str]:
         """Return the names that are set in one of :data:`PLACES`."""
@@ -124,13 +125,13 @@ class Subject:
         return request.flavor_attribute("name") if place == FLAVOR else self._traits(required=place == REQUIRES)
 
     def _traits(self, *, required: bool) -> tuple[str, ...]:
-        request = self._request
-        on_root = request.root_required if required else request.root_forbidden
-        items = chain(written_requirements(request), self._required_before)
-        return (
-            *sorted(on_root),
-            *(item.trait for item in items if item.required is required and request.is_of_host(item.scope)),
-        )
+        if required not in self._found:
+            request = self._request
+            on_root = request.root_required if required else request.root_forbidden
+            items = chain(written_requirements(request), self._required_before)
+            named = (item.trait for item in items if item.required is required and request.is_of_host(item.scope))
+            self._found[required] = (*sorted(on_root), *named)
+        return self._found[required]
 
     def meets(self, clause: Clause) -> bool:
         """Whether all conditions hold."""

@@ -16,6 +16,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import (
     HINT,
     PLACES,
+    PROJECT,
     Clause,
     Condition,
     Subject,
@@ -80,6 +81,9 @@ class Match(NamedTuple):
     def source(self) -> str:
         """The source of the requirements, in the words of the file."""
         met = self.subject.describe(self.met) if self.met else self.rule.conditions
+        if not self.met and any(each.place == PROJECT for clause in self.rule.unless for each in clause):
+            # The author of a rejected request reads it, and belongs to another project.
+            met = "every request that it does not except"
         if self.rule.hint_trait:
             return met
         return f"rule {self.rule.name}: {met}" + (f" ({self.rule.because})" if self.rule.because else "")

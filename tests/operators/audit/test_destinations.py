@@ -201,3 +201,15 @@ def test_server_is_not_changed_by_being_judged() -> None:
     destinations = Destinations(fleet, pipeline_of(*FILTERS))
     assert destinations.of(server) == destinations.of(server)
     assert server == before
+
+
+def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
+    """One tenant's image and another one's flavor require the same trait."""
+    fleet = random_fleet(Random(3))  # noqa: S311
+    destinations = Destinations(fleet, pipeline_of("image_metadata"))
+    trait = {"trait:CUSTOM_NOWHERE": "required"}
+    by_image = Server(RequestSpec(Flavor(1, 512), Image(trait)))
+    by_flavor = Server(RequestSpec(Flavor(1, 512, extra_specs=trait), Image({})))
+    found = [destinations.of(server).conflict[0].because for server in (by_image, by_flavor, by_image)]
+    by_image_text = "image property trait:CUSTOM_NOWHERE=required"
+    assert found == [by_image_text, "flavor extra spec trait:CUSTOM_NOWHERE=required", by_image_text]

@@ -69,7 +69,6 @@ class Kind:
     """Requests with the same demand on a host."""
 
     demand: Demand
-    sources: Sources
     hosts: int
     """The set of the hosts that meet the demand, where each server counts for itself."""
 
@@ -78,6 +77,8 @@ class Judged(NamedTuple):
     """What is known of one server's request."""
 
     kind: Kind
+    sources: Sources
+    """Of this request: another one may demand the same because of something else."""
     notes: frozenset[str]
     """Unknown values, and requirements that are deferred."""
 
@@ -100,7 +101,7 @@ class Destinations:
         self._pipeline = pipeline
         self._assumed: frozenset[str] = frozenset()
         self._demands: dict[tuple[Condition, ...], Kind] = {}
-        self._conflicts: dict[tuple[int, int, int], tuple[Requirement, ...]] = {}
+        self._conflicts: dict[tuple[Kind, int], list[Condition]] = {}
         self._searched = 0
         zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
@@ -118,16 +119,16 @@ class Destinations:
         """
         drained = self.hosts_named(without)
         try:
-            kind = self.judge(server).kind
+            judged = self.judge(server)
         except RequestRejected as error:
             return Found(frozenset(), frozenset(), frozenset(), rejected=str(error))
-        own = self.number_of(server)
+        kind, own = judged.kind, self.number_of(server)
         now = kind.hosts & ~_bit(own)
 
         def names(hosts: int) -> frozenset[str]:
             return frozenset(self.index.names_of(hosts))
 
-        conflict = () if now else self.conflict(kind, own)
+        conflict = () if now else self.conflict(judged, own)
         if_empty = 0 if now else self.count_if_empty(kind, own)
         return Found(names(now), names(self.if_died(kind, own)), names(now & ~drained), conflict, if_empty)
 
@@ -186,11 +187,11 @@ class Destinations:
         demand = replace(demand, root_forbidden=demand.root_forbidden | {*_DISABLED.names})
         key = demand.conditions()
         if key not in self._demands:
-            sources = Sources(request, from_request, decision, self._pipeline.filters)
             self._assume({name for group in demand.groups.values() for name in group.resources})
-            self._demands[key] = Kind(demand, sources, self.index.find_candidates(demand))
+            self._demands[key] = Kind(demand, self.index.find_candidates(demand))
         notes = frozenset(str(note) for note in decision.notes if note.warn or note.waits)
-        return Judged(self._demands[key], notes)
+        sources = Sources(request, from_request, decision, self._pipeline.filters)
+        return Judged(self._demands[key], sources, notes)
 
     def if_died(self, kind: Kind, own: int | None) -> int:
         """Return the hosts that may take a server if its host is gone, with all that the host shares."""
@@ -230,21 +231,26 @@ class Destinations:
 
     # -- reasons -------------------------------------------------------------------------------------------------------
 
-    def conflict(self, kind: Kind, own: int | None, excluded: int = 0) -> tuple[Requirement, ...]:
+    def conflict(self, judged: Judged, own: int | None, excluded: int = 0) -> tuple[Requirement, ...]:
         """Return a smallest set of requirements that no host meets together, apart from some.
 
         Empty if it is not known: if it takes a search on each host, only the first of them are searched.
         """
         usable = self.index.all & ~_bit(own) & ~excluded
+        key = judged.kind, usable
+        if key not in self._conflicts:
+            self._conflicts[key] = self._find_conflict(judged.kind.demand, usable)
+        return tuple(self._describe(item, judged.sources) for item in self._conflicts[key])
+
+    def _find_conflict(self, demand: Demand, usable: int) -> list[Condition]:
         if not usable:
-            return ()
-        conditions = kind.demand.conditions()
-        possible = {item: self.index.find_possible(item) & usable for item in conditions}
+            return []
+        possible = {item: self.index.find_possible(item) & usable for item in demand.conditions()}
         conflict = _smallest_empty(possible)
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
-            conflict = self._search_conflict(kind.demand, possible)
-        return tuple(self._describe(item, kind.sources) for item in conflict)
+            conflict = self._search_conflict(demand, possible)
+        return conflict
 
     def _search_conflict(self, demand: Demand, possible: dict[Condition, int]) -> list[Condition]:
         """Return a set of conditions that no host meets together, of which none can be left out.

@@ -178,10 +178,11 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
     host, project = _printable(server.host), _printable(server.project)
     own = destinations.number_of(server)
     try:
-        kind, notes = destinations.judge(server)
+        judged = destinations.judge(server)
     except RequestRejected as error:
         line = Line(host, project, 0, 0, 0, Verdict.REJECTED, reason=str(error))
         return line, _Placed(None, own, 0, frozenset())
+    kind = judged.kind
     now = kind.hosts if own is None else kind.hosts & ~(1 << own)
     if_died = destinations.if_died(kind, own)
     without = now & ~drained
@@ -189,13 +190,13 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
     if not now:
         line.if_empty = destinations.count_if_empty(kind, own)
         line.verdict = Verdict.NONE if line.if_empty else Verdict.NONE_IF_EMPTY
-        line.conflict = destinations.conflict(kind, own)
+        line.conflict = destinations.conflict(judged, own)
     elif not if_died:
         line.verdict = Verdict.NONE_IF_DIED
     elif not without:
         line.verdict = Verdict.NONE_WITHOUT
-        line.conflict = destinations.conflict(kind, own, drained)
-    return line, _Placed(kind, own, if_died, notes)
+        line.conflict = destinations.conflict(judged, own, drained)
+    return line, _Placed(kind, own, if_died, judged.notes)
 
 
 def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:

@@ -97,6 +97,8 @@ def test_server_fits_hosts_and_no_host_is_exit_code_2(
         (["--model", ""], "--model '': give MODEL"),
         (["--model", "New,"], "--model 'New,': give MODEL"),
         (["--model", "New,\x1b"], "--model 'New,\\x1b': give MODEL"),
+        (["--model", "New,+nosuch"], "--model flag 'nosuch': neither the CPU map nor a host has this CPU feature."),
+        (["--model", "New,-nosuch"], "--model flag 'nosuch': neither the CPU map nor a host has this CPU feature."),
         (["--guest", "/nonexistent"], "/nonexistent: there is no such file"),
         (["--cpu-map", "/nonexistent"], "/nonexistent/index.xml: there is no such file"),
         (["--model", "New", "--baseline"], "not allowed with argument"),

@@ -31,6 +31,10 @@ _ALL = frozenset(MODELS)
         ("New", "New -zz", True, ""),
         ("New -zz", "New -zz", True, ""),
         ("New -zz", "New", None, "the host disables 'zz', a CPU feature that is not in the test"),
+        ("New", "Old -zz", None, "the guest names 'zz', a CPU feature that is not in the test"),
+        ("New", "Old ?zz", None, "the guest names 'zz', a CPU feature that is not in the test"),
+        ("New", "Old =zz", None, "the guest names 'zz', a CPU feature that is not in the test"),
+        ("New -zz", "Old -zz", True, ""),
         ("New", "New !zz", None, "the guest forbids 'zz', a CPU feature that is not in the test"),
         # A model that no definition names: of the same model, the features' names decide.
         ("Next +e", "Next", True, ""),

@@ -79,7 +79,7 @@ class FleetCpu(Listing):
         hosts = _hosts(parsed_args.paths, parsed_args.connect)
         # All of them: two files of one host are an error also where only one counts.
         groups = group_hosts(hosts, definitions)
-        guest = _guest(parsed_args, groups)
+        guest = _guest(parsed_args, groups, definitions)
         if parsed_args.host:
             hosts = _select(hosts, parsed_args.host)
             groups = group_hosts(hosts, definitions)
@@ -133,7 +133,9 @@ def _select(hosts: Sequence[HostCpu], names: Sequence[str]) -> list[HostCpu]:
     return [host for host in hosts if host.host in names]
 
 
-def _guest(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[Cpu, str] | None:
+def _guest(
+    arguments: argparse.Namespace, groups: Sequence[Group], definitions: CpuDefinitions
+) -> tuple[Cpu, str] | None:
     """Return the CPU and the domain type of the server that the arguments name, if they name one."""
     if arguments.from_host is not None:
         return guest_on(arguments.from_host, groups)
@@ -142,9 +144,9 @@ def _guest(arguments: argparse.Namespace, groups: Sequence[Group]) -> tuple[Cpu,
 
         return guest_cpu_from(arguments.guest, read_bytes(arguments.guest))
     if arguments.model is not None:
-        return _model(
-            arguments.model, {name for group in groups for models in group.model_lists for name in models}
-        ), ""
+        cpu = _model(arguments.model, {name for group in groups for models in group.model_lists for name in models})
+        _check_flags(cpu, groups, definitions)
+        return cpu, ""
     return None
 
 
@@ -156,6 +158,20 @@ def _model(text: str, known: Iterable[str]) -> Cpu:
         raise DocumentError(f"--model {quote(text)}", "give MODEL, or MODEL,FLAG,-FLAG without empty parts.")
     model = {name.lower(): name for name in known}.get(model.lower(), model)
     return Cpu("", model, features=tuple(sorted(names.items())))
+
+
+def _check_flags(cpu: Cpu, groups: Sequence[Group], definitions: CpuDefinitions) -> None:
+    """Refuse flags that neither the CPU map nor a host has: a mistyped one would be a feature that no host has.
+
+    :raises DocumentError: if there is one
+    """
+    known = {name for group in groups if group.cpu for name, _ in group.cpu.features}
+    unknown = sorted(definitions.undefined(name for name, _ in cpu.features) - known)
+    if unknown and cpu.model in definitions.models:
+        raise DocumentError(
+            f"--model flag {quote(unknown[0])}",
+            "neither the CPU map nor a host has this CPU feature. Correct it, or give the newest libvirt's --cpu-map.",
+        )
 
 
 def _group_rows(groups: Sequence[Group], definitions: CpuDefinitions) -> list[tuple[Any, ...]]:

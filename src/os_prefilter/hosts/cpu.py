@@ -219,6 +219,9 @@ def _compare_bits(host: Cpu, guest: Cpu, definitions: CpuDefinitions) -> Fit:
     # A newer model of that name may have the feature, and the guest with it.
     definitions.check_features(set(host.disabled) - set(guest.disabled), "the host disables")
     definitions.check_features(guest.named("forbid"), "the guest forbids")
+    # libvirt refuses to compare a CPU with a feature that it does not know, whatever the policy.
+    named = {name for name, policy in guest.features if policy != "require"}
+    definitions.check_features(named - dict(host.features).keys(), "the guest names")
     available = definitions.all_bits(host)
     forbidden = definitions.bits(guest, "forbid") & available
     if forbidden:

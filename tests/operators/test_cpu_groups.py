@@ -122,7 +122,10 @@ def test_libvirts_own_answer_counts_where_definitions_are_missing() -> None:
 def test_guest_of_a_host_is_its_cpu_without_what_is_not_migrated() -> None:
     groups = group_hosts([host("a", "New +invtsc"), host("b", "")], DEFINITIONS)
     assert guest_on("a", groups) == (cpu(NEW), "kvm")
-    for name, says in (("b", "libvirt lists no host-model for it"), ("c", "there is no such host")):
+    for name, says in (
+        ("b", "libvirt lists no host-model for it. Give --guest or --model."),
+        ("c", "there is no such host"),
+    ):
         with pytest.raises(DocumentError, match=f"--from-host '{name}': {says}"):
             guest_on(name, groups)
 
@@ -170,3 +173,22 @@ def test_connected_libvirt_decides_unless_it_is_known_that_the_guest_does_not_fi
     assert asked == [cpu(OLD)] * 4
     assert fit(group_of("Old", Fit(True)), cpu(NEW), DEFINITIONS).fits is False
     assert len(asked) == 4
+
+
+def test_answer_of_one_libvirt_is_not_that_of_hosts_whose_cpu_is_not_known() -> None:
+    """Such hosts are one group although their CPUs may differ; and one "no" is enough in any group."""
+
+    def asked(name: str, answer: bool | None, text: str = "") -> HostCpu:
+        return replace(host(name, text), ask=lambda _guest: Fit(answer))
+
+    def answer(*hosts: HostCpu) -> bool | None:
+        (group,) = group_hosts(hosts, DEFINITIONS)
+        return fit(group, cpu(OLD), DEFINITIONS).fits
+
+    assert answer(asked("a", True), host("b", "")) is None
+    assert answer(asked("a", True), asked("b", None)) is None
+    assert answer(asked("a", True), asked("b", True)) is True
+    assert answer(asked("a", True), asked("b", False)) is False
+    assert answer(asked("a", True, "New"), host("b")) is True
+    assert answer(asked("a", True, "New"), asked("b", False, "New")) is False
+    assert answer(asked("a", None, "New"), host("b")) is True

@@ -12,7 +12,7 @@ from operator import or_
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_first_names, pluralize, quote
-from os_prefilter.hosts.cpu import X86, Cpu, CpuDefinitions, Fit, HostCpu, UnknownCpu, baseline, compare
+from os_prefilter.hosts.cpu import FITS, X86, Cpu, CpuDefinitions, Fit, HostCpu, UnknownCpu, baseline, compare
 
 _MOST_NAMES = 3
 
@@ -138,11 +138,15 @@ def fit(group: Group, guest: Cpu, definitions: CpuDefinitions, domain_type: str 
     if guest.architecture not in ("", group.architecture, *(("i686",) if group.architecture == "x86_64" else ())):
         return Fit(False, f"the architecture is {group.architecture}, not {guest.architecture}")
     found = _compute(group, guest, definitions)
-    for ask in group.connected if found.fits is not False else ():
-        answer = ask(guest)
-        if answer.fits is not None:
-            return answer
-    return found
+    if found.fits is False:
+        return found
+    answers = [ask(guest) for ask in group.connected]
+    for each in answers:
+        if each.fits is False:
+            return each
+    # Hosts of which libvirt describes no CPU may differ: each must say so itself.
+    needed = 1 if group.cpu else len(group.hosts)
+    return FITS if sum(each.fits is True for each in answers) >= needed else found
 
 
 def _compute(group: Group, guest: Cpu, definitions: CpuDefinitions) -> Fit:
@@ -220,7 +224,7 @@ def guest_on(host: str, groups: Iterable[Group]) -> tuple[Cpu, str]:
         if host in group.names:
             if group.cpu is None:
                 raise DocumentError(
-                    f"--from-host {quote(host)}", "libvirt lists no host-model for it. Give --domain or --model."
+                    f"--from-host {quote(host)}", "libvirt lists no host-model for it. Give --guest or --model."
                 )
             return group.cpu.migratable(), group.domain_type
     raise DocumentError(f"--from-host {quote(host)}", "there is no such host in the files. Correct the name.")

@@ -139,6 +139,20 @@ def test_withdrawn_values_and_properties_disappear_and_others_stay(site: Site) -
     assert site.values(FLAVORS)["hw:sound_model"] == ["ac97"]
 
 
+def test_default_that_was_added_by_hand_is_overwritten(site: Site) -> None:
+    """Horizon would propose it whether or not a host serves it."""
+    site.publish(ONE, "--apply")
+    before = site.namespace(IMAGES)["properties"]["hw_vif_model"]
+    body = {**before, "name": "hw_vif_model", "default": "e1000e"}
+    site.cloud.send("PUT", site.cloud.glance, f"{_PATH}/{IMAGES}/properties/hw_vif_model", body)
+    assert site.namespace(IMAGES)["properties"]["hw_vif_model"]["default"] == "e1000e"
+    rows, _ = site.publish(ONE, "--apply")
+    assert [(row["Change"], row["Property"]) for row in rows] == [("replace", "hw_vif_model")]
+    # Glance adds the name to a definition.
+    assert site.namespace(IMAGES)["properties"]["hw_vif_model"] == {**before, "name": "hw_vif_model"}
+    assert site.publish(ONE)[0] == []
+
+
 def test_namespace_without_values_is_deleted(site: Site) -> None:
     site.publish(BOTH, "--apply")
     connection = site.cloud.connection()

@@ -14,7 +14,6 @@ from os_prefilter.common.quoting import escape_line, pluralize, quote
 _NAMESPACES = "/metadefs/namespaces"
 # What is written of a namespace itself; Glance resets what a PUT leaves out.
 _FIELDS = ("display_name", "description", "visibility")
-_PROPERTY_FIELDS = ("title", "description", "type", "enum")
 
 
 class Change(NamedTuple):
@@ -121,7 +120,7 @@ def _property_changes(
             yield Change("remove", namespace, "DELETE", own, None, name, old)
         elif old is None:
             yield Change("add", namespace, "POST", path, {"name": name, **new}, name)
-        elif any(old.get(field) != new.get(field) for field in _PROPERTY_FIELDS):
+        elif any((old.get(field) or None) != (new.get(field) or None) for field in {*old, *new} - {"name"}):
             yield Change("replace", namespace, "PUT", own, {"name": name, **new}, name, old)
 
 

@@ -131,7 +131,13 @@ def test_value_that_is_not_in_the_vocabulary_is_unknown(row: Row) -> None:
         assert row.canonical(value) is None or value == row.default, value
 
 
-@pytest.mark.parametrize(("value", "known"), [(0, "0"), (3, "3"), ("15", "15"), (16, None), (-1, None), (True, None)])
+@pytest.mark.parametrize(
+    ("value", "known"),
+    [
+        *((0, "0"), (3, "3"), ("15", "15"), ("05", "5"), (" 3 ", "3"), ("00", "0")),
+        *((16, None), (-1, None), (True, None), ("16", None), ("3.0", None), ("", None), ("0" * 100_000 + "5", None)),
+    ],
+)
 def test_number_of_redirected_usb_ports_is_known_as_text_and_as_number(value: object, known: str | None) -> None:
     """Nova's image has a number, Glance's and the flavor a text."""
     assert BY_NAME["usb_redirection"].canonical(value) == known

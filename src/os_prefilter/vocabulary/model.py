@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -118,12 +119,11 @@ class Row:
         """Return the key of :attr:`values` for ``value``; None if it is unknown."""
         if self.boolean:
             return canonical_boolean(value)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return next((known for known in self.values if known.isdecimal() and int(known) == value), None)
-        if not isinstance(value, str):
-            return None
-        if value in self.values:
+        if isinstance(value, str) and value in self.values:
             return value
+        number = self._canonical_number(value)
+        if number is not None or not isinstance(value, str):
+            return number
         if self.any_case or self.legacy_values:
             # No known value is longer: do not copy megabytes of a tenant's text.
             value = value[:_LONGEST_VALUE].lower()
@@ -132,6 +132,16 @@ class Row:
             if value.startswith(prefix):
                 return family
         return value if value in self.values else None
+
+    def _canonical_number(self, value: object) -> str | None:
+        """Return the key for a number, or for a text that Nova reads as one, such as ``05``."""
+        known_numbers = [known for known in self.values if known.isdecimal()]
+        if isinstance(value, str) and known_numbers and len(value) <= _LONGEST_VALUE:
+            with suppress(ValueError):
+                value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        return next((known for known in known_numbers if int(known) == value), None)
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:

@@ -119,6 +119,21 @@ def test_availability_zone_and_machine_type_of_a_server_count(
     assert "MACHINE" in by_name["kept"]["Why"]["text"]
 
 
+def test_filters_know_the_project_of_an_entry_whose_spec_has_none(capsys: Capture, tmp_path: Path) -> None:
+    """As in the plain form of the page's example: a tenant's own hosts are required for it."""
+    size = "resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_IMAGE_TYPE_QCOW2]"
+    aggregates = "aggregates: {of-shop: {metadata: {filter_tenant_id: shop}}}"
+    text = f"{aggregates}\nhosts: {{a: {{{size}}}, b: {{{size}, aggregates: [of-shop]}}, c: {{{size}}}}}\n"
+    (tmp_path / "tenants.yaml").write_text(text)
+    other = {**server("other", "a"), "project": "lab"}
+    stated = server("stated", "a")
+    stated["spec"]["project_id"] = "lab"
+    path = written(tmp_path, server("own", "a"), other, stated)
+    found, _ = rows(capsys, path, "--hosts", str(tmp_path / "tenants.yaml"), "--enable", "tenant_isolation")
+    by_name = {each["name"]: row["Destinations"] for row in found for each in row["Servers"]}
+    assert by_name == {"own": ["b"], "other": ["b", "c"], "stated": ["b", "c"]}
+
+
 @pytest.mark.parametrize("version", ["1.6", "1.11", "1.14", "1.15"])
 def test_request_specs_of_older_novas_are_read(version: str, capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
     """As Nova's own objects write them for services of older releases."""

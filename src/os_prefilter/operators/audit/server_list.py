@@ -62,6 +62,9 @@ def server_from(entry: object) -> Server:
         raise DocumentError("", f"no request spec in spec: Nova has none for it, or it was not selected. {_ADVICE}")
     fields = request_spec_fields(data if isinstance(data["spec"], str) else data["spec"], "")
     request = request_spec_from(fields, "")
+    if request.project_id is None:
+        # The plain form may leave it out; filters and rules read it.
+        request.project_id = data.get("project")
     return Server(
         request=request,
         host=data.get("node") or data.get("host") or "",

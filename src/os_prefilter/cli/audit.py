@@ -114,8 +114,10 @@ class AuditImages(Listing):
         if arguments.html:
             text = server_page(found, filters, left_out, fleet)
             write_output(text, arguments.html, self.app.stdout, force=arguments.force, mark=PAGE_MARK, private=True)
-        for text in (*_of_servers_fleet(fleet), *server_summary(found)):
+        for text in _of_servers_fleet(fleet):
             self.tell(text, warning=bool(fleet.changed_while_read))
+        for text in server_summary(found):
+            self.tell(text)
         for text in first_of("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
         escape = cell if arguments.formatter == "csv" else str

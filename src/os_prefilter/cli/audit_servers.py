@@ -11,7 +11,7 @@ from os_prefilter.common.quoting import join_first_names, pluralize, shorten
 from os_prefilter.fleet.capability_index import numbers_in
 from os_prefilter.operators.audit.destinations import Requirement
 from os_prefilter.operators.audit.entry_list import Broken
-from os_prefilter.operators.audit.server_audit import MOST_HOSTS, STRANDED, Line, Name, ServerAudit, Verdict
+from os_prefilter.operators.audit.server_audit import MOST_HOSTS, MOST_NOTES, STRANDED, Line, Name, ServerAudit, Verdict
 from os_prefilter.operators.audit.server_list import read_servers
 from os_prefilter.request.server import Server
 
@@ -151,4 +151,6 @@ def server_summary(found: ServerAudit) -> Iterator[str]:
     yield from first_of("Projects", projects[: sum(stranded > 0 for *_, stranded in found.of_projects)])
     yield from first_of("Not in the fleet", [f"{each.what} {each.name} ({number})" for each, number in found.unknown])
     yield from first_of("Not judged", [f"{text} ({pluralize(number, 'server')})" for text, number in found.not_judged])
-    yield from first_of("Not required", [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes])
+    counted = f", of which {MOST_NOTES} are counted" * (len(found.notes) >= MOST_NOTES)
+    notes = [f"{text} ({pluralize(number, 'server')})" for text, number in found.notes]
+    yield from first_of(f"Not required{counted}", notes)

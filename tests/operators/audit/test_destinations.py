@@ -213,3 +213,19 @@ def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
     found = [destinations.of(server).conflict[0].because for server in (by_image, by_flavor, by_image)]
     by_image_text = "image property trait:CUSTOM_NOWHERE=required"
     assert found == [by_image_text, "flavor extra spec trait:CUSTOM_NOWHERE=required", by_image_text]
+
+
+def test_each_aggregate_of_a_zone_has_destinations() -> None:
+    """And one of another zone, or without a zone, has none."""
+    racks = {"a": "rack-1", "b": "rack-2", "c": "rack-3", "d": "", "own": "rack-1"}
+    hosts = (
+        Provider(name, provider_uuid(name), {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}, frozenset(), places)
+        for name, places in ((name, (aggregate_uuid(rack),) if rack else ()) for name, rack in racks.items())
+    )
+    destinations = Destinations(Fleet(tuple(hosts), aggregates=AGGREGATES), Pipeline(()))
+    found = {
+        zone: destinations.of(Server(RequestSpec(Flavor(1, 512), availability_zone=zone), host="own")).now
+        for zone in (ZONE, OTHER_ZONE, "", "az-9")
+    }
+    everywhere = {"a", "b", "c", "d"}
+    assert found == {ZONE: {"a", "b"}, OTHER_ZONE: {"c"}, "": everywhere, "az-9": everywhere}

@@ -229,3 +229,20 @@ def test_each_aggregate_of_a_zone_has_destinations() -> None:
     }
     everywhere = {"a", "b", "c", "d"}
     assert found == {ZONE: {"a", "b"}, OTHER_ZONE: {"c"}, "": everywhere, "az-9": everywhere}
+
+
+def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one() -> None:
+    """No host has A and B; each two of C, D and E are on some host, and all three on none."""
+    traits = {"h1": "A C D", "h2": "A D E", "h3": "B C E", "own": "A B C D E"}
+    hosts = (
+        Provider(
+            name,
+            provider_uuid(name),
+            {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)},
+            frozenset(f"CUSTOM_{each}" for each in some.split()),
+        )
+        for name, some in traits.items()
+    )
+    flavor = Flavor(1, 512, extra_specs={f"trait:CUSTOM_{each}": "required" for each in "ABCDE"})
+    found = Destinations(Fleet(tuple(hosts)), Pipeline(())).of(Server(RequestSpec(flavor), host="own"))
+    assert [each.text for each in found.conflict] == ["CUSTOM_A", "CUSTOM_B"]

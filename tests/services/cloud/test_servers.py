@@ -122,6 +122,21 @@ def test_servers_without_what_must_be_shown_are_left_out_with_the_policy(
     assert "the cloud: no entry is a server that can be judged: Nova: " in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", [[1, 2], "abc", 5])
+def test_row_that_is_not_novas_is_left_out(cloud: Cloud, made: dict[str, str], value: object) -> None:
+    def wrong(row: dict[str, Any]) -> None:
+        if row["image"]:
+            row["image"]["properties"] = value
+        row["os-extended-volumes:volumes_attached"] = value if isinstance(value, int) else []
+
+    _with_rows(cloud, wrong)
+    found, broken = _found(cloud)
+    assert made["a"] not in found
+    assert any(each.startswith("Nova, the image properties of a server") for each in broken)
+    of_volume = found[made["of a volume"]]
+    assert any("root volume" in each for each in of_volume.not_judged)
+
+
 @pytest.mark.parametrize("user", ["reader", "prefilter"])
 def test_user_who_may_not_list_all_servers_reads_what_was_refused(cloud: Cloud, user: str, capsys: Capture) -> None:
     assert main(["audit", "--servers", "--os-cloud", user]) == 1

@@ -163,14 +163,18 @@ def _reference(reference: Any) -> tuple[str, Mapping[str, Any]]:
     """Return the ID of a server's image, and the properties that the server was built with."""
     if not isinstance(reference, dict) or not is_uuid(str(reference.get("id"))):
         raise unexpected("Nova, the image of a server", reference)
-    return str(reference["id"]), dict(reference.get("properties") or {})
+    properties = reference.get("properties") or {}
+    if not isinstance(properties, dict):
+        raise unexpected("Nova, the image properties of a server", properties)
+    return str(reference["id"]), properties
 
 
 def _image_of_volume(connection: Any, server: Mapping[str, Any], warn: Callable[..., object]) -> Image | None:
     """Return what Cinder knows of the image that the root volume was made from; None, after a warning, if nothing."""
     root = server.get("OS-EXT-SRV-ATTR:root_device_name")
     cinder = Service(connection, "block_storage")
-    for each in server.get("os-extended-volumes:volumes_attached") or ():
+    attached = server.get("os-extended-volumes:volumes_attached")
+    for each in attached if isinstance(attached, list) else ():
         try:
             volume = cinder.get(f"/volumes/{each['id']}")["volume"]
             devices = [attachment.get("device") for attachment in volume["attachments"]]

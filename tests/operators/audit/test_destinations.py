@@ -122,6 +122,11 @@ def test_destinations_match_placement(seed: int) -> None:
         sizes = tuple(each.bit_count() for each in (line.now, line.if_died, line.without))
         assert sizes == (len(found.now), len(found.if_host_died), len(found.without))
         assert (line.verdict in (Verdict.NONE, Verdict.NONE_IF_EMPTY)) == (not now)
+    for each in audited.of_hosts:
+        there = [destinations.of(server) for server in servers if server.host == each.host]
+        stranded = [found for found in there if not found.if_host_died]
+        assert (each.servers, each.stranded) == (len(there), len(stranded))
+        assert each.placed <= len(there) - len(stranded)
 
 
 def _emptied(fleet: Fleet) -> Fleet:

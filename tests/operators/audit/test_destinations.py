@@ -251,3 +251,26 @@ def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one
     flavor = Flavor(1, 512, extra_specs={f"trait:CUSTOM_{each}": "required" for each in "ABCDE"})
     found = Destinations(Fleet(tuple(hosts)), Pipeline(())).of(Server(RequestSpec(flavor), host="own"))
     assert [each.text for each in found.conflict] == ["CUSTOM_A", "CUSTOM_B"]
+
+
+def test_servers_that_fit_together_are_placed_side_by_side_the_choosiest_first() -> None:
+    """Each host has room for one; the server that fits only the first of them comes last in the list."""
+    hosts = tuple(
+        Provider(
+            name,
+            provider_uuid(name),
+            {"VCPU": Inventory(1), "MEMORY_MB": Inventory(512)},
+            frozenset(("CUSTOM_RARE",) if name == "h0" else ()),
+        )
+        for name in ("h0", "h1", "h2")
+    )
+    own = Provider("own", provider_uuid("own"), {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192, used=8192)})
+    choosy = Flavor(1, 512, extra_specs={"trait:CUSTOM_RARE": "required"})
+    servers = [
+        Server(RequestSpec(flavor), host="own") for flavor in (Flavor(1, 512), Flavor(1, 512), choosy, Flavor(1, 512))
+    ]
+    destinations = Destinations(Fleet((own, *hosts)), Pipeline(()))
+    (found,) = audit_servers(servers, destinations).of_hosts
+    assert (found.host, found.servers, found.stranded, found.placed) == ("own", 4, 0, 3)
+    (found,) = audit_servers(servers[:3], destinations).of_hosts
+    assert found.placed == 3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from os_prefilter.hosts.cpu import NO_DEFINITIONS, Cpu, UnknownCpu, baseline, compare
+from os_prefilter.hosts.cpu import NO_DEFINITIONS, Cpu, CpuDefinitions, Model, UnknownCpu, baseline, compare
 from tests.support.cpus import DEFINITIONS, FEATURES, MODELS, NEW, OLD, cpu
 
 _ALL = frozenset(MODELS)
@@ -117,6 +117,17 @@ def test_baseline_is_the_nearest_model_and_what_all_hosts_have(cpus: list[str], 
 def test_no_baseline_without_a_model_that_each_qemu_has(cpus: list[str], allowed: frozenset[str], reason: str) -> None:
     with pytest.raises(UnknownCpu, match=reason):
         baseline([cpu(text) for text in cpus], allowed, DEFINITIONS)
+
+
+def test_baseline_is_no_model_with_more_than_the_hosts_have_that_cannot_be_disabled() -> None:
+    """A feature of several bits, of which a host has some: QEMU cannot leave out the others."""
+    features = {"a": 0b001, "part": 0b010, "wide": 0b110}
+    models = {name: Model(name, "", bits) for name, bits in (("Small", 0b001), ("Part", 0b011), ("Wide", 0b111))}
+    definitions = CpuDefinitions("the test", features, models)
+    hosts = [Cpu("x86_64", "Wide"), Cpu("x86_64", "Part")]
+    assert baseline(hosts, frozenset(models), definitions).model == "Part"
+    with pytest.raises(UnknownCpu, match="no CPU model in common"):
+        baseline(hosts, frozenset(("Wide",)), definitions)
 
 
 _CPUS = st.builds(

@@ -117,6 +117,10 @@ def test_libvirts_own_answer_counts_where_definitions_are_missing() -> None:
     assert fit(group, Cpu("", "Other"), NO_DEFINITIONS).fits
     assert fit(group, Cpu("", "Third"), NO_DEFINITIONS).fits is None
     assert fit(group, Cpu("", "Other", features=(("e", "require"),)), NO_DEFINITIONS).fits is None
+    # Of each host of the group.
+    both = [host(name, "Next", models={"Next": True, "Other": usable}) for name, usable in (("a", True), ("b", None))]
+    (group,) = group_hosts(both, NO_DEFINITIONS)
+    assert fit(group, Cpu("", "Other"), NO_DEFINITIONS).fits is None
 
 
 def test_guest_of_a_host_is_its_cpu_without_what_is_not_migrated() -> None:

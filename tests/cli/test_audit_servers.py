@@ -213,6 +213,13 @@ def test_server_on_a_host_that_the_fleet_does_not_know_is_judged_and_told(
     assert "Not in the fleet: 1: host cmp-9 (1)." in err
 
 
+def test_node_counts_before_host(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    """Placement has the node; the host of Nova's service may have another name."""
+    entries = [{**server("both", "a"), "host": "b"}, {**server("host alone", None), "host": "b"}]
+    found, _ = rows(capsys, written(tmp_path, *entries), *hosts)
+    assert {row["Servers"][0]["name"]: row["Host"] for row in found} == {"both": "a", "host alone": "b"}
+
+
 _HOSTILE = [
     "<script>alert(1)</script>",
     "=cmd|' /C calc'!A0",

@@ -274,3 +274,25 @@ def test_servers_that_fit_together_are_placed_side_by_side_the_choosiest_first()
     assert (found.host, found.servers, found.stranded, found.placed) == ("own", 4, 0, 3)
     (found,) = audit_servers(servers[:3], destinations).of_hosts
     assert found.placed == 3
+
+
+def test_reason_says_when_the_destinations_are_lost_with_the_host() -> None:
+    """The disk of the first host is what the second one uses, too."""
+    shared = Provider(
+        "pool",
+        provider_uuid("pool"),
+        {"DISK_GB": Inventory(100)},
+        frozenset(("MISC_SHARES_VIA_AGGREGATE",)),
+        (aggregate_uuid("rack-1"),),
+    )
+    sizes = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(4096)}
+    hosts = [
+        Provider(name, provider_uuid(name), sizes, frozenset(("COMPUTE_NODE",)), (aggregate_uuid("rack-1"),), below)
+        for name, below in (("owner", (shared,)), ("user", ()))
+    ]
+    server = Server(RequestSpec(Flavor(1, 512, root_gb=1)), host="owner", uuid="a", project="p")
+    (line,) = audit_servers([server], Destinations(Fleet(tuple(hosts)), pipeline_of("noop"))).lines
+    assert (line.verdict, line.reason) == (
+        Verdict.NONE_IF_DIED,
+        "each other host would use what this one shares",
+    )

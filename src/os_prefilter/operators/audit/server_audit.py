@@ -18,6 +18,7 @@ MOST_HOSTS = 20
 MOST_NOTES = 10_000
 """The most distinct notes that are counted."""
 _LONGEST_NAME = 255
+_SHARED = "each other host would use what this one shares"
 
 _Item = TypeVar("_Item")
 
@@ -70,7 +71,7 @@ class Line:
     if_empty: int = 0
     """How many other hosts could take them if all were empty; counted only if there is none now."""
     reason: str = ""
-    """Why the request is rejected, if it is."""
+    """Why the request is rejected, or why each destination is lost with the host; else empty."""
     servers: list[Name] = field(default_factory=list)
 
 
@@ -193,6 +194,7 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
         line.conflict = destinations.conflict(judged, own)
     elif not if_died:
         line.verdict = Verdict.NONE_IF_DIED
+        line.reason = _SHARED
     elif not without:
         line.verdict = Verdict.NONE_WITHOUT
         line.conflict = destinations.conflict(judged, own, drained)

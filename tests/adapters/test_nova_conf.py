@@ -20,6 +20,7 @@ def test_libvirt_option_defaults_match_nova_except_virt_type() -> None:
     nova = cfg.ConfigOpts()
     nova_conf.libvirt.register_opts(nova)
     nova_conf.compute.register_opts(nova)
+    nova_conf.spice.register_opts(nova)
     nova([], default_config_files=[], default_config_dirs=[])
     ours = libvirt_settings()
     assert ours == LibvirtSettings()
@@ -30,6 +31,7 @@ def test_libvirt_option_defaults_match_nova_except_virt_type() -> None:
     assert ours.images_type == nova.libvirt.images_type
     assert ours.force_raw_images == nova.force_raw_images
     assert (ours.cpu_mode or None) == nova.libvirt.cpu_mode
+    assert ours.spice_enabled == nova.spice.enabled
     # The one that differs: Nova's is kvm, ours is "not said".
     assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
 
@@ -68,6 +70,8 @@ swtpm_enabled = yes
 supported_tpm_secret_security = user,host
 images_type = rbd
 cpu_mode = host-passthrough
+[spice]
+enabled = true
 """
     settings = settings_of(tmp_path, text)
     assert dict(settings.hw_machine_type) == {"x86_64": "q35", "aarch64": "virt-7.2"}
@@ -80,6 +84,7 @@ cpu_mode = host-passthrough
         images_type="rbd",
         force_raw_images=False,
         cpu_mode="host-passthrough",
+        spice_enabled=True,
     )
 
 
@@ -102,6 +107,7 @@ def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: p
         ("[libvirt]\nimages_type = zfs\n", "found 'zfs'"),
         ("[libvirt]\nsupported_tpm_secret_security = user,nobody\n", "found 'nobody'"),
         ("[libvirt]\nswtpm_enabled = maybe\n", "[libvirt] swtpm_enabled: Unexpected boolean value 'maybe'"),
+        ("[spice]\nenabled = maybe\n", "[spice] enabled: Unexpected boolean value 'maybe'"),
         ("[DEFAULT]\nforce_raw_images = maybe\n", "[DEFAULT] force_raw_images: Unexpected boolean value 'maybe'"),
         ("[libvirt]\nhw_machine_type = q35\n", "[libvirt] hw_machine_type: 'q35' is not ARCHITECTURE=MACHINE"),
         ("[libvirt]\nhw_machine_type = =q35\n", "[libvirt] hw_machine_type: '=q35'"),

@@ -79,6 +79,8 @@ swtpm_enabled = yes
 supported_tpm_secret_security = user,host
 images_type = $cpu_mode
 cpu_mode = host-model
+[spice]
+enabled = yes
 """
 
 

@@ -132,6 +132,7 @@ def libvirt_hosts() -> Iterator[LibvirtFacts]:
             images_type="rbd" if qemu == NEW[1] else "default",
             force_raw_images=virt_type == "kvm",
             cpu_mode="host-passthrough" if qemu == NEW[1] else "",
+            spice_enabled=qemu == NEW[1],
             built_by_nova=virt_type == "kvm",
             nova_release=None if qemu == OLD[1] else 34,
         )

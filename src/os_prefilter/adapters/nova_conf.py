@@ -1,7 +1,7 @@
 """A nova.conf, read without importing Nova: its sections, and the options that decide what a libvirt host can do.
 
 An error names the file, the section and the option, and never shows a password. Names and defaults are those of Nova 34
-(``nova/conf/libvirt.py``, ``compute.py`` and ``scheduler.py``); a test compares them.
+(``nova/conf/libvirt.py``, ``compute.py``, ``scheduler.py`` and ``spice.py``); a test compares them.
 """
 
 import re
@@ -39,6 +39,7 @@ _LIBVIRT = [
 _AVAILABLE_FILTERS = cfg.MultiStrOpt("available_filters", default=["nova.scheduler.filters.all_filters"])
 _MAX_PLACEMENT_RESULTS = cfg.IntOpt("max_placement_results", default=1000, min=1)
 _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
+_SPICE = [cfg.BoolOpt("enabled", default=False)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 
@@ -59,6 +60,8 @@ class LibvirtSettings:
     force_raw_images: bool = True
     cpu_mode: str = ""
     """Empty: not set."""
+    spice_enabled: bool = False
+    """[spice] enabled: whether guests get a SPICE console."""
     built_by_nova: bool = False
     """Whether a nova-compute runs with it and builds the guests; like the release, not in the file."""
     nova_release: int | None = None
@@ -197,6 +200,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
     conf = load_conf(path)
     conf.register_opts(_LIBVIRT, group="libvirt")
     conf.register_opts(_DEFAULT)
+    conf.register_opts(_SPICE, group="spice")
     values = {option.name: read_option(conf, where, option.name, "libvirt") for option in _LIBVIRT}
     return LibvirtSettings(
         virt_type=values["virt_type"],
@@ -207,6 +211,7 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
         images_type=values["images_type"],
         force_raw_images=read_option(conf, where, "force_raw_images", "DEFAULT"),
         cpu_mode=values["cpu_mode"] or "",
+        spice_enabled=read_option(conf, where, "enabled", "spice"),
     )
 
 

@@ -28,6 +28,8 @@ from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilit
 QEMU_EVERYWHERE = {"x86_64": "qemu kvm", "i686": "qemu kvm", "aarch64": "qemu"}
 ALL_MACHINES = {"x86_64": X86_MACHINES, "i686": X86_MACHINES, "aarch64": ARM_MACHINES}
 _LAUNCH = "<launchSecurity supported='{}'><enum name='sectype'>{}</enum></launchSecurity>"
+_REDIRECTION = "<redirdev supported='yes'><enum name='bus'><value>usb</value></enum></redirdev>"
+_SPICE = "<graphics supported='yes'><enum name='type'><value>vnc</value><value>spice</value></enum></graphics>"
 
 HOSTILE: list[tuple[str, bytes, str]] = [
     ("empty", b"", "not XML, or incomplete"),
@@ -352,24 +354,27 @@ class TestGuests:
         assert found.tpm_versions == versions
 
     @pytest.mark.parametrize(
-        ("element", "found"),
+        ("elements", "found"),
         [
-            ("<redirdev supported='yes'><enum name='bus'><value>usb</value></enum></redirdev>", True),
-            ("<redirdev supported='yes'><enum name='bus'/></redirdev>", False),
+            (_REDIRECTION + _SPICE, True),
+            (_REDIRECTION + "<graphics supported='yes'><enum name='type'><value>vnc</value></enum></graphics>", False),
+            (_REDIRECTION + "<graphics supported='no'/>", False),
+            ("<redirdev supported='yes'><enum name='bus'/></redirdev>" + _SPICE, False),
             ("<redirdev supported='no'/>", False),
             # As an older libvirt says.
+            (_SPICE, None),
+            (_REDIRECTION, None),
             ("", None),
         ],
     )
     def test_redirected_usb_devices_are_unknown_if_libvirt_does_not_list_them(
-        self, element: str, found: bool | None
+        self, elements: str, found: bool | None
     ) -> None:
-        data = domain_capabilities().replace(b"</devices>", element.encode() + b"</devices>")
+        """The same for the SPICE graphics to which they lead, without which a QEMU may be built."""
+        data = domain_capabilities().replace(b"</devices>", elements.encode() + b"</devices>")
         assert guests_of(data)["x86_64"].usb_redirection is found
         # One machine type that has them is enough.
-        with_them = domain_capabilities().replace(
-            b"</devices>", b"<redirdev supported='yes'><enum name='bus'><value>usb</value></enum></redirdev></devices>"
-        )
+        with_them = domain_capabilities().replace(b"</devices>", f"{_REDIRECTION}{_SPICE}</devices>".encode())
         assert guests_of(data, with_them)["x86_64"].usb_redirection is True
 
     def test_tpm_versions_are_unknown_if_one_machine_type_does_not_report_them(self) -> None:

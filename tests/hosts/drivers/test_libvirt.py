@@ -447,7 +447,42 @@ def test_usb_redirection_is_a_no_only_where_libvirt_says_so(listed: bool | None,
     assert capability_traits(facts)["CUSTOM_COMPUTE_USB_REDIRECTION"] is has
     refused = unsupported(spec_of(extra_specs={"hw:redirected_usb_ports": "2"}), facts)
     assert [str(item) for item in refused] == (
-        [] if has else ["flavor extra spec hw:redirected_usb_ports=2: libvirt lists no redirected USB devices"]
+        []
+        if has
+        else [
+            "flavor extra spec hw:redirected_usb_ports=2: libvirt lists no redirected USB devices, or no SPICE graphics"
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("libvirt", "nova", "spice", "has"),
+    [
+        ((9, 0, 0), 34, False, False),
+        ((12, 0, 0), 34, False, False),
+        ((9, 0, 0), 34, True, True),
+        # An own driver gives such a guest SPICE; a newer Nova and an older libvirt were not tried.
+        ((9, 0, 0), None, False, True),
+        ((9, 0, 0), 35, False, True),
+        ((8, 9, 0), 34, False, True),
+    ],
+)
+def test_redirected_usb_ports_need_a_host_on_which_nova_gives_guests_spice(
+    libvirt: tuple[int, int, int], nova: int | None, *, spice: bool, has: bool
+) -> None:
+    """Nova adds the ports whatever the console is."""
+    facts = replace(
+        KVM, libvirt_version=libvirt, built_by_nova=nova is not None, nova_release=nova, spice_enabled=spice
+    )
+    assert capability_traits(facts)["CUSTOM_COMPUTE_USB_REDIRECTION"] is has
+    reasons = [item.reason for item in unsupported(spec_of({"hw_redirected_usb_ports": "1"}), facts)]
+    assert reasons == (
+        []
+        if has
+        else [
+            "as Nova 34 builds the guest: it gets no SPICE graphics ([spice] enabled is off), without which libvirt "
+            "refuses redirected USB ports"
+        ]
     )
 
 

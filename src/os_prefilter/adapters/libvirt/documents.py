@@ -160,12 +160,18 @@ def domain_capabilities_from(where: str, data: bytes) -> DomainCapabilities:
             video_models=document.enum("devices/video", "modelType"),
             tpm_models=document.enum("devices/tpm", "model") if emulated else frozenset(),
             tpm_versions=document.enum("devices/tpm", "backendVersion") if lists_versions or not emulated else None,
-            usb_redirection=document.lists("devices/redirdev", "bus", "usb"),
+            usb_redirection=_usb_redirection(document),
             uefi="efi" in document.enum("os", "firmware"),
             secure_boot="yes" in document.enum("os/loader", "secure"),
             mem_encryption=frozenset(_mem_encryption(document)),
         ),
     )
+
+
+def _usb_redirection(document: "Document") -> bool | None:
+    """Return whether a guest can have a redirected USB port, and the SPICE graphics to which it leads."""
+    listed = {document.lists("devices/redirdev", "bus", "usb"), document.lists("devices/graphics", "type", "spice")}
+    return False if False in listed else None if None in listed else True
 
 
 def _mem_encryption(document: "Document") -> Iterator[str]:
@@ -353,6 +359,7 @@ def facts_of(  # noqa: PLR0913 - see facts_from_xml
         images_type=settings.images_type,
         force_raw_images=settings.force_raw_images,
         cpu_mode=settings.cpu_mode,
+        spice_enabled=settings.spice_enabled,
         built_by_nova=settings.built_by_nova,
         nova_release=settings.nova_release,
     )

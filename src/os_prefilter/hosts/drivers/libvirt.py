@@ -231,9 +231,9 @@ def _scsi_model(facts: LibvirtFacts, value: str) -> str:
 
 
 def _usb_redirection(facts: LibvirtFacts, _value: str) -> str:
-    # Nova gives the port to SPICE, of whose console the host's nova.conf decides: without one it leads nowhere, and the
-    # guest starts all the same.
-    return "libvirt lists no redirected USB devices" if facts.own_guests.usb_redirection is False else ""
+    # The port leads to SPICE; a QEMU may have been built without.
+    listed = facts.own_guests.usb_redirection
+    return "libvirt lists no redirected USB devices, or no SPICE graphics" if listed is False else ""
 
 
 def _watchdog(facts: LibvirtFacts, _value: str) -> str:

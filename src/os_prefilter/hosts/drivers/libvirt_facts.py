@@ -34,8 +34,8 @@ class GuestFacts:
     tpm_versions: frozenset[str] | None = None
     """None: libvirt does not list them, as old ones do not; then both are assumed, as in Nova."""
     usb_redirection: bool | None = None
-    """Whether a USB port can be redirected (``<redirdev>``). None: libvirt does not list it, as old ones do not; then
-    it is assumed."""
+    """Whether a USB port can be redirected to a SPICE console (``<redirdev>``, ``<graphics>``). None: libvirt does not
+    list both, as old ones do not; then it is assumed."""
     uefi: bool = False
     """Whether libvirt found UEFI firmware."""
     secure_boot: bool = False
@@ -73,6 +73,8 @@ class LibvirtFacts(HostFacts):
     """[DEFAULT] force_raw_images."""
     cpu_mode: str = ""
     """[libvirt] cpu_mode; empty leaves it to Nova."""
+    spice_enabled: bool = False
+    """[spice] enabled: whether guests that Nova builds get a SPICE console."""
     built_by_nova: bool = False
     """Whether Nova's driver writes the XML of guests, not one with our guest settings."""
     nova_release: int | None = None

@@ -70,6 +70,13 @@ def _usb_input(facts: LibvirtFacts, value: str, architecture: str) -> str:
     return ""
 
 
+def _usb_redirection(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
+    # libvirt's qemu_validate.c checks it in newer versions, too.
+    if facts.spice_enabled or facts.libvirt_version < _OLDEST_TRIED:
+        return ""
+    return "it gets no SPICE graphics ([spice] enabled is off), without which libvirt refuses redirected USB ports"
+
+
 def _viommu_model(facts: LibvirtFacts, value: str, architecture: str) -> str:
     if architecture not in {"x86_64", "aarch64"}:
         return "Nova has a vIOMMU only for x86_64 and aarch64"
@@ -91,4 +98,5 @@ _ROWS: Mapping[str, Callable[[LibvirtFacts, str, str], str]] = {
     "viommu_model": _viommu_model,
     "input_bus": _usb_input,
     "pointer_model": _usb_input,
+    "usb_redirection": _usb_redirection,
 }

@@ -100,7 +100,7 @@ _ONLY_ON: dict[tuple[str, str], str] = {
     ("input_bus", "usb"): _VIRTIO,
     ("input_bus", "virtio"): _VIRTIO,
     ("pointer_model", "usbtablet"): _VIRTIO,
-    **{("usb_redirection", str(number)): _PCI for number in range(1, 16)},
+    **{("usb_redirection", str(number)): _VIRTIO for number in range(1, 16)},
     **{("watchdog", action): _PCI for action in ("none", "pause", "poweroff", "reset")},
     # Of network cards, which need a bus.
     ("packed_virtqueue", "true"): _VIRTIO,

@@ -51,6 +51,8 @@ class NovasDriver:
         # The processor of a virtual machine may be one that QEMU's models of it do not start with.
         own = case.architecture == self._facts.architecture
         CONF.set_override("cpu_mode", "none" if own else None, "libvirt")
+        # Guests of the other rows have the default console alone.
+        CONF.set_override("enabled", self._facts.spice_enabled and case.row == "usb_redirection", "spice")
         try:
             return Guest(self._xml(case), device=case.device)
         except Exception as error:  # noqa: BLE001 - of Nova's, each of which fails the spawn

@@ -43,6 +43,8 @@ def guest_of(case: Case, facts: LibvirtFacts) -> Guest:
         SubElement(devices, "controller", type="usb", model="none")
     if settings.value("video_model"):
         SubElement(devices, "graphics", type="vnc")
+    if devices.find("redirdev") is not None:
+        SubElement(devices, "graphics", type="spice")
     SubElement(devices, "memballoon", model="none")
     return Guest(tostring(root, encoding="unicode"), device=case.device)
 

@@ -1,7 +1,8 @@
 """Start all guests on a libvirt, and write down what became of them: ``python -m tests.guests.record``.
 
 The records come with the package (``os_prefilter/data/guest_starts``). What the host is, for tests that judge the
-reporter by them, goes into ``tests/guests/hosts``.
+reporter by them, goes into ``tests/guests/hosts``. With ``--row`` only guests of new rows are started: their outcomes
+join the record of the others.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, version_text
 from os_prefilter.hosts.guest_starts import STARTS
 from tests.guests import ours
-from tests.guests.cases import Case, cases
+from tests.guests.cases import ROWS, Case, cases
 from tests.guests.novas import NovasDriver
 from tests.guests.starter import Guest, Outcome, Starter
 from tests.support.hosts import EVERY_ARCHITECTURE
@@ -31,11 +32,11 @@ _NOT_OF_THE_HOST = ("built_by_nova", "nova_release", "emulated_architectures")
 
 
 def probed(uri: str, virt_type: str) -> LibvirtFacts:
-    """Return what is known of the host at a URI; there are TPMs, because swtpm is installed.
+    """Return what is known of the host at a URI; there are TPMs, because swtpm is installed, and SPICE consoles.
 
     Guests of each architecture are started, so it is a host of a cloud that offers to emulate them all.
     """
-    facts = LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True)).facts()
+    facts = LibvirtHost(uri, LibvirtSettings(virt_type=virt_type, swtpm_enabled=True, spice_enabled=True)).facts()
     return replace(facts, emulated_architectures=EVERY_ARCHITECTURE)
 
 
@@ -83,20 +84,28 @@ def main() -> None:
     parser.add_argument("--virt-type", choices=("kvm", "qemu"), default="qemu")
     parser.add_argument("--nova", action="store_true", help="as Nova's driver builds them")
     parser.add_argument("--root", type=Path, default=Path("/"), help="of the file system that this libvirt sees")
+    parser.add_argument("--row", action="append", choices=ROWS, help="of the vocabulary (repeatable); default: all")
     arguments = parser.parse_args()
     facts = probed(arguments.uri, arguments.virt_type)
     facts = as_built(facts, by_nova=arguments.nova)
-    outcomes = started(wanted(facts), facts, arguments.uri, arguments.root)
+    some = [case for case in wanted(facts) if not arguments.row or case.row in arguments.row]
+    outcomes = started(some, facts, arguments.uri, arguments.root)
     name = f"libvirt-{version_text(facts.libvirt_version)}-{facts.virt_type}"
     builder = f"nova-{facts.nova_release}" if facts.nova_release else "ours"
-    _write(RECORDS / f"{name}-{builder}.json", _record(facts, outcomes))
+    path = RECORDS / f"{name}-{builder}.json"
+    _write(path, _record(facts, outcomes, json.loads(path.read_text())["guests"] if arguments.row else {}))
     _write(HOSTS / f"{name}.json", _host(facts))
     start = sum(outcome.answer == STARTS for outcome in outcomes.values())
     sys.stdout.write(f"{len(outcomes)} guests: {start} start\n")
 
 
-def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome]) -> dict[str, Any]:
-    guests: dict[str, dict[str, dict[str, str]]] = {}
+def _record(
+    facts: LibvirtFacts, outcomes: dict[Case, Outcome], guests: dict[str, dict[str, dict[str, str]]]
+) -> dict[str, Any]:
+    """Return the record of a libvirt.
+
+    :param guests: those of an earlier run; outcomes of the same guests replace theirs
+    """
     for case, outcome in outcomes.items():
         platform = f"{case.architecture} {case.machine}".strip()
         told = f"{outcome.answer}: {outcome.reason}" if outcome.reason else outcome.answer

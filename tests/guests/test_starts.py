@@ -12,7 +12,7 @@ import pytest
 from os_prefilter import unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, STARTS
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
 from os_prefilter.testing.law import disagreements, single_cases
 from tests.guests.cases import NOT_SAID, Case, cases, not_said
 from tests.guests.record import as_built, probed, started
@@ -61,6 +61,16 @@ def test_required_traits_are_reported_if_and_only_if_the_late_check_accepts(fact
 def test_a_guest_that_asks_for_nothing_starts(facts: LibvirtFacts, outcomes: Mapping[Case, Outcome]) -> None:
     """Else nothing would be known of the others."""
     assert outcomes[Case(facts.architecture)].answer == STARTS
+
+
+def test_nova_guest_with_redirected_ports_does_not_start_without_spice(host: LibvirtFacts) -> None:
+    facts = replace(as_built(host, by_nova=True), spice_enabled=False)
+    case = Case(facts.architecture, row="usb_redirection", value="1")
+    outcome = started([case], facts, uri())[case]
+    assert outcome == Outcome(
+        REFUSED, "unsupported configuration: chardev 'spicevmc' not supported without spice graphics"
+    )
+    assert not _accepts(case, facts)
 
 
 def _accepts(case: Case, facts: LibvirtFacts) -> bool:

@@ -2,7 +2,8 @@
 
 Each rule was seen with real guests, whose XML Nova 32 to 34 had generated on x86_64 hosts (``data/guest_starts``).
 What libvirt or QEMU refuses was seen with 9.0 and 11.3, and counts as a no in between; with others, and with a newer
-Nova, it is not known, and nothing is refused.
+Nova, it is not known, and nothing is refused. But redirected USB ports without SPICE, which a check in the source of a
+later libvirt refuses as well, are a no from 9.0 on.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,7 +72,6 @@ def _usb_input(facts: LibvirtFacts, value: str, architecture: str) -> str:
 
 
 def _usb_redirection(facts: LibvirtFacts, _value: str, _architecture: str) -> str:
-    # libvirt's qemu_validate.c checks it in newer versions, too.
     if facts.spice_enabled or facts.libvirt_version < _OLDEST_TRIED:
         return ""
     return "it gets no SPICE graphics ([spice] enabled is off), without which libvirt refuses redirected USB ports"

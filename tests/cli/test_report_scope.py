@@ -37,7 +37,7 @@ MACHINES = {"pc-i440fx-8.2": "", "pc": "pc-i440fx-8.2", "pc-q35-8.2": "", "q35":
 _device_models = partial(domain_capabilities, video="vga virtio qxl bochs", firmware="efi")
 
 BARE = "[prefilter]\nenabled_filters = image_metadata, hpet\n"
-EVERY_PATTERN = f"{BARE}reported_traits = *\n"
+EVERY_PATTERN = f"[spice]\nenabled = yes\n{BARE}reported_traits = *\n"
 
 OF_THE_FILTERS = {"CUSTOM_COMPUTE_TIME_HPET"}
 OF_MACHINE_TYPES = {"CUSTOM_COMPUTE_DEFAULT_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_PC", "CUSTOM_COMPUTE_MACHINE_Q35"}

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.fleet.capability_index import CapabilityIndex
 from os_prefilter.fleet.model import Fleet
@@ -22,7 +22,6 @@ from os_prefilter.operators.audit.audit import (
 )
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request import demand
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import (
@@ -42,6 +41,9 @@ from os_prefilter.rules.conditions import (
 )
 from os_prefilter.rules.model import Rule, RuleSet
 from os_prefilter.vocabulary import table
+
+if TYPE_CHECKING:
+    from os_prefilter.request import demand
 
 _ANY_VALUES = ("true", "any")
 """Of an extra spec or a hint that only has to be present."""
@@ -81,10 +83,10 @@ def rule_effects(rules: Sequence[Rule], images: Iterable[Image], fleet: Fleet, p
     """
     # Without a compute node no gate opens.
     enforcing = pipeline.without_waiting() if coverage_of(fleet).compute_nodes else pipeline
-    images = list(images)
-    queries: dict[str, tuple[demand.Condition, ...]] = {}
-    judged = [(rule, _judge(rule, images, enforcing, queries)) for rule in rules]
-    index = CapabilityIndex(fleet, {item for found in queries.values() for item in found}, any_size=True)
+    judge = _Judge(images, enforcing)
+    judged = [(rule, judge.judge(rule)) for rule in rules]
+    conditions = {item for found in judge.queries.values() for item in found}
+    index = CapabilityIndex(fleet, conditions, any_size=True)
     return [effect for rule, found in judged for effect in _effects(rule, found, index)]
 
 
@@ -95,26 +97,48 @@ class _Judged(NamedTuple):
     after: Requested
 
 
-def _judge(
-    rule: Rule, images: Iterable[Image], pipeline: Pipeline, queries: dict[str, tuple[demand.Condition, ...]]
-) -> list[_Judged]:
-    """Return the requests for images that the rule applies to, without it and with it."""
-    alone = RuleSet((rule,))
-    without, with_rule = pipeline.with_rules(RuleSet()), pipeline.with_rules(alone)
-    judged = []
-    for clause in rule.when:
-        of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
-        request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
-        for image in images:
-            if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
-                continue
-            for spec in _requests(image, clause, rule.unless):
-                before = requested_by(spec, without, queries, set())
-                if alone.match(Request(spec), (*before.from_request, *before.added)):
-                    after = requested_by(spec, with_rule, queries, set())
-                    judged.append(_Judged(request, name_of(image), before, after))
-                    break
-    return judged
+class _Judge:
+    """Judges requests for images without a rule and with it; without, each request once for all rules."""
+
+    def __init__(self, images: Iterable[Image], pipeline: Pipeline) -> None:
+        self._images = tuple(images)
+        self._pipeline = pipeline
+        self._without = pipeline.with_rules(RuleSet())
+        self._before: dict[tuple[int, str], Requested] = {}
+        self.queries: dict[str, tuple[demand.Condition, ...]] = {}
+        """The conditions of all requests by query."""
+
+    def judge(self, rule: Rule) -> list[_Judged]:
+        """Return the requests for images that the rule applies to."""
+        alone = RuleSet((rule,))
+        with_rule = self._pipeline.with_rules(alone)
+        judged = []
+        for clause in rule.when:
+            of_image = tuple(each for each in clause if each.place == IMAGE_PROPERTY)
+            request = describe_clauses([tuple(each for each in clause if each.place != IMAGE_PROPERTY)])
+            for number, image in enumerate(self._images):
+                if not Subject(Request(RequestSpec(ANY_FLAVOR, image))).meets(of_image):
+                    continue
+                for spec in _requests(image, clause, rule.unless):
+                    before = self._requested_before(number, spec)
+                    if alone.match(Request(spec), (*before.from_request, *before.added)):
+                        after = requested_by(spec, with_rule, self.queries, set())
+                        judged.append(_Judged(request, name_of(image), before, after))
+                        break
+        return judged
+
+    def _requested_before(self, number: int, spec: RequestSpec) -> Requested:
+        beside = (
+            spec.flavor.name,
+            spec.flavor.extra_specs,
+            spec.project_id,
+            spec.availability_zone,
+            spec.scheduler_hints,
+        )
+        key = number, repr(beside)
+        if key not in self._before:
+            self._before[key] = requested_by(spec, self._without, self.queries, set())
+        return self._before[key]
 
 
 def _effects(rule: Rule, judged: Iterable[_Judged], index: CapabilityIndex) -> list[Effect]:

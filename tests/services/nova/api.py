@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import requests
 
@@ -49,7 +50,8 @@ class Api:
             "X-Service-Catalog": json.dumps(catalog),
             "OpenStack-API-Version": "compute 2.95",
         }
-        flavor = {"name": "small", "ram": 64, "vcpus": 1, "disk": 1}
+        # The cloud keeps it, and may have another one of these after this.
+        flavor = {"name": f"small-{uuid4()}", "ram": 64, "vcpus": 1, "disk": 1}
         self._flavor = self._send("POST", "/flavors", {"flavor": flavor}, _ADMIN)["flavor"]["id"]
 
     def _image(self, properties: Mapping[str, str]) -> str:

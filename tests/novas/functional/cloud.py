@@ -201,7 +201,8 @@ class Cloud:
         """
         with self._speaking(microversion or self._admin.microversion):
             self._admin.post_server_action(server.uuid, dict(action))
-        return self._wait(server.uuid, status)
+        # Nova writes that a server was evacuated to another host after it says that it has the status.
+        return self._wait(server.uuid, status, server.host if "evacuate" in action else None)
 
     @contextmanager
     def _speaking(self, microversion: str) -> Iterator[None]:
@@ -226,17 +227,21 @@ class Cloud:
             time.sleep(_INTERVAL)
         raise TimeoutError(f"no event of {url} failed: {events}")
 
-    def _wait(self, uuid: str, status: str) -> Server:
-        """Return a server when it has this status and nothing is under way, or when it has failed."""
+    def _wait(self, uuid: str, status: str, left: str | None = None) -> Server:
+        """Return a server when it has this status and nothing is under way, or when it has failed.
+
+        :param left: the host that it must have left; None for none
+        """
         deadline = time.monotonic() + _DEADLINE
         shown: dict[str, Any] = {}
         while time.monotonic() < deadline:
             time.sleep(_INTERVAL)
             shown = self._user.get_server(uuid)
-            is_there = shown["status"] == status and not shown["OS-EXT-STS:task_state"]
+            host = self._admin.get_server(uuid)["OS-EXT-SRV-ATTR:host"]
+            is_done = shown["status"] == status and not shown["OS-EXT-STS:task_state"]
+            is_there = is_done and (left is None or host != left)
             # Nova writes the fault after the status.
             if is_there or (shown["status"] == "ERROR" and "fault" in shown):
-                host = self._admin.get_server(uuid)["OS-EXT-SRV-ATTR:host"]
                 fault = shown.get("fault", {}).get("message", "")
                 attempts, machine_types = tuple(ATTEMPTS[uuid]), tuple(MACHINE_TYPES[uuid])
                 return Server(uuid, shown["status"], host, attempts, machine_types, fault)

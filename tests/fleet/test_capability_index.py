@@ -4,7 +4,8 @@ from random import Random
 
 import pytest
 
-from os_prefilter.fleet.capability_index import BLOCK, CapabilityIndex, join, numbers_in, set_of
+from os_prefilter.common.host_sets import numbers_in, set_of
+from os_prefilter.fleet.capability_index import BLOCK, CapabilityIndex, join
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED

@@ -8,8 +8,8 @@ from importlib import resources
 from typing import Any
 
 from os_prefilter.cli.audit_servers import destinations_of, format_conflict, format_name
+from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.fleet.capability_index import set_of
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss
 from os_prefilter.operators.audit.entry_list import LeftOut

@@ -7,8 +7,8 @@ from typing import Any
 from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, option_name
 from os_prefilter.cli.listing import Cell, cut, first_of
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
-from os_prefilter.fleet.capability_index import numbers_in
 from os_prefilter.operators.audit.destinations import Requirement
 from os_prefilter.operators.audit.entry_list import Broken
 from os_prefilter.operators.audit.server_audit import MOST_HOSTS, MOST_NOTES, STRANDED, Line, Name, ServerAudit, Verdict

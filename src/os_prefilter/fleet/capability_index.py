@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.host_sets import numbers_in, union
 from os_prefilter.fleet.matching import Host, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, Demand, Group
@@ -24,7 +25,6 @@ _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
 _PLENTY = Inventory(1_000_000)
 _MOST_KEPT = 10_000
 BLOCK = 1024
-_BITS = range(8)
 
 Members: TypeAlias = Mapping[int, int]
 """A set of hosts in blocks: number of a block -> the set of its hosts, where bit 0 is the first host of the block."""
@@ -234,31 +234,5 @@ def join(sets: Iterable[Members]) -> int:
     return int.from_bytes(b"".join(hosts.to_bytes(BLOCK // 8, "little") for hosts in in_order), "little")
 
 
-def numbers_in(hosts: int) -> list[int]:
-    """Return the numbers of a set of hosts, in the order of the fleet."""
-    # Byte by byte: to take one bit after the other out of a long integer would copy it each time.
-    octets = hosts.to_bytes((hosts.bit_length() + 7) // 8, "little")
-    return [start * 8 + bit for start, octet in enumerate(octets) if octet for bit in _BITS if octet >> bit & 1]
-
-
-def set_of(numbers: Iterable[int]) -> int:
-    """Return the set of the hosts with these numbers."""
-    octets = bytearray()
-    for number in numbers:
-        place, bit = divmod(number, 8)
-        if place >= len(octets):
-            octets.extend(bytes(place + 1 - len(octets)))
-        octets[place] |= 1 << bit
-    return int.from_bytes(octets, "little")
-
-
 def _numbers_of(members: Members) -> Iterator[int]:
     return (block * BLOCK + number for block, hosts in members.items() for number in numbers_in(hosts))
-
-
-def union(sets: Iterable[int]) -> int:
-    """Return the hosts that are in any of the sets."""
-    hosts = 0
-    for each in sets:
-        hosts |= each
-    return hosts

@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 
-from os_prefilter.fleet.capability_index import BLOCK, TraitIndex, numbers_in, set_of, union
+from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.fleet.capability_index import BLOCK, TraitIndex
 from os_prefilter.fleet.matching import Host, Work, hosts_in, meets, room_in
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TREE, Condition, Demand, Group

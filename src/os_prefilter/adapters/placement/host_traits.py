@@ -9,7 +9,7 @@ import os_traits
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import UnknownTraits
-from os_prefilter.fleet.capability_index import set_of
+from os_prefilter.common.host_sets import set_of
 from os_prefilter.pipeline.host_traits import HostTraits
 
 

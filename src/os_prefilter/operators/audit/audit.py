@@ -12,9 +12,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.common.host_sets import union
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.filters.nova_translation import requirements_without_filters
-from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of, union
+from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import coverage_of, simulate_ownership
 from os_prefilter.pipeline.pipeline import Pipeline

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import DocumentError, RequestRejected
+from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.filters.nova_translation import BY_REQUEST, requirements_without_filters
-from os_prefilter.fleet.capability_index import set_of
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.room_index import RoomIndex, assume_inventories
 from os_prefilter.operators.diagnose.findings import Sources

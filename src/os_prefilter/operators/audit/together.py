@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from os_prefilter.fleet.capability_index import numbers_in
+from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.fleet.matching import Host, allocate
 from os_prefilter.fleet.model import Provider
 from os_prefilter.fleet.room_index import RoomIndex

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.fleet.capability_index import CapabilityIndex, numbers_in, set_of, union
+from os_prefilter.common.host_sets import numbers_in, set_of, union
+from os_prefilter.fleet.capability_index import CapabilityIndex
 from os_prefilter.fleet.matching import fits
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.pipeline.pipeline import Pipeline

@@ -19,8 +19,8 @@ from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
-# What a root provides where inventories are not known.
-_CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
+CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
+"""What a root provides where inventories are not known."""
 _CLASSES_OF_ANY_FLAVOR = frozenset(("VCPU", "MEMORY_MB"))
 _PLENTY = Inventory(1_000_000)
 _MOST_KEPT = 10_000
@@ -123,7 +123,7 @@ class CapabilityIndex:
     def _part_of(self, provider: Provider, *, is_root: bool) -> _Part:
         named = self._names[RESOURCE]
         if not self._knows_classes:
-            classes = named if is_root else named - _CLASSES_OF_ROOTS
+            classes = named if is_root else named - CLASSES_OF_ROOTS
         elif self._is_usable:
             classes = {name for name in named & provider.resources.keys() if self._is_usable(provider.resources[name])}
         else:

@@ -14,18 +14,15 @@ from functools import lru_cache
 from itertools import chain
 
 from os_prefilter.common.host_sets import numbers_in, set_of, union
-from os_prefilter.fleet.capability_index import BLOCK, TraitIndex
+from os_prefilter.fleet.capability_index import BLOCK, CLASSES_OF_ROOTS, TraitIndex
 from os_prefilter.fleet.matching import Host, Work, hosts_in, meets, room_in
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
-from os_prefilter.vocabulary.resource_classes import HOST_CLASSES
 
 _MOST_KEPT = 4_000
 # Between two sets that are kept of the hosts with at least an amount.
 _STEP = 64
-# What a root provides where inventories are not known.
-_CLASSES_OF_ROOTS = frozenset((*HOST_CLASSES, "DISK_GB"))
 _PLENTY = Inventory(1_000_000_000)
 
 
@@ -280,7 +277,7 @@ def assume_inventories(fleet: Fleet, classes: Collection[str]) -> Fleet:
 
     The roots have all classes, the providers below them all that a root does not usually have.
     """
-    below = [name for name in classes if name not in _CLASSES_OF_ROOTS]
+    below = [name for name in classes if name not in CLASSES_OF_ROOTS]
 
     def with_plenty(provider: Provider, names: Collection[str]) -> Provider:
         children = tuple(with_plenty(each, below) for each in provider.providers)

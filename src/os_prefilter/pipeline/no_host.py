@@ -12,14 +12,13 @@ from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from itertools import combinations
-from math import comb
 from types import MappingProxyType
 from typing import Any
 
 from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes, PlacementError
+from os_prefilter.common.host_sets import intersection, smallest_disjoint
 from os_prefilter.common.threads import start_thread
 from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
@@ -27,8 +26,6 @@ from os_prefilter.request.requirements import ROOT, Requirement
 
 LOG = logging.getLogger(__name__)
 
-# Of one request; a request has some ten properties.
-_MOST_COMBINATIONS = 5_000
 # Refuted rejections until the fact is read again.
 _MOST_REFUTED = 1_000
 
@@ -120,7 +117,8 @@ class NoHostCheck:
             usable = demand.every_request.hosts(known)
             if not usable:
                 return None
-            blamed = _smallest_unserved(demand.by_properties, usable, known)
+            parts = demand.by_properties.items()
+            blamed = smallest_disjoint({properties: part.hosts(known) & usable for properties, part in parts})
         except KeyError:
             return None
         traits = demand.every_request
@@ -162,7 +160,7 @@ class NoHostCheck:
         names = map(" and ".join, blamed)
         serving = [demand.by_properties[properties].hosts(known) for properties in blamed]
         # A host that is disabled, for instance.
-        which = "available" if _intersect(serving) else ""
+        which = "available" if intersection(serving) else ""
         if self._reason is not NoHostReason.COUNTS:
             return NoHostServes(names, which=which)
         hosts = usable if which else known.compute_nodes
@@ -173,33 +171,3 @@ class NoHostCheck:
 def no_host_check(fact: HostTraitsFact, reason: str) -> NoHostCheck | None:
     """Return the check that ``[prefilter] no_host_reason`` wants, if any."""
     return None if NoHostReason(reason) is NoHostReason.OFF else NoHostCheck(fact, NoHostReason(reason))
-
-
-def _smallest_unserved(
-    parts: Mapping[tuple[str, ...], Traits], usable: int, known: HostTraits
-) -> tuple[tuple[str, ...], ...]:
-    """Return the smallest set of properties that none of the usable hosts serves together.
-
-    Where there are too many sets to try all, it is one of which no property can be left out.
-    """
-    sets = {properties: part.hosts(known) & usable for properties, part in parts.items()}
-    # Leave out one after the other what is not needed.
-    needed = list(sets)
-    for properties in list(sets):
-        rest = [each for each in needed if each != properties]
-        if not _intersect(sets[each] for each in rest) & usable:
-            needed = rest
-    for size in range(1, len(needed)):
-        if comb(len(sets), size) > _MOST_COMBINATIONS:
-            break
-        for some in combinations(sets, size):
-            if not _intersect(sets[each] for each in some):
-                return some
-    return tuple(needed)
-
-
-def _intersect(sets: Iterable[int]) -> int:
-    found = -1
-    for each in sets:
-        found &= each
-    return found

@@ -8,14 +8,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import combinations
-from math import comb
 from typing import NamedTuple
 
 import os_traits
 
 from os_prefilter.common.errors import DocumentError, RequestRejected
-from os_prefilter.common.host_sets import set_of
+from os_prefilter.common.host_sets import intersection, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.filters.nova_translation import BY_REQUEST, requirements_without_filters
 from os_prefilter.fleet.model import Fleet
@@ -33,7 +31,6 @@ from os_prefilter.vocabulary import BY_NAME
 _MACHINE = BY_NAME["machine_type"]
 _MACHINE_TYPE = "hw_machine_type"
 _DISABLED = Condition(TRAIT, ROOT, False, (os_traits.COMPUTE_STATUS_DISABLED,))
-_MOST_COMBINATIONS = 2_000
 # Requests of which the providers of hosts must be searched to know why they have no host.
 _MOST_SEARCHED = 20
 
@@ -246,7 +243,7 @@ class Destinations:
         if not usable:
             return []
         possible = {item: self.index.find_possible(item) & usable for item in demand.conditions()}
-        conflict = _smallest_empty(possible)
+        conflict = list(smallest_disjoint(possible, _in_doubt_first(possible)))
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
             conflict = self._search_conflict(demand, possible)
@@ -260,7 +257,7 @@ class Destinations:
         needed = list(possible)
         for item in _in_doubt_first(needed):
             rest = [each for each in needed if each != item]
-            hosts = _common(possible[each] for each in rest)
+            hosts = intersection(possible[each] for each in rest)
             if rest and not self.index.find_meeting(hosts, demand.only(rest)):
                 needed = rest
         return needed
@@ -291,36 +288,6 @@ def _bit(number: int | None) -> int:
     return 0 if number is None else 1 << number
 
 
-def _smallest_empty(sets: dict[Condition, int]) -> list[Condition]:
-    """Return a smallest selection of sets that have no host in common; empty if all together have one.
-
-    Where there are too many selections to try all, it is one of which none can be left out.
-    """
-    needed = list(sets)
-    if _common(sets[item] for item in needed):
-        return []
-    for item in _in_doubt_first(sets):
-        rest = [each for each in needed if each != item]
-        if rest and not _common(sets[each] for each in rest):
-            needed = rest
-    for size in range(1, len(needed)):
-        if comb(len(sets), size) > _MOST_COMBINATIONS:
-            break
-        for some in combinations(sets, size):
-            if not _common(sets[each] for each in some):
-                return list(some)
-    return needed
-
-
 def _in_doubt_first(conditions: Iterable[Condition]) -> list[Condition]:
     """Return conditions, those first that a reason should rather not name: what each request has, and amounts."""
     return sorted(conditions, key=lambda item: (item != _DISABLED, item.kind != RESOURCE))
-
-
-def _common(sets: Iterable[int]) -> int:
-    found = -1
-    for each in sets:
-        found &= each
-        if not found:
-            break
-    return found

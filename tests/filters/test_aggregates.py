@@ -1,5 +1,6 @@
 """Filters by host aggregates and by networks, and what they write to the destination of a request."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from os_prefilter import (
     allocation_candidates_query,
     require,
 )
+from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import (
     ContradictingAggregates,
     MissingFact,
@@ -27,6 +29,7 @@ from os_prefilter.common.errors import (
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.isolated_aggregates import isolated_aggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
+from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.vocabulary.model import UnknownValues
 
 A, B, C = (f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "123")
@@ -315,3 +318,23 @@ def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(
 def test_malformed_networks_are_named(value: Any, told: str) -> None:
     with pytest.raises(UnusableFact, match=told):
         RoutedNetworks.of(value)
+
+
+@pytest.mark.parametrize("spelt", [str.upper, lambda uuid: uuid.replace("-", "")], ids=["upper case", "no hyphens"])
+def test_aggregate_of_another_spelling_is_the_same_one_to_placement(spelt: Callable[[str], str]) -> None:
+    """Placement takes both, and compares them with its own as they are: they would exclude no host, or each one."""
+    placement_fleet = example_fleet()
+    rack = min(placement_fleet.aggregates)
+    isolated = {"uuid": spelt(rack), "name": "rack", "metadata": {"trait:CUSTOM_LICENSED": "required"}}
+    zone = {"uuid": spelt(rack), "name": "rack", "metadata": {"availability_zone": "north"}}
+    with EmbeddedPlacement(placement_fleet) as embedded:
+
+        def hosts(name: str, *aggregates: dict[str, Any]) -> set[str]:
+            spec = spec_of(availability_zone="north")
+            pipeline(name, aggregates=aggregates).apply(spec)
+            return set(embedded.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
+
+        members = hosts("availability_zone", {**zone, "uuid": rack})
+        assert members
+        assert hosts("availability_zone", zone) == members
+        assert hosts("isolated_aggregates", isolated) == hosts("noop") - members

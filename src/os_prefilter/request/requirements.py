@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait, trait_named
@@ -178,7 +179,7 @@ def forbid(trait: str, source: str, scope: str = ROOT, properties: Iterable[str]
 def require_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
     """Return the requirement that a host is in one of the aggregates; each such requirement must be met.
 
-    :param aggregates: UUIDs
+    :param aggregates: UUIDs, in any spelling
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
@@ -188,7 +189,7 @@ def require_aggregates(aggregates: Iterable[str], source: str, names: str = "") 
 def forbid_aggregates(aggregates: Iterable[str], source: str, names: str = "") -> Requirements:
     """Return the requirement that a host is in none of the aggregates.
 
-    :param aggregates: UUIDs
+    :param aggregates: UUIDs, in any spelling
     :param names: of the aggregates, for the operator
     :raises ValueError: if there is none, or one is not a UUID.
     """
@@ -196,10 +197,11 @@ def forbid_aggregates(aggregates: Iterable[str], source: str, names: str = "") -
 
 
 def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
-    found = tuple(sorted(set(aggregates)))
+    found = set(aggregates)
     if not found or not all(map(is_uuid, found)):
-        raise ValueError(f"these are not UUIDs of aggregates: {quote(found)}")
-    return found
+        raise ValueError(f"these are not UUIDs of aggregates: {quote(sorted(map(str, found)))}")
+    # Placement takes other spellings, too, and compares them literally: one in capitals would forbid nothing.
+    return tuple(sorted({str(UUID(each)) for each in found}))
 
 
 def is_uuid(value: object) -> bool:

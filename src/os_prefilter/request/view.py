@@ -378,12 +378,12 @@ class Request:
         value: str | None = self._varying("availability_zone")
         return value
 
-    @property
+    @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
         """The scheduler hints, each with its values: tenants' text, as everything else of a request."""
-        return dict(self._varying("scheduler_hints"))
+        return MappingProxyType(dict(self._varying("scheduler_hints")))
 
-    @property
+    @cached_property
     def networks(self) -> tuple[NetworkRequest, ...]:
         """The networks and ports that the author of the request chose."""
         return tuple(NetworkRequest(*each) for each in self._varying("networks"))

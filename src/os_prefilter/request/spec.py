@@ -87,6 +87,8 @@ class Destination:
     forbidden_aggregates: set[str] | None = None
     in_tree: str | None = None
     """UUID of a provider: only its tree is considered. Nova looks it up by the host's name."""
+    cell: str | None = None
+    """Set for a server that exists, which Nova keeps in its cell: it may keep the machine type of its first start."""
 
 
 @dataclass

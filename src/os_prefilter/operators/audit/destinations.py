@@ -222,7 +222,8 @@ class Destinations:
             properties.setdefault(_MACHINE_TYPE, server.machine_type)
             spec.image = replace(spec.image or Image(), properties=properties)
         else:
-            destination = _OfServer(*(getattr(destination, name) for name in Destination.__match_args__))
+            # As of any server that exists: the machine type that it keeps is not known.
+            destination = replace(destination, cell=destination.cell or "of the server")
         spec.requested_destination = destination
         return spec
 
@@ -275,13 +276,6 @@ class Destinations:
         elif item.kind == POLICY:
             text = f"group_policy={text}"
         return Requirement(escape_line(f"{text} on {item.suffix}" if item.suffix else text), by, because)
-
-
-@dataclass
-class _OfServer(Destination):
-    """The destination of a server that exists, which keeps a machine type that is not known."""
-
-    cell: str = "of the server"
 
 
 def _bit(number: int | None) -> int:

@@ -322,24 +322,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     :raises ConfigurationError: if the configuration cannot be served.
     """
     conf = read_configuration(arguments.config_file)
-    enabled = [name for names in arguments.filter for name in names.split(",")] or conf[GROUP].enabled_filters
-    if not enabled and not arguments.config_file:
-        # Not those of other packages: one that does not load would break every command.
-        ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
-        filters = load_filters(ours, provided=None)
-        # Rules exist only in a configuration.
-        enabled = [each.name for each in filters if each.declaration.by_default and RULES not in each.facts]
-        if not isinstance(fleet, Fleet) and not getattr(arguments, "availability_zone", None):
-            # Nova need not be asked for its aggregates.
-            enabled = [each.name for each in filters if each.name in enabled and AGGREGATES not in each.facts]
-    if not enabled:
-        raise ConfigurationError(
-            f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
-        )
-    with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
-    if with_rules and not conf[GROUP].rules_dirs:
-        advice = "give --config-file with [prefilter] rules_dirs."
-        raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
+    enabled = _enabled_filters(arguments, conf, fleet)
     conf.set_override("enabled_filters", enabled, GROUP)
     if not conf[GROUP].reported_traits:
         # Once: a fleet looks for them on each of its providers.
@@ -347,22 +330,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         conf.set_override("reported_traits", sorted(in_use & opt_in_traits()), GROUP)
         emulated = {architecture for trait, architecture in TRAITS_OF_EMULATION.items() if trait in in_use}
         conf.set_override("emulated_architectures", sorted(emulated), GROUP)
-    reported = fleet.every_compute_has(conf[GROUP].owner_trait)
-    version = conf[GROUP].owner_compute_version if reported else 0
-    scope = scope_from(arguments, enabled, options_from(conf))
-    facts: dict[str, Callable[[Any], Any]] = {
-        "minimum_compute_version": lambda _context: version,
-        "owner_coverage": lambda _context: reported,
-        "answers": lambda _context: coverage_of(fleet, scope) if isinstance(fleet, Fleet) else fleet.coverage(scope),
-        "nested_providers": lambda _context: fleet.has_nested_providers,
-        # Neither a fleet file nor Placement tells which networks have which segments.
-        NETWORKS: lambda _context: {},
-    }
-    if isinstance(fleet, Fleet):
-        facts[AGGREGATES] = lambda _context: fleet.aggregates.values()
-    else:
-        facts[AGGREGATES] = lambda _context: cloud_adapter().host_aggregates(connection_of(arguments))
-        facts["known_traits"] = lambda _context: fleet.known_traits()
+    facts = _facts_of(fleet, conf, scope_from(arguments, enabled, options_from(conf)), arguments)
     if arguments.filter:
         # The option is about the filters that the file enables. A name that no filter has is a mistake in any case.
         others = installed_filters().keys() - set(enabled)
@@ -373,3 +341,58 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     conf.set_override("decision_history", 0, GROUP)
     conf.set_override("decision_history_dir", "", GROUP)
     return Pipeline.from_conf(conf, facts)
+
+
+def _enabled_filters(
+    arguments: argparse.Namespace, conf: cfg.ConfigOpts, fleet: "Fleet | LiveReported"
+) -> Sequence[str]:
+    """Return the names of the filters that the arguments name, or their file, or else of all of the library.
+
+    :raises ConfigurationError: if there is none, or one has no rules to apply
+    """
+    enabled: Sequence[str] = [name for names in arguments.filter for name in names.split(",")]
+    enabled = enabled or conf[GROUP].enabled_filters
+    if not enabled and not arguments.config_file:
+        # Not those of other packages: one that does not load would break every command.
+        ours = [name for name, target in installed_filters().items() if target.startswith("os_prefilter.")]
+        # Rules exist only in a configuration.
+        left_out = {RULES}
+        if not isinstance(fleet, Fleet) and not getattr(arguments, "availability_zone", None):
+            # Nova need not be asked for its aggregates.
+            left_out.add(AGGREGATES)
+        filters = load_filters(ours, provided=None)
+        enabled = [each.name for each in filters if each.declaration.by_default and left_out.isdisjoint(each.facts)]
+    if not enabled:
+        raise ConfigurationError(
+            f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
+        )
+    with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
+    if with_rules and not conf[GROUP].rules_dirs:
+        advice = "give --config-file with [prefilter] rules_dirs."
+        raise ConfigurationError(f"The filter {with_rules[0]} has no rules: {advice}")
+    return enabled
+
+
+def _facts_of(
+    fleet: "Fleet | LiveReported", conf: cfg.ConfigOpts, scope: ReportScope, arguments: argparse.Namespace
+) -> dict[str, Callable[[Any], Any]]:
+    """Return the deployment facts of a fleet."""
+    reported = fleet.every_compute_has(conf[GROUP].owner_trait)
+    version = conf[GROUP].owner_compute_version if reported else 0
+    facts: dict[str, Callable[[Any], Any]] = {
+        "minimum_compute_version": lambda _context: version,
+        "owner_coverage": lambda _context: reported,
+        "nested_providers": lambda _context: fleet.has_nested_providers,
+        # Neither a fleet file nor Placement tells which networks have which segments.
+        NETWORKS: lambda _context: {},
+    }
+    if isinstance(fleet, Fleet):
+        return facts | {
+            "answers": lambda _context: coverage_of(fleet, scope),
+            AGGREGATES: lambda _context: fleet.aggregates.values(),
+        }
+    return facts | {
+        "answers": lambda _context: fleet.coverage(scope),
+        AGGREGATES: lambda _context: cloud_adapter().host_aggregates(connection_of(arguments)),
+        "known_traits": lambda _context: fleet.known_traits(),
+    }

@@ -1,4 +1,4 @@
-"""Answers and logins end in time, whatever comes or does not come; no secret follows a redirect to another host."""
+"""Answers and logins end in time, whatever comes or does not come; no secret follows a redirect to another origin."""
 
 import gzip
 import io
@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from unittest import mock
 
 import pytest
@@ -222,22 +222,34 @@ def elsewhere() -> Iterator[tuple[str, list[Call]]]:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 305, 307, 308])
 @pytest.mark.parametrize(
-    "to", ["http://localhost:{port}/x", "//localhost:{port}/x", "http://localhost:{port}\\@127.0.0.1:1/x"]
+    "to",
+    [
+        "http://localhost:{port}/x",
+        "//localhost:{port}/x",
+        "http://localhost:{port}\\@127.0.0.1:1/x",
+        "http://127.0.0.1:{port}/x",
+        "//127.0.0.1:{port}/x",
+        "https://127.0.0.1:{port}/x",
+        "https://127.0.0.1/x",
+        "http://127.0.0.1/x",
+        "http://127.0.0.1:99999/x",
+        "http://[/x",
+    ],
 )
-def test_token_follows_no_redirect_to_another_host(status: int, to: str, elsewhere: tuple[str, list[Call]]) -> None:
+def test_token_follows_no_redirect_to_another_origin(status: int, to: str, elsewhere: tuple[str, list[Call]]) -> None:
     port, came = elsewhere
     with serving(lambda _call: Reply(status, b"", {"Location": to.format(port=port)})) as url:
         session = Session(auth=Token(url, "token"), timeout=60)
         session.session.trust_env = False
         limit(session)
-        with pytest.raises(exceptions.ClientException, match="is a redirect to '.*: to another host"):
+        with pytest.raises(exceptions.ClientException, match="is a redirect to '.*: to another scheme, host or port"):
             session.get(f"{url}/resource_providers")
     assert came == []
 
 
 def test_password_follows_no_redirect_of_a_login(elsewhere: tuple[str, list[Call]]) -> None:
     port, came = elsewhere
-    location = f"http://localhost:{port}/v3/auth/tokens"
+    location = f"http://127.0.0.1:{port}/v3/auth/tokens"
     with (
         serving(lambda _call: Reply(307, b"", {"Location": location})) as url,
         pytest.raises(exceptions.ClientException, match="is a redirect to"),
@@ -247,7 +259,7 @@ def test_password_follows_no_redirect_of_a_login(elsewhere: tuple[str, list[Call
 
 
 @pytest.mark.parametrize("to", ["{url}/b", "/b"])
-def test_redirect_on_the_same_host_is_followed_with_the_token(to: str) -> None:
+def test_redirect_within_an_origin_is_followed_with_the_token(to: str) -> None:
     seen: list[tuple[str, str | None]] = []
 
     def answer(call: Call) -> Reply:
@@ -258,3 +270,39 @@ def test_redirect_on_the_same_host_is_followed_with_the_token(to: str) -> None:
         response = session_of(60).get(f"{url}/a", headers={"X-Auth-Token": "token"}, timeout=60)
     assert response.status_code == 200
     assert seen == [("/a", "token"), ("/b", "token")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_followed"),
+    [
+        ("https://a.test/x", "https://A.test:443/y", True),
+        ("http://a.test:80/x", "http://a.test/y", True),
+        ("https://a.test/x", "http://a.test/y", False),
+        ("https://a.test:5000/x", "http://a.test:5000/y", False),
+        ("http://a.test/x", "https://a.test/y", False),
+        ("https://a.test/x", "https://a.test:8443/y", False),
+        ("https://a.test:8443/x", "https://a.test/y", False),
+    ],
+)
+def test_default_port_is_a_port_and_a_change_of_the_scheme_is_refused(
+    before: str, after: str, is_followed: bool
+) -> None:
+    """``https`` to ``http`` on the same host and port would send the token as clear text."""
+    sent = []
+
+    class Redirecting(HTTPAdapter):
+        def send(self, request: requests.PreparedRequest, *_args: object, **_options: object) -> requests.Response:
+            sent.append(request.url)
+            response = requests.Response()
+            response.status_code = 200 if sent[1:] else 302
+            response.headers["Location"] = after
+            response.raw, response.request, response.url = io.BytesIO(b"{}"), request, str(request.url)
+            return response
+
+    session = Session(auth=Token(before, "token"), timeout=60)
+    for scheme in ("http://", "https://"):
+        session.session.mount(scheme, Redirecting())
+    limit(session)
+    with nullcontext() if is_followed else pytest.raises(exceptions.ClientException, match="is a redirect to"):
+        session.get(before)
+    assert len(sent) == 1 + is_followed

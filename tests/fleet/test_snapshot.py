@@ -93,7 +93,16 @@ def test_anonymous_snapshot_contains_no_name_uuid_or_description() -> None:
     child = Provider("secret_gpu", uuids[0], {}, frozenset(), (uuids[3],))
     host = Provider("secret-1", uuids[1], {}, frozenset({"COMPUTE_NODE"}), (uuids[2], uuids[3]), (child,), "secret")
     disks = provider("secret-disks", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
-    metadata = {"filter_tenant_id": "secret project", "trait:CUSTOM_A": "required"}
+    metadata = {
+        "filter_tenant_id": "secret project",
+        "filter_tenant_id_secret": "secret other",
+        "filter_tenant_id_secret_2": "secret project",
+        "availability_zone": "secret second zone",
+        "trait:CUSTOM_A": "required",
+        "trait:CUSTOM_B": "secret",
+        "trait:a secret": "required",
+        "secret": "secret",
+    }
     fleet = Fleet((host, disks), TIME, {uuids[2]: Aggregate(uuids[2], "secret rack", "secret zone", metadata)})
     text = snapshot(anonymous(fleet))
     assert "secret" not in text
@@ -102,6 +111,15 @@ def test_anonymous_snapshot_contains_no_name_uuid_or_description() -> None:
     assert list(document["hosts"]) == ["host-1", "sharing-1"]
     assert list(document["hosts"]["host-1"]["providers"]) == ["host-1-provider-1"]
     assert document["aggregates"] == {
-        "aggregate-1": {"availability_zone": "zone-1", "metadata": {"trait:CUSTOM_A": "required"}}
+        "aggregate-1": {
+            "availability_zone": "zone-1",
+            "metadata": {
+                "availability_zone": "zone-2",
+                "filter_tenant_id": "project-1",
+                "filter_tenant_id2": "project-2",
+                "trait:CUSTOM_A": "required",
+                "trait:no trait": "required",
+            },
+        }
     }
     assert document["taken_at"] == TIME

@@ -1,4 +1,4 @@
-"""Limits for a keystoneauth session: how long it waits, how much it reads, and to which host it sends secrets.
+"""Limits for a keystoneauth session: how long it waits, how much it reads, and to which origin it sends secrets.
 
 The timeout of ``requests`` is one for the connection, and then for each piece of data: a response that trickles in
 never ends, and an endless one fills the memory. keystoneauth waits for its own lock where Keystone does not show its
@@ -17,7 +17,6 @@ import requests
 from keystoneauth1 import exceptions
 from keystoneauth1.identity.base import BaseIdentityPlugin
 from requests.adapters import BaseAdapter
-from urllib3.exceptions import LocationParseError
 from urllib3.util import parse_url
 
 from os_prefilter.common.quoting import quote
@@ -32,6 +31,7 @@ MOST_BYTES = 512 * 1024 * 1024
 _PIECE = 64 * 1024
 # Those that keystoneauth follows.
 _REDIRECTS = frozenset((301, 302, 303, 305, 307, 308))
+_PORTS = {"http": 80, "https": 443}
 
 
 def limit(session: Any) -> None:
@@ -83,7 +83,7 @@ class WholeAnswers(BaseAdapter):
 
         :raises requests.ReadTimeout: if the response has not ended in time
         :raises requests.ConnectionError: if the response is too long
-        :raises requests.RequestException: if the response is a redirect to another host
+        :raises requests.RequestException: if the response is a redirect to another scheme, host or port
         """
         timeout = options.get("timeout")
         seconds = timeout if isinstance(timeout, tuple) else (timeout,)
@@ -164,20 +164,26 @@ def _shut(response: requests.Response) -> None:
 
 
 def _check_redirect(request: requests.PreparedRequest, response: requests.Response) -> None:
-    """Refuse a redirect that would take the headers and the body of a request, with their secrets, to another host."""
+    """Refuse a redirect to another origin: the headers and the body of a request, with secrets, would go there."""
     location = response.headers.get("Location")
     if response.status_code not in _REDIRECTS or location is None:
         return
     url = request.url or ""
     try:
-        # By the parser of the library that connects: others see another host where there is a backslash.
-        before, after = parse_url(url), parse_url(urljoin(url, location))
-        is_same = before.host == after.host and not (before.scheme == "https" and after.scheme != "https")
-    except LocationParseError:
+        is_same = _origin_of(url) == _origin_of(urljoin(url, location))
+    except ValueError:
+        # Also LocationParseError: one cannot be read.
         is_same = False
     if not is_same:
         raise requests.RequestException(
-            f"the response is a redirect to {quote(location)}: to another host, or without TLS. It is not followed, as "
+            f"the response is a redirect to {quote(location)}: to another scheme, host or port. It is not followed, as "
             "the token or the password would go there. If that is the right URL, configure it",
             request=request,
         )
+
+
+def _origin_of(url: str) -> tuple[str | None, str | None, int | None]:
+    """Return the scheme, the host and the port of a URL: another port is another service, perhaps another user's."""
+    # By the parser of the library that connects: others see another host where there is a backslash.
+    parts = parse_url(url)
+    return parts.scheme, parts.host, parts.port or _PORTS.get(parts.scheme or "")

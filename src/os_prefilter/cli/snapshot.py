@@ -5,9 +5,9 @@ import argparse
 from os_prefilter.cli.arguments import fleet_from
 from os_prefilter.cli.cloud import CloudCommand, add_cloud_argument
 from os_prefilter.cli.output import add_output_arguments, check_output, write_output
-from os_prefilter.common.quoting import pluralize
+from os_prefilter.common.quoting import pluralize, quote
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.fleet.snapshot import anonymous, snapshot
+from os_prefilter.fleet.snapshot import anonymous, pseudonyms, snapshot
 
 
 class Snapshot(CloudCommand):
@@ -21,8 +21,8 @@ class Snapshot(CloudCommand):
         parser.add_argument(
             "--anonymous",
             action="store_true",
-            help="replace the names of hosts, providers, aggregates and zones, and all UUIDs; the names of traits and "
-            "resource classes, including custom ones, stay",
+            help="replace the names of hosts, providers, aggregates, zones and projects, and all UUIDs; the names of "
+            "traits and resource classes, including custom ones, stay",
         )
         add_output_arguments(parser)
 
@@ -33,6 +33,11 @@ class Snapshot(CloudCommand):
         text = snapshot(anonymous(fleet) if parsed_args.anonymous else fleet)
         write_output(text, parsed_args.output, self.app.stdout, force=parsed_args.force, private=True)
         self.tell(summary(fleet), warning=bool(fleet.changed_while_read))
+        if parsed_args.anonymous:
+            # The request for which the file is sent names them.
+            for kind, names in zip(("Availability zone", "Project"), pseudonyms(fleet), strict=True):
+                for old, new in names.items():
+                    self.tell(f"{kind} {quote(old)} is {new} in the file.")
         return 0
 
 

@@ -1,15 +1,18 @@
 """Snapshots: a fleet as one file, with or without its names."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid, uuid_in
 from os_prefilter.fleet.reader import MAX_BYTES
 
 _AMOUNTS = [each.name for each in fields(Inventory)]
+# The metadata of aggregates that request filters read.
+_ZONE, _TENANT, _TRAIT, _REQUIRED = "availability_zone", "filter_tenant_id", "trait:", "required"
 
 
 def snapshot(fleet: Fleet) -> str:
@@ -72,20 +75,18 @@ def _inventory(inventory: Inventory) -> int | dict[str, Any]:
 
 
 def anonymous(fleet: Fleet) -> Fleet:
-    """Return a fleet whose hosts, providers, aggregates and zones are named ``host-1`` and so on.
+    """Return a fleet whose hosts, providers, aggregates, zones and projects are named ``host-1`` and so on.
 
-    UUIDs are replaced; descriptions, and which tenants an aggregate is for, are left out. Traits, resource classes and
-    amounts stay, with whatever the names of ``CUSTOM_`` ones reveal.
+    UUIDs are replaced, and descriptions are left out. Traits, resource classes and amounts stay, with whatever the
+    names of ``CUSTOM_`` ones reveal. Requests have the same candidates as before, under the names that
+    :func:`pseudonyms` returns.
     """
     new_uuids = _anonymous_aggregates(fleet)
-    zones: dict[str, str] = {}
+    zones, projects = pseudonyms(fleet)
     aggregates = {}
     for number, old in enumerate(fleet.aggregates.values(), 1):
-        zone = old.availability_zone
-        if zone:
-            zone = zones.setdefault(zone, f"zone-{len(zones) + 1}")
-        # Not the projects of tenants.
-        metadata = {key: value for key, value in old.metadata.items() if key.startswith("trait:")}
+        zone = zones.get(old.availability_zone, "")
+        metadata = _anonymous_metadata(old.metadata, zones, projects)
         aggregates[new_uuids[old.uuid]] = Aggregate(new_uuids[old.uuid], f"aggregate-{number}", zone, metadata)
     sharing = {host.uuid for host in fleet.hosts} - {host.uuid for host in fleet.instance_hosts}
     hosts = []
@@ -97,6 +98,42 @@ def anonymous(fleet: Fleet) -> Fleet:
         below = (f"{name}-provider-{number}" for number, _ in enumerate(host.walk(), 1))
         hosts.append(_rename(host, name, below, new_uuids))
     return replace(fleet, hosts=tuple(hosts), aggregates=aggregates)
+
+
+class Pseudonyms(NamedTuple):
+    """The names in an anonymous fleet, by the old ones."""
+
+    zones: Mapping[str, str]
+    projects: Mapping[str, str]
+
+
+def pseudonyms(fleet: Fleet) -> Pseudonyms:
+    """Return the names that availability zones and projects have in the anonymous fleet."""
+    zones: dict[str, None] = {}
+    projects: dict[str, None] = {}
+    for each in fleet.aggregates.values():
+        zones |= dict.fromkeys(filter(None, (each.availability_zone, each.metadata.get(_ZONE))))
+        projects |= {value: None for key, value in each.metadata.items() if key.startswith(_TENANT) and value}
+    return Pseudonyms(
+        {old: f"zone-{number}" for number, old in enumerate(zones, 1)},
+        {old: f"project-{number}" for number, old in enumerate(projects, 1)},
+    )
+
+
+def _anonymous_metadata(
+    metadata: Mapping[str, str], zones: Mapping[str, str], projects: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the metadata that request filters read, without text of the operator's."""
+    found = {_ZONE: zones.get(metadata[_ZONE], "")} if _ZONE in metadata else {}
+    # Any text may follow the key.
+    tenants = dict.fromkeys(projects.get(value, "") for key, value in metadata.items() if key.startswith(_TENANT))
+    found |= {f"{_TENANT}{number}" if number > 1 else _TENANT: value for number, value in enumerate(tenants, 1)}
+    required = [
+        key.removeprefix(_TRAIT) for key, value in metadata.items() if key.startswith(_TRAIT) and value == _REQUIRED
+    ]
+    # What is not the name of a trait cannot be required, and so closes the aggregate.
+    found |= {f"{_TRAIT}{name if is_trait_name(name) else 'no trait'}": _REQUIRED for name in required}
+    return found
 
 
 def _anonymous_aggregates(fleet: Fleet) -> dict[str, str]:

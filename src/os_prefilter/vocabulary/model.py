@@ -185,8 +185,8 @@ def is_true(value: object) -> bool:
     return canonical_boolean(value) == "true"
 
 
-REVISION = 2
-"""Revision of the table: each release that adds a trait to it raises it, as older reports lack that trait."""
+REVISION = 3
+"""Revision of the table: each change of its traits raises it, as earlier reports do not cover them."""
 
 REPORTED = Trait(f"CUSTOM_PREFILTER_REPORTED_{REVISION}")
 """Marker: the host has reported every trait of the vocabulary, so a missing trait means "not supported".

@@ -53,7 +53,7 @@ def test_host_keeps_its_traits_while_libvirtd_is_down_and_logs_the_outage_once(
         watch = watched(placement, LibvirtHost(uri, libvirt_settings(None)))
         watch.round()
         before = everything(placement)
-        assert "CUSTOM_PREFILTER_REPORTED_2" in str(before["providers"])
+        assert "CUSTOM_PREFILTER_REPORTED_3" in str(before["providers"])
         service.kill()
         for _ in range(3):
             watch.round()
@@ -75,7 +75,7 @@ def test_hanging_libvirtd_fails_the_probe_in_time_and_is_probed_again_later(
     with EmbeddedPlacement(lone_host()) as placement:
         watch = watched(placement, LibvirtHost(uri, libvirt_settings(None), timeout=2.0))
         until(
-            lambda: after_round(watch, lambda: "CUSTOM_PREFILTER_REPORTED_2" in placement.client.traits_in_use()), str
+            lambda: after_round(watch, lambda: "CUSTOM_PREFILTER_REPORTED_3" in placement.client.traits_in_use()), str
         )
         before = everything(placement)
         caplog.clear()

@@ -53,7 +53,6 @@ def _with(line: str) -> str:
         ("same_answer", _with('ASKED.append(1); return "" if len(ASKED) > 20 else "tired"'), "It must keep no state"),
         ("same_answer", _with("facts.found.append(value)"), "The reporter changes the facts"),
         ("nothing_outside", _with('if value == "igb": open("/dev/null").close()'), "must read its facts alone"),
-        ("nothing_outside", _with('if time.time() < 0: return ""'), "it reads the clock"),
         ("share_a_trait", _GOOD.replace('"disk_bus": {"virtio"}', '"disk_bus": {"scsi"}'), "by disk_bus=scsi it has"),
         (
             "each_value_is",

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
-from pickle import PicklingError
 from typing import Any, ClassVar, NoReturn
 
 import pytest
@@ -41,7 +40,6 @@ _any = settings(
     report_multiple_bugs=False,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors, HealthCheck.data_too_large],
 )
-_SEEDS = (1, 2)
 _MOST_CHARACTERS = 400
 
 
@@ -55,7 +53,7 @@ def filter_conformance(
 ) -> type:
     """Return a class of tests, one for each law of filters, to be assigned to a name that begins with ``Test``.
 
-    :param plugin: the name of an entry point, or the filter itself, a function of a module
+    :param plugin: the name of an entry point, or the filter itself
     :param asks: requests for which it requires something; needed if no value of the vocabulary makes it do so
     :param never_asks: whether it requires nothing, whatever the request
     :param options: by default, hosts report all traits
@@ -144,27 +142,10 @@ class _EachFilter:
         first = [self._answer(spec) for spec in self.requests]
         with ThreadPoolExecutor(1) as thread:
             again = list(thread.map(self._answer, reversed(self.requests)))[::-1]
-        self._compare(first, again, "another answer when it was called again, in another order")
-
-    def test_another_process_gets_the_same_answer(self) -> None:
-        """It keeps nothing in globals, and does not depend on the order of a set."""
-        here = [self._answer(spec) for spec in self.requests]
-        for seed in _SEEDS:
-            try:
-                there = self.subject.answers_of_new_process(self.requests, seed)
-            except (PicklingError, AttributeError, TypeError) as error:
-                self._fail(
-                    f"or one of its facts cannot be taken to another process: {error}. Write the filter as a function "
-                    "of a module, and give facts that can be pickled."
-                )
-            except RuntimeError as error:
-                self._fail(f"fails in another process: {error}.")
-            self._compare(here, there, "another answer in another process")
-
-    def _compare(self, first: list[Any], again: list[Any], how: str) -> None:
         for spec, one, other in zip(self.requests, first, again, strict=True):
             if one != other:
-                self._fail(f"gave {how}: {one} and then {other}. Keep no state, sort what comes out of sets.", spec)
+                what = f"gave another answer when it was called again, in another order: {one} and then {other}"
+                self._fail(f"{what}. Keep no state, and read no clock and no random numbers.", spec)
 
     def test_no_odd_value_makes_it_raise(self) -> None:
         """Each value that it reads is left out, or is a list, a number, 20,000 characters, half a character."""
@@ -221,7 +202,7 @@ class _EachFilter:
                     self._fail(f"builds the trait {item.trait} from what a tenant wrote.", spec)
 
     def test_it_touches_nothing_outside_the_request(self) -> None:
-        """No files, no network, no processes, no clock, no dice: a scheduler waits for it, and keeps its answer."""
+        """No files, no network, no processes: a scheduler waits for it, and keeps its answer."""
         # The library loads these once; the filter is not to blame.
         choices(EVERY_TRAIT.emulated)
         self._answer(request_of())

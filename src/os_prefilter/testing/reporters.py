@@ -140,7 +140,7 @@ class _Laws:
             fail(f"The reporter changes the facts: {before} became {facts}.")
 
     def test_it_touches_nothing_outside_its_facts(self, facts: HostFacts) -> None:
-        """No files, no network, no processes, no clock, no dice: the host was probed before."""
+        """No files, no network, no processes: the host was probed before."""
         questions = self._questions()
         for question in questions:
             try:

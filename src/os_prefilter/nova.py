@@ -38,8 +38,9 @@ from os_prefilter.filters.report_scope import ReportScope, configured_scope, con
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
+from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import ROOT, Requirement
-from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
+from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
 
 try:
     import nova.conf
@@ -67,6 +68,8 @@ _LONGEST_FAULT = 255
 # cell and one to Placement, not one for each fact. What a request waits for itself does not queue behind them.
 _CELLS, _PLACEMENT = "cells", "Placement"
 _NO_LOCK = nullcontext()
+
+_NovaFilter = Callable[[Any, Any], object]
 
 _WEIGHER = "os_prefilter.nova.PreferredTraits"
 
@@ -122,6 +125,7 @@ def activate() -> list[type]:
     pipeline = _pipeline(client)
     names = [each.name for each in pipeline.filters if hasattr(request_filter, SAME_PURPOSE.get(each.name, ""))]
     replaced = [getattr(request_filter, SAME_PURPOSE[name]) for name in names]
+    isolate = _isolate_after(pipeline)
     # The list as it was before an earlier activation, with the changes of others since.
     entries = [
         each.original if isinstance(each, _Replaced) else each
@@ -130,8 +134,8 @@ def activate() -> list[type]:
     ]
     # In place: other modules may have imported the list.
     request_filter.ALL_REQUEST_FILTERS[:] = [
-        *(_Replaced(each) if each in replaced else each for each in entries),
-        RequestFilters(pipeline),
+        *(_Replaced(each) if each in replaced or each is isolate else each for each in entries),
+        RequestFilters(pipeline, isolate if isolate in entries else None),
     ]
     prefers = pipeline.options.preferred_properties or "preferences" in (each.name for each in pipeline.filters)
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
@@ -168,11 +172,21 @@ def _still_required(pipeline: Pipeline) -> list[tuple[str, str]]:
     ]
 
 
-class RequestFilters:
-    """The pipeline as one entry of Nova's list of request filters."""
+def _isolate_after(pipeline: Pipeline) -> _NovaFilter | None:
+    """Return Nova's filter of isolated aggregates, if it is enabled and must see the traits that ours require."""
+    enabled = pipeline.filters and nova.conf.CONF.scheduler.enable_isolated_aggregate_filtering
+    return request_filter.isolate_aggregates if enabled else None
 
-    def __init__(self, pipeline: Pipeline) -> None:
+
+class RequestFilters:
+    """The pipeline as one entry of Nova's list of request filters.
+
+    :param isolate: a filter of Nova that runs after the pipeline, with the traits that it required
+    """
+
+    def __init__(self, pipeline: Pipeline, isolate: _NovaFilter | None = None) -> None:
         self.pipeline = pipeline
+        self._isolate = isolate
         # Request spec, which Nova hands on to its weighers and then drops -> UUID of a compute node -> weight.
         self._preferred: WeakKeyDictionary[Any, Callable[[str], float]] = WeakKeyDictionary()
 
@@ -199,6 +213,8 @@ class RequestFilters:
             traits = frozenset(item.trait for item in decision.preferences)
             known = host_traits.current(traits, context)
             self._preferred[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
+        if self._isolate:
+            _run_with_all_traits(self._isolate, context, request_spec)
         return True
 
     def preferred_shares(self, request_spec: Any, hosts: Iterable[str]) -> list[float]:
@@ -208,6 +224,21 @@ class RequestFilters:
         :param hosts: the UUIDs of compute nodes, which are those of their root providers
         """
         return list(map(self._preferred.get(request_spec, lambda _host: 0.0), hosts))
+
+
+def _run_with_all_traits(function: _NovaFilter, context: Any, request_spec: Any) -> None:
+    """Run a filter of Nova that reads the traits of request groups alone, so that it counts those of the root as well.
+
+    It gets a copy whose flavor names them; of what it writes, the destination is taken over.
+    """
+    seen = clone_of(request_spec)
+    written = seen.flavor.extra_specs if "extra_specs" in seen.flavor else {}
+    of_root = {trait_key(trait, ""): "required" for trait in Request(request_spec).root_required}
+    seen.flavor.extra_specs = {**of_root, **written}
+    function(context, seen)
+    destination = field_of(seen, "requested_destination")
+    if destination is not None:
+        request_spec.requested_destination = destination
 
 
 class PreferredTraits(weights.BaseHostWeigher):  # type: ignore[misc]

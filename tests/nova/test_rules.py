@@ -1,17 +1,21 @@
 """rules in Nova's scheduler: what its objects let a rule see, its own client of Placement, its own reading of files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import nova.conf
 import pytest
+from nova import objects
+from nova.objects.aggregate import AggregateList
 from nova.scheduler.client import report
 from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.fleet.model import provider_uuid
 from tests.support.nova_objects import nova_spec
-from tests.support.nova_start import Start, our_entry, user_context
+from tests.support.nova_start import Start, entries, our_entry, user_context
 from tests.support.placements import Observed, lone_host
 from tests.support.rule_texts import rule, write_rules
 
@@ -56,9 +60,9 @@ class _Adapter:
         return self._observed.request(url, method, headers=headers, raise_exc=False)
 
 
-def _start(start: Start, observed: Observed, folder: Path, *lines: str) -> None:
+def _start(start: Start, observed: Observed, folder: Path, *lines: str, enabled: str = "rules") -> None:
     # These requests are decided on, not scheduled: no host has what they require.
-    start("rules", f"rules_dirs = {folder}", "no_host_reason = off", *lines)
+    start(enabled, f"rules_dirs = {folder}", "no_host_reason = off", *lines)
     # Nova's own class; what it sends goes to the real Placement of the test.
     report.report_client_singleton.return_value = SchedulerReportClient(adapter=_Adapter(observed))
 
@@ -108,3 +112,45 @@ def test_previous_rules_stay_in_use_until_placement_has_the_new_traits(
     assert _schedule(os_distro="windows") == {"CUSTOM_LICENSED", "CUSTOM_GOLD"}
     observed.hook = lambda _method, _url: None
     assert _schedule(os_distro="windows") == {"CUSTOM_OTHER"}
+
+
+_AGGREGATES = {"CUSTOM_LICENSED": provider_uuid("licensed"), "COMPUTE_NET_VIF_MODEL_E1000E": provider_uuid("old nics")}
+
+
+def _not_named(_context: Any, keys: Iterable[str], _prefix: str, value: str) -> list[objects.Aggregate]:
+    """Return what Nova's database would: the aggregates with a trait that none of the keys names."""
+    assert value == "required"
+    left = _AGGREGATES.keys() - {key.removeprefix("trait:") for key in keys}
+    return [objects.Aggregate(uuid=_AGGREGATES[trait]) for trait in left]
+
+
+@pytest.mark.parametrize(
+    ("image", "isolated"),
+    [
+        ({}, {"CUSTOM_LICENSED", "COMPUTE_NET_VIF_MODEL_E1000E"}),
+        ({"os_distro": "windows"}, {"COMPUTE_NET_VIF_MODEL_E1000E"}),
+        ({"os_distro": "windows", "hw_vif_model": "e1000e"}, set()),
+        ({"trait:CUSTOM_LICENSED": "required"}, {"COMPUTE_NET_VIF_MODEL_E1000E"}),
+    ],
+)
+def test_isolated_aggregate_is_open_to_requests_for_which_a_filter_requires_its_trait(
+    start: Start, observed: Observed, folder: Path, image: dict[str, str], isolated: set[str]
+) -> None:
+    """Nova's own function decides; only the list of aggregates does not come from a database."""
+    novas = entries()
+    isolating = ("trait_scope = root", "[scheduler]", "enable_isolated_aggregate_filtering = true")
+    _start(start, observed, folder, *isolating, enabled="image_metadata,rules")
+    # It would run before ours.
+    assert "isolate_aggregates" not in entries()
+    for before in (None, objects.Destination(aggregates=[provider_uuid("zone")])):
+        spec = nova_spec(image, requested_destination=before)
+        flavor = spec.flavor.obj_to_primitive()
+        with mock.patch.object(AggregateList, "get_non_matching_by_metadata_keys", _not_named):
+            our_entry()(user_context(), spec)
+        destination = spec.requested_destination
+        assert set((destination and destination.forbidden_aggregates) or ()) == {_AGGREGATES[each] for each in isolated}
+        assert not before or destination.aggregates == [provider_uuid("zone")]
+        assert spec.flavor.obj_to_primitive() == flavor
+    # Without a filter of ours it is Nova's again, in its place.
+    start("", *isolating)
+    assert entries() == [*novas, "ours"]

@@ -279,9 +279,9 @@ def _preferred_shares(request_spec: Any, hosts: list[str]) -> list[float]:
 class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
     """Host filter that refuses to rebuild a server with an image that its host cannot run.
 
-    Nova runs no request filter for a rebuild on the same host. This one runs the pipeline for the new image, and
-    compares what it requires because of the image or the flavor with the traits that the host has in Placement now.
-    Any other request passes, and so does a rebuild where something is not known. :func:`activate` sets the fields.
+    Nova runs no request filter for a rebuild on the same host. This one runs the pipeline for the new image and without
+    one, and compares what only the image requires with the traits that the host has in Placement now. Any other request
+    passes, and so does a rebuild where something is not known. :func:`activate` sets the fields.
     """
 
     RUN_ON_REBUILD = True
@@ -297,20 +297,30 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         """
         if not _is_rebuild(spec_obj):
             return True
+        # Nova hands no context to host filters.
+        context = nova_context.get_admin_context()
+        is_of_image = False
         try:
-            # Nova hands no context to host filters.
-            required = self.pipeline.decide(spec_obj, nova_context.get_admin_context()).requirements
-        except RejectedByFilter as error:
-            # Written for Nova, which does not run it for a rebuild.
+            # What flavor, hints and project require was no reason to refuse the server before, and is none now.
+            anyway = self.pipeline.without_nova_style().decide(_without_image(spec_obj), context).requirements
+            is_of_image = True
+            required = self.pipeline.decide(spec_obj, context).requirements
+        except RequestRejected as error:
+            # A filter written for Nova, which does not run it for a rebuild, refuses none.
+            if is_of_image and not isinstance(error, RejectedByFilter):
+                raise exception.NoValidHost(reason=str(error)) from error
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
             return True
-        except RequestRejected as error:
-            raise exception.NoValidHost(reason=str(error)) from error
         except PrefilterError:
             LOG.exception("%s", _unchecked(host_state, spec_obj, "a request filter failed"))
             return True
+        in_force = {(item.trait, item.required) for item in anyway if item.scope == ROOT}
         # What comes from no property, such as a disabled compute service, keeps no server from a rebuild.
-        required = tuple(item for item in required if item.scope == ROOT and item.properties)
+        required = tuple(
+            item
+            for item in required
+            if item.scope == ROOT and item.properties and (item.trait, item.required) not in in_force
+        )
         unmet = self._unmet(required, host_state, spec_obj) if required else ()
         if unmet:
             LOG.info(
@@ -355,6 +365,12 @@ def _is_rebuild(spec_obj: Any) -> bool:
     """
     forced = spec_obj.force_hosts if "force_hosts" in spec_obj else None
     return bool(forced) and request_is_rebuild(spec_obj)
+
+
+def _without_image(spec_obj: Any) -> Any:
+    clone = clone_of(spec_obj)
+    clone.image = None
+    return clone
 
 
 def _unchecked(host_state: Any, spec_obj: Any, problem: str) -> str:

@@ -21,7 +21,7 @@ from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
-from tests.support.rule_texts import rule, write_rules
+from tests.support.rule_texts import rule, rules_text, write_rules
 
 _HOST = "host-0"
 _READ = f"GET /resource_providers/{provider_uuid(_HOST)}/traits"
@@ -31,6 +31,7 @@ _DEFAULT_Q35 = "CUSTOM_COMPUTE_DEFAULT_MACHINE_Q35"
 # With which nova-api marks a rebuild.
 _HINTS = {"_nova_check_type": ["rebuild"]}
 _WANTS_E1000E = {"hw_vif_model": "e1000e"}
+_WINDOWS = {"os_distro": "windows"}
 
 _Wants = tuple[dict[str, Any], dict[str, str]]
 
@@ -101,12 +102,24 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
         ([_VIRTIO, _E1000E], (_WANTS_E1000E, {}), ""),
         ([_VIRTIO], (_WANTS_E1000E, {}), "hw_vif_model=e1000e"),
         ([_VIRTIO], ({**_WANTS_E1000E, "hw_time_hpet": True}, {}), "hw_vif_model=e1000e, hw_time_hpet=true"),
-        ([_VIRTIO], ({}, {"hw:viommu_model": "intel"}), "hw:viommu_model=intel"),
+        ([_VIRTIO], ({}, {"hw:viommu_model": "intel"}), ""),
+        ([_VIRTIO], ({"hw_viommu_model": "intel"}, {"hw:viommu_model": "intel"}), ""),
+        ([_VIRTIO], (_WANTS_E1000E, {"hw:viommu_model": "intel"}), "hw_vif_model=e1000e"),
         ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide"}, {}), "hw_disk_bus=ide"),
         ([_IDE], ({"hw_disk_bus": "ide"}, {}), ""),
         ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, {}), "hw_machine_type=pc"),
     ],
-    ids=["met", "unmet", "two unmet", "flavor", "default machine", "other default machine", "machine type"],
+    ids=[
+        "met",
+        "unmet",
+        "two unmet",
+        "flavor",
+        "flavor too",
+        "image",
+        "default machine",
+        "other default machine",
+        "machine type",
+    ],
 )
 def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_requires(
     start: Start,
@@ -121,7 +134,7 @@ def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_require
     reason = _rebuild(scheduler, *wants)
 
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
-    assert _READ in observed.sent
+    assert _READ in observed.sent or not offers
 
 
 def test_format_of_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
@@ -155,6 +168,54 @@ def test_rule_about_the_image_refuses_a_rebuild(start: Start, placement: Embedde
     _having(placement)
     assert "does not offer os_distro=windows." in _rebuild(scheduler, {"os_distro": "windows"})
     assert _rebuild(scheduler, {"os_distro": "debian"}) == ""
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("{extra_spec: licence, is: gold}", {}, ""),
+        ("{hint: licence, is: gold}", {}, ""),
+        ("{project: p1}", {}, ""),
+        ("{availability_zone: north}", {}, ""),
+        ("{flavor: small}", {}, ""),
+        ("{any: [{image_property: os_distro, is: windows}, {extra_spec: licence, is: gold}]}", _WINDOWS, ""),
+        ("[{image_property: os_distro, is: windows}, {hint: licence, is: gold}]", {}, ""),
+        (
+            "[{image_property: os_distro, is: windows}, {extra_spec: licence, is: gold}]",
+            _WINDOWS,
+            "os_distro=windows together with licence=gold",
+        ),
+    ],
+)
+def test_only_what_the_new_image_adds_refuses_a_rebuild(
+    start: Start, placement: EmbeddedPlacement, tmp_path: Path, case: tuple[str, dict[str, str], str]
+) -> None:
+    """The server ran with the rest before, and Nova leaves a server whose rebuild is refused in ERROR."""
+    when, properties, offers = case
+    (tmp_path / "a.yaml").write_text(f"version: 2\n{rules_text(rule('r', when, ['CUSTOM_LICENSED']))}")
+    scheduler = start("rules", f"rules_dirs = {tmp_path}")
+    _having(placement)
+    fields = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
+    spec = nova_spec(properties, {"licence": "gold"}, scheduler_hints={**_HINTS, "licence": ["gold"]}, **fields)
+    reason = _filter(scheduler, spec)
+    assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
+
+
+def test_contradiction_between_flavor_and_hint_refuses_no_rebuild(
+    start: Start, placement: EmbeddedPlacement, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request like that of the server is refused by today's rules; the new image changes nothing of that."""
+    texts = (
+        rule("one", "{extra_spec: licence, is: gold}", ["CUSTOM_LICENSED"]),
+        rule("two", "{extra_spec: tier, is: low}", forbid=["CUSTOM_LICENSED"]),
+        rule("three", "{image_property: os_distro, is: windows}", forbid=["CUSTOM_LICENSED"]),
+    )
+    write_rules(tmp_path / "a.yaml", *texts)
+    scheduler = start("rules", f"rules_dirs = {tmp_path}")
+    _having(placement)
+    assert _rebuild(scheduler, {}, {"licence": "gold", "tier": "low"}) == ""
+    assert "ContradictingRequirements: The trait CUSTOM_LICENSED is both required" in _warnings(caplog)[-1]
+    assert "is both required" in _rebuild(scheduler, _WINDOWS, {"licence": "gold"})
 
 
 def test_impossible_image_is_refused_with_its_reason(start: Start, placement: EmbeddedPlacement) -> None:
@@ -296,10 +357,11 @@ def test_long_reason_names_whole_properties_and_fits_into_the_fault(
     folder = tmp_path / "rules"
     folder.mkdir()
     values = {f"prop_{number}": "ü" * 40 for number in range(9)}
-    conditions = [f'{{extra_spec: "{name}", is: "{value}"}}' for name, value in values.items()]
+    image = "{image_property: os_distro, is: windows}"
+    conditions = [f'[{image}, {{extra_spec: "{name}", is: "{value}"}}]' for name, value in values.items()]
     write_rules(folder / "a.yaml", *(rule(f"r{i}", each, ["CUSTOM_LICENSED"]) for i, each in enumerate(conditions)))
     scheduler = start("rules", f"rules_dirs = {folder}")
     _having(placement)
-    reason = _rebuild(scheduler, {}, values)
-    assert reason.endswith(f", prop_1={'ü' * 40}, and 7 more.")
+    reason = _rebuild(scheduler, _WINDOWS, values)
+    assert reason.endswith(f" os_distro=windows together with prop_0={'ü' * 40}, and 8 more.")
     assert len(reason.encode()) <= 255

@@ -165,6 +165,10 @@ class Pipeline:
         """Return the pipeline with each requirement once: no trait of the root goes on the unsuffixed group as well."""
         return Pipeline(self.filters, replace(self.options, trait_scope=TraitScope.ROOT), self._known)
 
+    def without_nova_style(self) -> "Pipeline":
+        """Return the pipeline of the filters that only look at a request."""
+        return Pipeline([each for each in self.filters if not each.nova_style], self.options, self._known)
+
     def describe_trait_scope(self) -> str:
         """Return what ``trait_scope = auto`` chose for the latest request, in one line; empty with another value."""
         if self.options.trait_scope is not TraitScope.AUTO:

@@ -4,14 +4,22 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.conf import OPTIONS
+from os_prefilter.filters.report_scope import configured_scope
+from tests.support.hosts import ARM, KVM
+from tests.support.placements import put_traits
 from tests.support.programs import Program, running
+from tests.support.reporting_fleets import by_nova_alone, by_the_agent, fleet_of
 from tests.test_docs import DOCS, blocks, files_of
 
 SERVICE = DOCS / "examples" / "scheduler_service"
@@ -39,6 +47,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program,
         listening = re.search(r"Listening on (http://127\.0\.0\.1:\d+)", program.wait_for_log("Listening on"))
         assert listening
         yield program, listening[1]
+
+
+@pytest.fixture(scope="module")
+def example() -> Any:
+    """Import the service as a module."""
+    spec = spec_from_file_location("scheduler_of_the_documentation", SERVICE / "scheduler.py")
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def ask(url: str, body: bytes | str, path: str = "/hosts") -> requests.Response:
@@ -142,3 +161,32 @@ def test_wrong_configuration_ends_the_service_with_exit_code_1_and_one_line(
 def test_example_configuration_uses_only_existing_options() -> None:
     section = (SERVICE / "scheduler.conf").read_text(encoding="utf-8").partition("[prefilter]")[2]
     assert set(re.findall(r"^(\w+) =", section, re.MULTILINE)) <= {option.name for option in OPTIONS}
+
+
+def _report(placement: EmbeddedPlacement, host: str, traits: set[str]) -> None:
+    placement.know(traits)
+    put_traits(placement, lambda there: there.update(traits), host)
+
+
+def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler(tmp_path: Path, example: Any) -> None:
+    """Hosts report what their section names, with a marker of it; a scheduler that expects more waits for ever."""
+    path = tmp_path / "scheduler.conf"
+    path.write_text(f"{configuration()}wait_for_answers = *\nfacts_interval = 0\n", encoding="utf-8")
+    conf = load_conf(path)
+    scope = configured_scope(conf)
+    capable = replace(KVM, emulated_architectures=scope.emulated)
+    hosts = [capable, replace(capable, architecture="aarch64", guests={"aarch64": ARM}), capable]
+    fleet = fleet_of([by_nova_alone(each) for each in hosts])
+    body = json.dumps({"image": {"properties": {"hw_time_hpet": "yes"}}, "flavor": SMALL}).encode()
+    with EmbeddedPlacement(fleet) as placement:
+        pipeline = example.load_pipeline(conf, placement.client, fleet)
+
+        def found() -> list[str]:
+            status, answer = example.schedule(body, pipeline, placement.client)
+            assert status == "200 OK", answer
+            return list(answer["hosts"])
+
+        for number, each in enumerate(hosts):
+            assert found() == ["host-0", "host-1", "host-2"]
+            _report(placement, f"host-{number}", by_the_agent(each, scope))
+        assert found() == ["host-0", "host-2"]

@@ -50,6 +50,7 @@ from os_prefilter.adapters.placement.coverage import KnownTraits, OwnerCoverage,
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementUnavailable
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.fleet.snapshot import snapshot
 from os_prefilter.vocabulary import REPORTED
@@ -231,7 +232,7 @@ def _measure_facts(table: Table, placement: EmbeddedPlacement, url: str, state: 
     """Read each fact twice, as it is read once an interval; the second time counts."""
     counted: Any = Counted(placement.client._adapter)  # noqa: SLF001 - where requests leave this library
     client = PlacementClient(counted)
-    facts: dict[str, Callable[[], object]] = {"answers": ReportCoverage(client)}
+    facts: dict[str, Callable[[], object]] = {"answers": ReportCoverage(client, EVERY_TRAIT)}
     if state == "all reported":
         facts |= {"owner_coverage": OwnerCoverage(client), "known_traits": KnownTraits(client)}
     for name, fact in facts.items():

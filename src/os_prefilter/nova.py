@@ -21,7 +21,7 @@ from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import KnownTraits, NestedProviders, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -34,7 +34,7 @@ from os_prefilter.common.quoting import describe_error, escape_line, join_names,
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.conf.options import names_of
-from os_prefilter.filters.report_scope import ReportScope, configured_scope, configured_traits
+from os_prefilter.filters.report_scope import ReportScope, configured_scope
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
@@ -426,15 +426,9 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
     """
     client = _placement_client(_lock_of(_PLACEMENT))
     conf = nova.conf.CONF
-    register_opts(conf)
-    facts: dict[str, Callable[[Any], Any]] = {
-        "minimum_compute_version": _minimum_compute_version,
-        "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
-        "nested_providers": NestedProviders(client, _some_compute_nodes),
-    }
     try:
-        facts["answers"] = ReportCoverage(client, configured_scope(conf))
-        facts["known_traits"] = KnownTraits(client, configured_traits(conf))
+        facts = placement_facts(conf, client, _some_compute_nodes)
+        facts["minimum_compute_version"] = _minimum_compute_version
         _check_stays_with_nova(conf[GROUP].enabled_filters)
         return Pipeline.from_conf(
             conf,

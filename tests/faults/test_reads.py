@@ -11,6 +11,7 @@ from os_prefilter.adapters.placement.coverage import LiveReported, NestedProvide
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.common.threads import start_thread
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import times
@@ -22,7 +23,7 @@ FOREVER = 60.0
 
 QUESTIONS: Mapping[str, Callable[[PlacementClient], object]] = {
     "owner coverage": lambda client: OwnerCoverage(client)(),
-    "answer coverage": lambda client: ReportCoverage(client)(),
+    "answer coverage": lambda client: ReportCoverage(client, EVERY_TRAIT)(),
     "nested providers": lambda client: NestedProviders(client, lambda _context: [UUID])(),
     "what is reported": lambda client: (
         LiveReported(client).traits,

@@ -10,6 +10,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
 from os_prefilter.common.threads import start_thread
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
@@ -30,7 +31,9 @@ def pipeline_of(client: PlacementClient, interval: float = 0.0) -> Pipeline:
         owner_gate="coverage",
         facts_interval=interval,
     )
-    return Pipeline.from_conf(conf, {"answers": ReportCoverage(client), "owner_coverage": OwnerCoverage(client)})
+    return Pipeline.from_conf(
+        conf, {"answers": ReportCoverage(client, EVERY_TRAIT), "owner_coverage": OwnerCoverage(client)}
+    )
 
 
 def asked(pipeline: Pipeline) -> set[str]:

@@ -31,7 +31,7 @@ from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 from tests.conftest import conf_with
 from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, X86, other_hosts
-from tests.support.reporting_fleets import by_nova_alone, fleet_of
+from tests.support.reporting_fleets import by_nova_alone, by_the_agent, fleet_of
 
 _MACHINES, _HYPERVISORS, _MODES = "CUSTOM_COMPUTE_*MACHINE_*", "CUSTOM_HYPERVISOR_TYPE_*", "CUSTOM_VM_MODE_*"
 
@@ -72,10 +72,7 @@ def scope_of(options: dict[str, list[str]]) -> ReportScope:
 def by_the_agent_of(options: dict[str, list[str]] | None, facts: HostFacts) -> set[str]:
     """Return the traits of a host whose agent has these options; without any, of an earlier version or ``--all``."""
     scope = EVERY_TRAIT if options is None else scope_of(options)
-    facts = replace(facts, emulated_architectures=_emulated(options))
-    traits = select_managed(scope.restrict(capability_traits(facts)), Mode.BESIDE, facts)
-    ours = with_marker(traits, facts, scope.marker)
-    return by_nova_alone(facts) - traits.keys() | {trait for trait, has in ours.items() if has}
+    return by_the_agent(replace(facts, emulated_architectures=_emulated(options)), scope)
 
 
 def _emulated(options: dict[str, list[str]] | None) -> frozenset[str]:

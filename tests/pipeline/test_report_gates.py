@@ -14,7 +14,7 @@ from os_prefilter.common.errors import InvalidOption
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.conf.options import effective_templates
 from os_prefilter.filters.loading import LoadedFilter, load_filters
-from os_prefilter.filters.report_scope import report_scope
+from os_prefilter.filters.report_scope import EVERY_TRAIT, report_scope
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
 from os_prefilter.operators.readiness import coverage_of
@@ -173,7 +173,7 @@ def _report(placement: EmbeddedPlacement, host: str) -> None:
 
 def _pipeline(observed: Observed, **options: Any) -> Pipeline:
     options = {"enabled_filters": ["hpet"], "wait_for_answers": ["hpet"], "facts_interval": 0, **options}
-    return Pipeline.from_conf(conf_with(**options), {"answers": ReportCoverage(observed.client)})
+    return Pipeline.from_conf(conf_with(**options), {"answers": ReportCoverage(observed.client, EVERY_TRAIT)})
 
 
 def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:

@@ -11,6 +11,7 @@ from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import RequestRejected
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.desired_traits import knows_all
 from os_prefilter.hosts.driver_check import unsupported
@@ -155,7 +156,7 @@ def test_placement_offers_every_capable_host_while_filters_are_gated(seed: int, 
     ]
     cases = random.sample(ours, 40)
     with EmbeddedPlacement(fleet) as placement:
-        pipeline = _pipeline(ReportCoverage(placement.client), offered)
+        pipeline = _pipeline(ReportCoverage(placement.client, EVERY_TRAIT), offered)
         for case in cases:
             spec = deepcopy(case.spec)
             decision = pipeline.apply(spec)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
+from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
@@ -17,10 +18,11 @@ def by_nova_alone(facts: HostFacts) -> set[str]:
     return {trait for trait, has in traits.items() if has and trait not in ours} | facts.other_traits
 
 
-def by_the_agent(facts: HostFacts) -> set[str]:
+def by_the_agent(facts: HostFacts, scope: ReportScope = EVERY_TRAIT) -> set[str]:
     """Return the traits of a host that runs the agent beside Nova."""
-    ours = with_marker(select_managed(capability_traits(facts), Mode.BESIDE, facts), facts)
-    return by_nova_alone(facts) | {trait for trait, has in ours.items() if has}
+    ours = select_managed(scope.restrict(capability_traits(facts)), Mode.BESIDE, facts)
+    traits = with_marker(ours, facts, scope.marker)
+    return by_nova_alone(facts) - ours.keys() | {trait for trait, has in traits.items() if has}
 
 
 def by_provider_config(facts: HostFacts) -> set[str]:

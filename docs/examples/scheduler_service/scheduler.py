@@ -17,7 +17,7 @@ from oslo_log import log as logging
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import NestedProviders, OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,
@@ -44,14 +44,10 @@ OPTIONS = [cfg.PortOpt("port", default=8080, help="The port on loopback; 0 for a
 
 def load_pipeline(conf: cfg.ConfigOpts, placement: PlacementClient, fleet: Fleet) -> Pipeline:
     """Return the filters that the configuration enables, with what they may need to know of the deployment."""
-    facts: dict[str, Callable[[Any], Any]] = {
-        "owner_coverage": OwnerCoverage(placement),
-        "answers": ReportCoverage(placement),
-        "nested_providers": NestedProviders(placement),
-        # Another service reads them from its database.
-        "aggregates": lambda _context: fleet.aggregates.values(),
-        "networks": lambda _context: NETWORKS,
-    }
+    facts = placement_facts(conf, placement)
+    # Another service reads them from its database and from Neutron.
+    facts["aggregates"] = lambda _context: fleet.aggregates.values()
+    facts["networks"] = lambda _context: NETWORKS
     reader = HostTraitsReader(placement)
     return Pipeline.from_conf(conf, facts, ensure_traits=placement.ensure_traits, host_traits=reader)
 

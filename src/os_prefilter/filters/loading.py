@@ -29,7 +29,8 @@ _GENERAL_ADVICE = "Pass it to Pipeline.from_conf(conf, facts={name: callable}), 
 _ADVICE = {
     "owner_is_reported": (
         "With [prefilter] owner_gate = compute_version it comes from the fact minimum_compute_version, with "
-        "owner_gate = coverage from the fact owner_coverage: pass "
+        "owner_gate = coverage from the fact owner_coverage, one of "
+        "os_prefilter.adapters.placement.coverage.placement_facts(conf, client): pass "
         "Pipeline.from_conf(conf, facts={name: callable}). Or set owner_gate = always."
     ),
     "aggregates": (

@@ -94,14 +94,8 @@ class Pipeline:
         """Load the filters that ``conf`` enables.
 
         :param facts: what the embedding service knows of the deployment: a callable ``(context) -> value`` by name.
-            ``minimum_compute_version`` gives the lowest service version of all compute services, ``owner_coverage``
-            whether every compute node has the owner trait in Placement; ``owner`` needs one of the two. ``answers``
-            gives a ``pipeline.report_gates.Coverage``; filters that wait for answers need it. ``known_traits`` gives
-            the names of all traits in Placement, which refuses a query that names another one: with it such a
-            requirement is left out where that excludes no host (:mod:`os_prefilter.pipeline.known_traits`).
-            ``nested_providers`` gives whether any provider is nested or shares its resources, by which ``trait_scope =
-            auto`` chooses (:mod:`os_prefilter.pipeline.trait_scope`); without it that means ``root``. ``rules`` is made
-            from ``rules_dirs`` unless it is among them.
+            :func:`os_prefilter.adapters.placement.coverage.placement_facts` returns those that Placement knows;
+            docs/scheduler.rst lists all. ``rules`` is made from ``rules_dirs`` unless it is among them.
         :param ensure_traits: creates the ``CUSTOM_`` traits that Placement does not have, and raises an error if it
             lacks another one; called with those of the operator's rules before new rules are used.
         :param kept_machine_type: returns the machine type that a server which exists keeps on its next host, and None

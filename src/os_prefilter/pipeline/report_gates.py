@@ -41,8 +41,8 @@ EXAMPLES = 3
 # Nova's libvirt driver asks about KVM guests alone, and so reports one value of many (hosts/desired_traits.py).
 _PARTLY_REPORTED = frozenset(("emulation_architecture",))
 _ADVICE = (
-    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts={'answers': "
-    "os_prefilter.adapters.placement.coverage.ReportCoverage(client)}), or empty the option."
+    "[prefilter] wait_for_answers names the filter: pass Pipeline.from_conf(conf, facts="
+    "os_prefilter.adapters.placement.coverage.placement_facts(conf, client)), or empty the option."
 )
 
 

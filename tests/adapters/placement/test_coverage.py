@@ -8,6 +8,7 @@ import pytest
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.common.errors import PlacementError
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.report_gates import GATES
@@ -44,7 +45,7 @@ def test_gate_is_open_if_and_only_if_every_compute_node_has_reported(seed: int) 
     """By Placement, by the fleet, and by looking at each host."""
     fleet = _random_fleet(seed)
     with EmbeddedPlacement(fleet) as placement:
-        asked = ReportCoverage(placement.client)()
+        asked = ReportCoverage(placement.client, EVERY_TRAIT)()
     told = coverage_of(fleet)
     assert (asked, asked.in_use) == (told, told.in_use)
     for gate in GATES:
@@ -74,7 +75,7 @@ def test_coverage_sends_no_query_for_traits_that_no_provider_has(nodes: Sequence
     """Traits that no provider has are left out: Placement refuses a query with one that it does not know."""
     with EmbeddedPlacement(fleet_of(nodes)) as placement:
         observed = Observed(placement)
-        ReportCoverage(observed.client)()
+        ReportCoverage(observed.client, EVERY_TRAIT)()
     assert observed.sent[:2] == sent[:2]
     assert sorted(observed.sent) == sorted(sent)
 
@@ -84,7 +85,7 @@ def test_coverage_takes_at_most_one_request_per_row_plus_two() -> None:
     nodes = [set(_TRAITS), set(), {REPORTED}]
     with EmbeddedPlacement(fleet_of(nodes * 5)) as placement:
         observed = Observed(placement)
-        ReportCoverage(observed.client)()
+        ReportCoverage(observed.client, EVERY_TRAIT)()
     assert 10 < len(observed.sent) <= len({gate.row for gate in GATES}) + 2
     assert max(map(len, observed.sent)) < 2500
 
@@ -106,4 +107,4 @@ def test_coverage_raises_placement_error_on_an_error_or_unusable_response(answer
     with EmbeddedPlacement(fleet_of([set()])) as placement:
         observed = Observed(placement, lambda _method, _url: answer)
         with pytest.raises(PlacementError):
-            ReportCoverage(observed.client)()
+            ReportCoverage(observed.client, EVERY_TRAIT)()

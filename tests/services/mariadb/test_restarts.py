@@ -15,6 +15,7 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import ReportCoverage
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import PlacementError
+from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.desired_traits import Goal
 from os_prefilter.hosts.reporter import HostFacts
@@ -74,12 +75,12 @@ def test_killed_mariadb_loses_no_traits_and_each_outage_is_logged_once(
         for _ in range(2):
             watch.round()
             with pytest.raises(PlacementError, match="Placement did not answer"):
-                ReportCoverage(client)()
+                ReportCoverage(client, EVERY_TRAIT)()
         mariadb.start()
         until(lambda: after_round(watch, lambda: levels(caplog)[-1] == logging.INFO), lambda: caplog.text)
         now = traits_of_host(client)
         assert now & set(GOALS[0]) == {trait for trait, has in goals[-1].traits.items() if has}
         assert now & set(GOALS[0]) in WHOLE
         assert now - set(GOALS[0]) == {"COMPUTE_NODE", "CUSTOM_OF_AN_OPERATOR", "OWNER_NOVA"}
-        assert ReportCoverage(client)().compute_nodes
+        assert ReportCoverage(client, EVERY_TRAIT)().compute_nodes
     assert levels(caplog) == [logging.WARNING, logging.INFO] * RESTARTS

@@ -6,13 +6,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 import os_traits
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import PlacementError, UnknownTraits
 from os_prefilter.common.quoting import join_first_names
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope
+from os_prefilter.conf import GROUP
+from os_prefilter.filters.report_scope import ReportScope, configured_scope, configured_traits
+from os_prefilter.pipeline.deployment_facts import ReadFact
 from os_prefilter.pipeline.known_traits import TraitNames
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED, opt_in_traits
@@ -24,6 +27,30 @@ _SHOWN = 5
 _AT_ONCE = 60
 
 
+def placement_facts(
+    conf: cfg.ConfigOpts,
+    client: PlacementClient,
+    compute_nodes: Callable[[Any], Iterable[str]] = lambda _context: (),
+) -> dict[str, ReadFact]:
+    """Return the facts that Placement knows, for ``Pipeline.from_conf(conf, facts=placement_facts(conf, client))``.
+
+    They are made for the filters and traits that ``conf`` enables: the gates of a pipeline with other options would
+    never open, as hosts report the traits of their own section ``[prefilter]``, and a marker that names them.
+
+    :param client: of a Placement with microversion 1.22
+    :param compute_nodes: as for :class:`NestedProviders`
+    :raises ConfigurationError: if an option is wrong, or a filter does not load
+    """
+    # First: it registers the options.
+    scope = configured_scope(conf)
+    return {
+        "answers": ReportCoverage(client, scope),
+        "known_traits": KnownTraits(client, configured_traits(conf)),
+        "nested_providers": NestedProviders(client, compute_nodes),
+        "owner_coverage": OwnerCoverage(client, conf[GROUP].owner_trait),
+    }
+
+
 def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> list[str]:
     """Return the names of the compute nodes that have none of ``traits``, in one request."""
     query = urlencode({"required": ",".join((os_traits.COMPUTE_NODE, *(f"!{trait}" for trait in sorted(traits))))})
@@ -33,7 +60,7 @@ def _compute_nodes_without(client: PlacementClient, traits: Iterable[str]) -> li
 
 
 class ReportCoverage:
-    """The fact ``answers``, for ``Pipeline.from_conf(conf, facts={"answers": ReportCoverage(client)})``.
+    """The fact ``answers`` of :func:`placement_facts`.
 
     It takes two requests once every compute node has reported, and before that one more for each row of the vocabulary.
 
@@ -41,7 +68,7 @@ class ReportCoverage:
     :param scope: what the enabled filters need to be reported; hosts that were configured for others have not reported
     """
 
-    def __init__(self, client: PlacementClient, scope: ReportScope = EVERY_TRAIT) -> None:
+    def __init__(self, client: PlacementClient, scope: ReportScope) -> None:
         self._client = client
         self._scope = scope
 
@@ -65,7 +92,7 @@ class ReportCoverage:
 
 
 class OwnerCoverage:
-    """The fact ``owner_coverage``, for ``Pipeline.from_conf(conf, facts={"owner_coverage": OwnerCoverage(client)})``.
+    """The fact ``owner_coverage`` of :func:`placement_facts`.
 
     It is false while a compute node lacks the trait, while there is no compute node (the first one may be old), and
     while Placement does not know the trait.
@@ -100,7 +127,7 @@ class OwnerCoverage:
 
 
 class KnownTraits:
-    """The fact ``known_traits``, for ``Pipeline.from_conf(conf, facts={"known_traits": KnownTraits(client)})``.
+    """The fact ``known_traits`` of :func:`placement_facts`.
 
     It takes one request, and one more for each of ``needed`` that is missing.
 
@@ -184,7 +211,7 @@ class LiveReported:
 
 
 class NestedProviders:
-    """The fact ``nested_providers``: ``Pipeline.from_conf(conf, {"nested_providers": NestedProviders(client)})``.
+    """The fact ``nested_providers`` of :func:`placement_facts`.
 
     Whether any provider is below another one, or shares its resources: Placement finds out the same for each query, and
     evaluates it in another way then (placement/objects/research_context.py and allocation_candidate.py, read in 9.0.0

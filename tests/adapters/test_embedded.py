@@ -11,11 +11,19 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 from placement.conf.placement import placement_opts
+from sqlalchemy import text
 
 from os_prefilter.adapters import embedded
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import Candidates, PlacementClient
-from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PlacementUnavailable, UnknownTraits
+from os_prefilter.cli.main import main
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    EmbeddedPlacementFailed,
+    PlacementRefused,
+    PlacementUnavailable,
+    UnknownTraits,
+)
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 
@@ -334,3 +342,64 @@ def test_what_is_no_trait_name_is_refused_and_nothing_is_created() -> None:
         with pytest.raises(PlacementRefused, match=r"no name of a trait: 'CUSTOM_bad name/\\n'"):
             placement.know(["CUSTOM_GOOD", "CUSTOM_bad name/\n"])
         assert not placement.client.custom_traits()
+
+
+_FAILING = {
+    "GET /allocation_candidates": "placement.objects.allocation_candidate.AllocationCandidates.get_by_requests",
+    "GET /traits": "placement.objects.trait.get_all",
+    "its start": "placement.db.sqlalchemy.migration.create_schema",
+    "the traits": "os_prefilter.adapters.embedded._write",
+    "the hosts": "os_prefilter.adapters.embedded._insert",
+}
+
+
+@pytest.mark.parametrize("where", _FAILING)
+def test_fault_inside_the_embedded_placement_is_one_line_and_says_what_to_do(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its traceback, of 50 lines and more, is for ``-vv``."""
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise RuntimeError("a table\nis missing.")
+
+    monkeypatch.setattr(_FAILING[where], fail)
+    assert main(["candidates", "--property", "x=y"]) == 1
+    err = capsys.readouterr().err
+    assert err == (
+        f"The Placement inside this process failed at {where}: RuntimeError: a table is missing. Ask that of a cloud "
+        "with --os-cloud, or install another release of openstack-placement; the option -vv prints where it failed, "
+        "for a report.\n"
+    )
+    assert not [record for record in caplog.records if record.exc_info and record.levelno > logging.DEBUG]
+    assert [record.message for record in caplog.records if record.exc_info] == [f"Placement failed at {where}."]
+    monkeypatch.undo()
+    assert main(["candidates", "--property", "x=y"]) == 0
+
+
+def test_error_of_its_database_is_logged_by_no_library(caplog: pytest.LogCaptureFixture) -> None:
+    """oslo.db and Placement log each one with its traceback."""
+    with EmbeddedPlacement() as placement, caplog.at_level(logging.DEBUG, "os_prefilter"):
+        for query, reason in (
+            (f"resources=VCPU:{10**30}", "OverflowError"),
+            ("resources=VCPU:1", "DBNonExistentTable"),
+        ):
+            with pytest.raises(EmbeddedPlacementFailed, match=f"failed at GET /allocation_candidates: {reason}: "):
+                placement.client.allocation_candidates(query)
+            with placement._engine.begin() as connection:
+                connection.execute(text("DROP TABLE IF EXISTS inventories"))
+    assert {record.levelno for record in caplog.records if record.exc_info} == {logging.DEBUG}
+
+
+def test_diagnosis_says_that_placement_did_not_confirm_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its records of requirements and hosts are computed from the fleet then."""
+
+    def fail(*_args: object, **_options: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(_FAILING["GET /allocation_candidates"], fail)
+    assert main(["diagnose", "--property", "x=y"]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("Stage: no-answer. The Placement inside this process failed at GET /allocation_candidates: ")
+    assert "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it" in out

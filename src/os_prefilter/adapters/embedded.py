@@ -15,7 +15,13 @@ from types import TracebackType
 from typing import Any, TypeAlias
 from uuid import UUID, uuid5
 
-from os_prefilter.common.errors import ConfigurationError, PlacementRefused, UnknownTraits
+from os_prefilter.common.errors import (
+    ConfigurationError,
+    EmbeddedPlacementFailed,
+    PlacementRefused,
+    PrefilterError,
+    UnknownTraits,
+)
 
 try:
     import requests
@@ -49,12 +55,17 @@ _URL = "http://embedded.invalid"
 # Beneath a file, so that no such file can exist: Placement's policy is that of its code.
 _NO_FILE = f"{os.devnull}/none"
 _AMOUNTS = tuple(each.name for each in fields(Inventory) if each.name != "used")
+_SERVER_ERROR = 500
 _AT_ONCE = 1_000
 """How many providers are written at a time."""
 # The project and the user of all usage.
 _CONSUMER_OWNER = "os-prefilter"
 # Placement keeps its database and policy in module globals; only the holder of this lock may exchange them.
 _GLOBALS = threading.RLock()
+# They log the traceback of each error of an application, and of each error of its database.
+_LOGGERS = tuple(map(logging.getLogger, ("placement.fault_wrap", "oslo_db.sqlalchemy.exc_filters")))
+
+LOG = logging.getLogger(__name__)
 
 
 class EmbeddedPlacement:
@@ -88,12 +99,13 @@ class EmbeddedPlacement:
 
     def __enter__(self) -> "EmbeddedPlacement":
         with ExitStack() as cleanup:
-            database = enginefacade.transaction_context()
-            database.configure(connection=self._url, sqlite_synchronous=False)
-            cleanup.callback(database.dispose_pool)
-            self._transport = transport = _Transport(database)
-            transport.set_options(self._options)
-            self._engine = database.writer.get_engine()
+            with _fail_at("its start"):
+                database = enginefacade.transaction_context()
+                database.configure(connection=self._url, sqlite_synchronous=False)
+                cleanup.callback(database.dispose_pool)
+                self._transport = transport = _Transport(database)
+                transport.set_options(self._options)
+                self._engine = database.writer.get_engine()
             self.client = PlacementClient(_adapter(transport, cleanup))
             if self._fleet is not None:
                 self.load(self._fleet)
@@ -120,7 +132,7 @@ class EmbeddedPlacement:
             self.most_candidates = max(self.most_candidates, len(fleet.hosts))
             self._transport.limit_candidates(self.most_candidates)
         try:
-            with _GLOBALS, self._engine.begin() as connection:
+            with _fail_at("the hosts"), self._engine.begin() as connection:
                 _insert(connection, list(_with_parents(fleet.hosts)))
         except DBDuplicateEntry as error:
             raise PlacementRefused("the fleet", 409, "one of its providers exists already") from error
@@ -148,7 +160,7 @@ class EmbeddedPlacement:
             if unknown:
                 raise UnknownTraits(unknown)
             if missing_traits:
-                with self._engine.begin() as connection:
+                with _fail_at("the traits"), self._engine.begin() as connection:
                     _write(connection, models.Trait, [{"name": name} for name in sorted(missing_traits)])
 
 
@@ -256,6 +268,34 @@ def _globals_of(database: Any, enforcer: Any) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _fail_at(what: str) -> Iterator[list[BaseException]]:
+    """Make one error of a failure of Placement in the context, in place of the tracebacks that it logs.
+
+    Yields a list of the errors that it logs; its loggers are those of the whole process.
+
+    :raises EmbeddedPlacementFailed: if anything but an error of this library is raised
+    """
+    faults: list[BaseException] = []
+
+    def keep(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1]:
+            faults.append(record.exc_info[1])
+        return False
+
+    with _GLOBALS, ExitStack() as cleanup:
+        for logger in _LOGGERS:
+            logger.addFilter(keep)
+            cleanup.callback(logger.removeFilter, keep)
+        try:
+            yield faults
+        except (PrefilterError, DBDuplicateEntry):
+            raise
+        except Exception as error:
+            LOG.debug("Placement failed at %s.", what, exc_info=True)
+            raise EmbeddedPlacementFailed(what, error) from error
+
+
 def _configuration() -> Any:
     """Return a configuration of its own that reads no file and no environment variable."""
     conf = cfg.ConfigOpts()
@@ -328,7 +368,11 @@ class _Transport(requests.adapters.BaseAdapter):
         with _globals_of(self._database, self._enforcer):
             if self._closed:
                 raise requests.exceptions.ConnectionError("the embedded Placement is closed")
-            outgoing = incoming.get_response(self._application)
+            with _fail_at(f"{request.method} {incoming.path}") as faults:
+                outgoing = incoming.get_response(self._application)
+                if faults and outgoing.status_code >= _SERVER_ERROR:
+                    # The first: its response has another text than the log.
+                    raise faults[0]
             response.raw = io.BytesIO(outgoing.body)
         response.status_code = outgoing.status_code
         response.headers = requests.structures.CaseInsensitiveDict(outgoing.headers)

@@ -29,6 +29,9 @@ from os_prefilter.request.view import Request
 _DEFAULTS = Limits()
 _MOST_NEAR = 5
 _MOST_LOOKED_AT = 1000
+_FROM_FLEET = (
+    "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it from the fleet."
+)
 
 
 class Placement(candidates.Placement, candidates.LivePlacement, Protocol):
@@ -127,7 +130,7 @@ def _without_answer(
 ) -> Diagnosis:
     """Return the diagnosis of a query that Placement refused, or did not answer."""
     is_refused = not isinstance(error, PlacementUnavailable)
-    more = [*_missing_group_policy(demand, diagnosis.query)]
+    more = [_FROM_FLEET, *_missing_group_policy(demand, diagnosis.query)]
     more += filter(None, [] if is_refused else [describe_cost(capable, demand, limits)])
     if diagnosis.candidates:
         # Placement might have returned these.

@@ -59,6 +59,8 @@ OF_DEVICES_FIRMWARE_AND_I686 = {
     "CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC",
 }
 LEAN = OF_THE_FILTERS | OF_MACHINE_TYPES | OF_HYPERVISOR_TYPES
+# They may be an operator's, whatever wrote them.
+STANDARD = {trait for trait in OF_DEVICES_FIRMWARE_AND_I686 if not trait.startswith("CUSTOM_")}
 
 
 @pytest.fixture
@@ -153,12 +155,31 @@ def test_report_after_an_earlier_version_leaves_the_lean_traits_and_those_of_oth
     """An earlier version reported all, as --all does now."""
     report("", "--all")
     names = server.placement.client.traits()
-    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
+    assert report(RECOMMENDED) == LEAN | STANDARD | {scope_of(RECOMMENDED).marker}
     # Names stay: other hosts, flavors and schedulers may use them.
     assert server.placement.client.traits() >= names
     before = everything(server.placement)
-    assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
+    assert report(RECOMMENDED) == LEAN | STANDARD | {scope_of(RECOMMENDED).marker}
     assert everything(server.placement) == before
+
+
+@pytest.mark.parametrize("way", [(), ("--alone",)])
+def test_true_traits_that_an_operator_set_survive_reports_that_do_not_need_them(
+    way: tuple[str, ...], server: Served, report: Report
+) -> None:
+    """A flavor may require them: trait:COMPUTE_FIRMWARE_UEFI=required. What the host cannot do goes."""
+    server.placement.know(("CUSTOM_VM_MODE_HVM", "CUSTOM_VM_MODE_XEN"))
+    by_hand = {*STANDARD, "CUSTOM_VM_MODE_HVM"}
+    put_traits(server.placement, lambda traits: traits.update(by_hand, ("HW_ARCH_ARMV7", "CUSTOM_VM_MODE_XEN")))
+    for _ in range(2):
+        found = report(BARE, *way)
+        assert by_hand | OF_THE_FILTERS | {scope_of(BARE).marker} <= found
+        assert not {"HW_ARCH_ARMV7", "CUSTOM_VM_MODE_XEN"} & found
+    # Another section: what an earlier report may have written goes, a standard trait never.
+    found = report("[prefilter]\nenabled_filters = rules\n", *way)
+    assert found >= STANDARD
+    assert not found & {"CUSTOM_VM_MODE_HVM", *OF_THE_FILTERS}
+    assert report("", "--remove") >= STANDARD
 
 
 def test_traits_of_other_architectures_go_unless_the_section_offers_to_emulate_them(report: Report) -> None:
@@ -181,7 +202,7 @@ def test_remove_takes_away_the_markers_of_each_kind_and_needs_no_section(server:
     report("", "--all")
     server.placement.know(markers)
     put_traits(server.placement, lambda traits: traits.update(markers))
-    assert report("", "--remove") == frozenset()
+    assert report("", "--remove") == STANDARD
 
 
 _WRONG = [

@@ -2,7 +2,7 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from logging import Formatter
@@ -28,6 +28,7 @@ from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
+from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP
 from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter.hosts import agent
@@ -111,7 +112,10 @@ class CapabilitiesReport(Listing):
             help="write a file for nova-compute, which then reports the traits, not to Placement",
         )
         ways.add_argument(
-            "--remove", action="store_true", help="remove every trait that this command manages from the provider"
+            "--remove",
+            action="store_true",
+            help="remove the traits that this command manages from the provider; without --alone, standard ones that "
+            "the host has stay: operators may have set them",
         )
         ways.add_argument(
             "--watch", metavar="SECONDS", type=_seconds, help="run as a service that reports at this interval"
@@ -173,6 +177,12 @@ class CapabilitiesReport(Listing):
 def _reported(facts: HostFacts, scope: ReportScope) -> dict[str, bool]:
     """Return the traits of the reporter, and whether each is reported of the host."""
     return scope.restrict(capability_traits(replace(facts, emulated_architectures=scope.emulated)))
+
+
+def _spare(facts: HostFacts, reported: Mapping[str, bool]) -> frozenset[str]:
+    """Return the traits that the host has and does not report."""
+    every = capability_traits(replace(facts, emulated_architectures=EVERY_TRAIT.emulated))
+    return frozenset(trait for trait, wanted in reported.items() if every[trait] and not wanted)
 
 
 def _emulated(arguments: argparse.Namespace) -> frozenset[str]:
@@ -249,8 +259,11 @@ class _Placement:
             )
         traits = select_managed(_reported(facts, self._scope), mode, facts)
         if self._arguments.remove:
-            return Goal(withdraw_all(traits))
-        return Goal(with_marker(traits, facts, self._scope.marker), self._options, self._scope.known)
+            stays = {trait for trait, has in traits.items() if has and not trait.startswith(CUSTOM_PREFIX)}
+            return Goal(withdraw_all(traits.keys() - (stays if mode is Mode.BESIDE else ())))
+        spare = _spare(facts, traits)
+        marked = with_marker({each: traits[each] for each in traits.keys() - spare}, facts, self._scope.marker)
+        return Goal(marked, self._options, self._scope.known, spare)
 
 
 def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
@@ -266,6 +279,9 @@ def _report_on_node(arguments: argparse.Namespace) -> list[Change]:
     every = _reported(facts, scope)
     traits = with_marker(select_managed(every, Mode.BESIDE, facts), facts, scope.marker)
     leave = {*every, scope.marker} - traits.keys()
+    for trait in _spare(facts, every) & traits.keys():
+        # One of ours goes, as it is no longer reported; that of an operator is true, and no trait to complain of.
+        del traits[trait]
     # By its UUID: its name may be that of another node by now.
     return node_of(arguments, facts.host).report(traits, leave=leave, dry_run=arguments.dry_run)
 

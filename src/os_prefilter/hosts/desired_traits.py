@@ -1,6 +1,7 @@
 """The desired traits of a host's resource providers. Pure: nothing is read or written here.
 
-Only traits that a capability reporter owns are added or removed; all others stay.
+Only traits that a capability reporter owns are added or removed; all others stay. Operators set some of these by hand,
+for flavors that require them, so a trait that the host has is not removed because no filter requires it.
 """
 
 import re
@@ -10,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.trait_names import Trait, trait_named
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait, trait_named
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.capabilities import reporter_of
 from os_prefilter.hosts.reporter import HostFacts
@@ -59,6 +60,8 @@ class Goal:
     """The owner trait, and how to recognize the owner's providers; None leaves ownership as it is."""
     known: frozenset[str] = frozenset()
     """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
+    spare: frozenset[str] = frozenset()
+    """Traits that the host has and no filter requires: not added, see :func:`with_traits`."""
 
 
 def is_uuid(provider: str) -> bool:
@@ -104,15 +107,20 @@ def withdraw_all(traits: Iterable[str]) -> dict[str, bool]:
     return {**dict.fromkeys(traits, False), REPORTED: False, REPORTED_CUSTOM: False}
 
 
-def with_traits(present: frozenset[str], traits: Mapping[str, bool]) -> frozenset[str]:
+def with_traits(
+    present: frozenset[str], traits: Mapping[str, bool], spare: frozenset[str] = frozenset()
+) -> frozenset[str]:
     """Return the traits of a provider after the change.
 
-    A marker replaces those of other releases and other scopes of its kind.
+    A marker replaces those of other releases and other scopes of its kind. Such a marker tells that an earlier report
+    may have set the ``CUSTOM_`` traits that are spare now; without one an operator did. Standard traits that are spare
+    always stay: no marker tells who set them.
     """
     has = {trait for trait, wanted in traits.items() if wanted}
     kinds = [is_marker for is_marker in (is_reported_marker, is_custom_marker) if any(map(is_marker, traits))]
-    outdated = {trait for trait in present if any(is_marker(trait) for is_marker in kinds)}
-    return (present - traits.keys()) - outdated | has
+    outdated = {trait for trait in present - has if any(is_marker(trait) for is_marker in kinds)}
+    earlier = {trait for trait in spare if outdated and trait.startswith(CUSTOM_PREFIX)}
+    return (present - traits.keys()) - outdated - earlier | has
 
 
 def is_foreign(traits: Iterable[str], owner: Options) -> bool:

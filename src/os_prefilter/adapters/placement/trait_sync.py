@@ -199,7 +199,7 @@ class HostTraits:
 
     def _judge(self, provider: ResourceProvider, goal: Goal) -> _Verdict:
         generation, present = self._client.provider_traits(provider.uuid)
-        wanted = present if provider.parent else with_traits(present, goal.traits)
+        wanted = present if provider.parent else with_traits(present, goal.traits, goal.spare)
         is_owned = goal.owner is not None and self._is_owned(provider, present, goal.owner)
         if goal.owner and is_owned:
             wanted |= {goal.owner.owner_trait}

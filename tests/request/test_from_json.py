@@ -190,6 +190,11 @@ def test_file_above_64_mib_is_refused(tmp_path: Path) -> None:
     ("document", "message"),
     [
         ({}, "no flavor in it"),
+        ({"flavour": {}}, "it has no flavor, but 'flavour'. Correct the name."),
+        ({"flavor": {}, "img": {}}, "it has no image, but 'img'"),
+        ({"flavor": {}, "image_id": "x", "imagemeta": {}}, None),
+        ({"flavor": {"extra_spec": {}}}, "flavor: it has no extra_specs, but 'extra_spec'"),
+        ({"flavor": {}, "image": {"property": {}}}, "image: it has no properties, but 'property'"),
         ({"flavor": 7}, "flavor is 7; expected names"),
         ({"flavor": {"vcpus": "two"}}, "flavor.vcpus is 'two'; expected a whole number"),
         ({"flavor": {"vcpus": True}}, "flavor.vcpus is true"),

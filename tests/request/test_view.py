@@ -2,7 +2,9 @@
 
 import copy
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from nova import objects
@@ -10,12 +12,14 @@ from nova.objects import base as nova_base
 from oslo_config import cfg
 
 from os_prefilter import (
+    NOTHING,
     Flavor,
     Image,
     Pipeline,
     Request,
     RequestGroup,
     RequestSpec,
+    Requirements,
     allocation_candidates_query,
     process_reqspec,
 )
@@ -134,20 +138,79 @@ def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "thing",
+    ("thing", "problem"),
     [
-        None,
-        {},
-        {"flavor": {}},
-        RequestSpec(Flavor(), {"hw_vif_model": "igb"}),  # type: ignore[arg-type]
-        RequestSpec(Flavor(), "hw_vif_model=igb"),  # type: ignore[arg-type]
-        RequestSpec(Flavor(), Image("hw_vif_model=igb")),  # type: ignore[arg-type]
+        (None, "it is not an object with fields; os_prefilter.request.from_json reads JSON"),
+        ({}, "it is not an object with fields; os_prefilter.request.from_json reads JSON"),
+        ({"flavor": {}}, "it is not an object with fields; os_prefilter.request.from_json reads JSON"),
+        ("m1.small", "it is of the type str, with none of the fields flavor, image"),
+        (b"", "it is of the type bytes"),
+        (5, "it is of the type int"),
+        ([RequestSpec(Flavor())], "it is of the type list"),
+        (RequestSpec, "it is not an object with fields"),
+        (Flavor(), "it is of the type Flavor"),
+        (Image(), "it is of the type Image"),
+        (nova_flavor(), "it is of the type Flavor"),
+        (objects.ImageMeta(), "it is of the type ImageMeta"),
+        (SimpleNamespace(), "it is of the type SimpleNamespace"),
+        (SimpleNamespace(flavour=Flavor(), image=None), "it has no field flavor; 'flavour' may be meant for flavor"),
+        (SimpleNamespace(flavor=Flavor(), img=Image()), "it has no field image; 'img' may be meant for image"),
+        (
+            SimpleNamespace(flavor=SimpleNamespace(extra_spec={})),
+            "its flavor is of the type SimpleNamespace, with none of the fields extra_specs, .*; 'extra_spec' may",
+        ),
+        (
+            SimpleNamespace(image=SimpleNamespace(property={})),
+            "its image is of the type SimpleNamespace, with none of the fields properties, .*; 'property' may",
+        ),
+        (RequestSpec(Image(), Flavor()), "its image is of the type Flavor"),  # type: ignore[arg-type]
+        (RequestSpec({"vcpus": 1}), "its flavor is of the type dict"),  # type: ignore[arg-type]
+        (RequestSpec("m1.small"), "its flavor is of the type str"),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(extra_specs=["trait:X"])), "its flavor's extra_specs are a list"),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(), {"hw_vif_model": "igb"}), "its image is of the type dict"),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(), "hw_vif_model=igb"), "its image is of the type str"),  # type: ignore[arg-type]
+        (RequestSpec(Flavor(), Image("hw_vif_model=igb")), "its image's properties are a str"),  # type: ignore[arg-type]
+        (
+            RequestSpec(Flavor(), requested_destination={"in_tree": "x"}),  # type: ignore[arg-type]
+            "its requested_destination is of the type dict",
+        ),
+        (
+            RequestSpec(Flavor(), requested_resources=[{"requester_id": "1"}]),  # type: ignore[list-item]
+            "one of its requested_resources is of the type dict",
+        ),
+        (
+            RequestSpec(Flavor(), requested_networks=[{"port_id": "1"}]),  # type: ignore[list-item]
+            "one of its requested_networks is of the type dict",
+        ),
     ],
+    ids=str,
 )
-def test_object_that_is_not_a_request_spec_is_refused(thing: object) -> None:
+def test_object_that_is_not_a_request_spec_is_refused(thing: object, problem: str) -> None:
     """It would ask for nothing, and every host would do."""
-    with pytest.raises(UnsuitableRequestSpec, match="is no RequestSpec that filters can work on"):
-        pipeline_of("noop").apply(thing)
+
+    def reads_all(request: Request) -> Requirements:
+        _ = request.requested_groups, request.networks
+        return NOTHING
+
+    with pytest.raises(UnsuitableRequestSpec, match=f"is no RequestSpec that filters can work on: ({problem})"):
+        Pipeline([as_filter("reads_all", reads_all)]).apply(thing)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        SimpleNamespace(flavor=Flavor()),
+        SimpleNamespace(image=Image({"hw_vif_model": "igb"})),
+        SimpleNamespace(flavor=None, image=None),
+        SimpleNamespace(flavor=Flavor(), image_id="1", ram=1),
+        SimpleNamespace(flavor=SimpleNamespace(vcpus=1), image=SimpleNamespace(disk_format="raw")),
+        objects.RequestSpec(),
+        mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None),
+    ],
+    ids=str,
+)
+def test_object_with_a_part_of_the_fields_is_read(spec: object) -> None:
+    Request(spec)
 
 
 def test_request_view_is_read_only() -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 _SHOWN_LENGTH = 80
 _TOLD_LENGTH = 500
@@ -35,6 +36,13 @@ def describe_error(error: BaseException) -> str:
     """Return an error of a client library for a message: its kind and its text, on one line, cut, without passwords."""
     text = escape_line(mask_passwords(str(error)[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
     return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
+
+
+def find_misspelt(name: str, others: Iterable[str]) -> str | None:
+    """Return the one of the other names that is most likely a misspelt ``name``, such as ``flavour`` of ``flavor``."""
+    # image_id is another thing than image.
+    candidates = [each for each in others if not each.startswith(("_", name))]
+    return next(iter(get_close_matches(name, candidates, n=1, cutoff=0.7)), None)
 
 
 def mask_passwords(text: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import find_misspelt, quote
 from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.documents.strict_json import parse_json, strict
@@ -142,9 +142,15 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
     :raises DocumentError: it is not one, or has no flavor
     """
     data = request_spec_fields(document, path)
+    for name in ("flavor", "image"):
+        _check_spelling(name, data, path, "")
     if data.get("flavor") is None:
         raise DocumentError(path, "no flavor in it. Expected a request spec with flavor and image.")
     _check(_SPEC, data, path, "request spec")
+    if "properties" not in data["flavor"]:
+        _check_spelling("extra_specs", data["flavor"], path, "flavor: ")
+    if data.get("image"):
+        _check_spelling("properties", data["image"], path, "image: ")
     destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     return RequestSpec(
@@ -192,6 +198,13 @@ def request_spec_fields(document: object, path: str | Path) -> dict[str, Any]:
         raise DocumentError(path, "the request spec is nested too deeply.") from error
     _check(_mapping_of(), data, path, "request spec")
     return dict(data)
+
+
+def _check_spelling(name: str, data: Mapping[str, Any], path: str | Path, where: str) -> None:
+    """Refuse a document with a misspelt field, which would be ignored as the other fields that only Nova reads."""
+    close = None if name in data else find_misspelt(name, (str(key)[:100] for key in data))
+    if close:
+        raise DocumentError(path, f"{where}it has no {name}, but {quote(close)}. Correct the name.")
 
 
 def _check(schema: Mapping[str, Any], document: object, path: str | Path, where: str) -> None:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from os_prefilter.common.errors import MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.common.quoting import quote
+from os_prefilter.common.quoting import find_misspelt, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.extra_specs import flavor_groups
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
@@ -153,8 +153,43 @@ class _Part(dict[Any, _Reader]):
         return (*values, False)
 
 
+def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], important: int = 0) -> None:
+    """Refuse an object that is not what it should be: what a request asks for would be lost, and any host would do.
+
+    :param names: fields of which it has at least one
+    :param important: so many of them, from the first, must not be misspelt
+    """
+    fields = getattr(part, "fields", ())
+    missing = [name for name in names if name not in fields and not hasattr(part, name)]
+    problem = f"{what} is of the type {type(part).__name__}, with none of the fields {', '.join(names)}"
+    is_wrong = len(missing) == len(names)
+    for name in [each for each in names[:important] if each in missing]:
+        if close := find_misspelt(name, dir(part)):
+            problem = (
+                f"{problem if is_wrong else f'{what} has no field {name}'}; {quote(close)} may be meant for {name}"
+            )
+            is_wrong = True
+    if is_wrong:
+        raise UnsuitableRequestSpec(spec, problem)
+
+
+def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any) -> None:
+    """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
+    if isinstance(spec, (Mapping, type(None), type)):
+        problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
+        raise UnsuitableRequestSpec(spec, problem)
+    _check_fields(spec, spec, "it", ("flavor", "image"), important=2)
+    if image is not None:
+        _check_fields(spec, image, "its image", ("properties", *_IMAGE_FIELDS), important=1)
+    if flavor is not None:
+        _check_fields(spec, flavor, "its flavor", ("extra_specs", *_FLAVOR_FIELDS), important=1)
+    if destination is not None:
+        _check_fields(spec, destination, "its requested_destination", _DESTINATION_FIELDS)
+
+
 _IMAGE_FIELDS = ("disk_format",)
 _FLAVOR_NAME = "flavor name"
+_DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 # Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
 _SPEC = _Part(
@@ -222,6 +257,8 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     # Nova's objects have neither the subnet nor the VNIC type.
     names = ("network_id", "port_id", "subnet_id", "vnic_type")
     requested: Iterable[Any] = field_of(spec, "requested_networks", ())
+    for each in requested:
+        _check_fields(spec, each, "one of its requested_networks", names)
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
@@ -254,12 +291,11 @@ class Request:
         # Each request comes here, so that nothing is called or kept that the cache of decisions does not need.
         read = _SPEC[request_spec.__class__]
         flavor, image, is_bfv, params, groups, pci_requests, destination, knows_spec = read(request_spec)
-        if request_spec is None or (not knows_spec and isinstance(request_spec, Mapping)):
-            problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
-            raise UnsuitableRequestSpec(request_spec, problem)
         properties, disk_format, knows_image = _IMAGE[image.__class__](image)
-        if not knows_image and isinstance(image, (Mapping, str)):
-            raise UnsuitableRequestSpec(request_spec, f"its image is a {type(image).__name__}, not an Image")
+        extra_specs, *amounts, knows_flavor = _FLAVOR[flavor.__class__](flavor)
+        knows_destination = destination is None or destination.__class__ is Destination
+        if request_spec is None or not (knows_spec and knows_image and knows_flavor and knows_destination):
+            _check_parts(request_spec, image, flavor, destination)
         lists_traits = False
         if properties is None:
             properties = _NOTHING
@@ -268,10 +304,13 @@ class Request:
                 raise UnsuitableRequestSpec(request_spec, f"its image's properties are a {type(properties).__name__}")
             # Nova's ImageMetaProps, which has translated legacy names, and lists the traits that an image requires.
             properties, lists_traits = set_fields_of(properties), True
-        extra_specs, *amounts, knows_flavor = _FLAVOR[flavor.__class__](flavor)
         if extra_specs is None:
             extra_specs = _NOTHING
         elif extra_specs.__class__ is not dict:
+            if not _is_mapping(extra_specs.__class__):
+                raise UnsuitableRequestSpec(
+                    request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}"
+                )
             extra_specs = MappingProxyType(extra_specs)
         required, forbidden, knows_params = _PARAMS[params.__class__](params)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
@@ -407,8 +446,7 @@ class Request:
     def destination(self) -> Destination:
         """The aggregates and the tree that the instance may go to."""
         self.read_beyond_content = True
-        names = ("aggregates", "forbidden_aggregates", "in_tree")
-        return Destination(*(field_of(self._destination, name) for name in names))
+        return Destination(*(field_of(self._destination, name) for name in _DESTINATION_FIELDS[:3]))
 
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
@@ -446,6 +484,7 @@ class Request:
         """
         groups: dict[str, RequestGroup] = {}
         for each in self._requested_resources or ():
+            _check_fields(self._spec, each, "one of its requested_resources", ("requester_id", "resources"))
             group = _read_only_group(each)
             if group.requester_id in groups:
                 raise MalformedRequest("requested_resources: the requester_id", group.requester_id, "unique")

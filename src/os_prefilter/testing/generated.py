@@ -173,10 +173,10 @@ def stored_by_nova(spec: RequestSpec) -> RequestSpec:
 
 def with_fields_unset() -> list[Any]:
     """Return requests of foreign classes whose fields are missing or None."""
-    flavors = [SimpleNamespace(), SimpleNamespace(extra_specs={}), SimpleNamespace(extra_specs=None, memory_mb=None)]
-    images = [None, SimpleNamespace(), SimpleNamespace(properties=None), SimpleNamespace(properties={})]
+    flavors = [None, SimpleNamespace(extra_specs={}), SimpleNamespace(extra_specs=None, memory_mb=None)]
+    images = [None, SimpleNamespace(disk_format=None), SimpleNamespace(properties=None), SimpleNamespace(properties={})]
     found: list[Any] = [SimpleNamespace(flavor=flavor, image=image) for flavor in flavors for image in images]
-    return [SimpleNamespace(), *found]
+    return [SimpleNamespace(flavor=None), SimpleNamespace(image=None), *found]
 
 
 def written_by_a_tenant(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:

@@ -146,6 +146,21 @@ def test_source_and_properties_are_words_of_the_file() -> None:
     assert (first.properties, second.properties) == ((), ("q with db", "hint h=true"))
 
 
+@pytest.mark.parametrize(
+    "unless", ["project: acme", "flavor: acme.large", "availability_zone: acme", "extra_spec: owner, is: acme"]
+)
+def test_rejected_tenant_reads_nothing_of_others(unless: str) -> None:
+    """The operator finds all of it by the name of the rule."""
+    rules = _set(
+        f"name: a, unless: {{{unless}}}, forbid: [CUSTOM_A], because: acme paid, scope: unsuffixed",
+        f"name: b, when: {{flavor: small}}, unless: {{{unless}}}, prefer: [CUSTOM_B], because: acme paid",
+    )
+    with pytest.raises(ContradictingRequirements) as caught:
+        _pipeline(rules).apply(_spec({}, {"trait:CUSTOM_A": "required"}))
+    assert "forbidden (rules: rule a: every request that it does not except) on unsuffixed" in str(caught.value)
+    assert "acme" not in str(caught.value)
+
+
 # -- hints -------------------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +273,7 @@ def test_rule_about_ports_says_so_when_there_is_none() -> None:
     rules = _set("name: r, unless: {project: trusted}, require: [CUSTOM_A], scope: ports")
     decision = _pipeline(rules).apply(_spec())
     assert [str(note) for note in decision.notes] == [
-        "rule r: every request that it does not except: the request has no port that requests resources: not required"
+        "rule r: every request unless project trusted: the request has no port that requests resources: not required"
     ]
 
 

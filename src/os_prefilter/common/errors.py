@@ -119,13 +119,17 @@ class RequestRejected(PrefilterError):
 
 
 class UnknownValue(RequestRejected):
-    """A property or extra spec has a value that is not in the vocabulary (``unknown_values = reject``)."""
+    """A property or extra spec has a value that is not in the vocabulary (``unknown_values = reject``).
+
+    :param known: the values that its author may read; none where they name what belongs to others
+    """
 
     def __init__(self, source: str, value: object, known: Iterable[str]) -> None:
         self.source = source
         self.value = value
         self.known = list(filter(None, known))
-        super().__init__(f"{source} has the unknown value {quote(value)}. Values that exist: {', '.join(self.known)}.")
+        advice = f"Values that exist: {', '.join(self.known)}." if self.known else "Correct it."
+        super().__init__(f"{source} has the unknown value {quote(value)}. {advice}")
 
 
 class FlavorImageConflict(RequestRejected):

@@ -22,6 +22,6 @@ def availability_zone(request: Request, *, options: Options, aggregates: Any) ->
     if uuids := known.of_zones.get(zone):
         return require_aggregates(uuids, f"{_SOURCE} {quote(zone)}", known.describe(uuids))
     if options.unknown_values is UnknownValues.REJECT:
-        raise UnknownValue(_SOURCE, zone, sorted(known.of_zones))
+        raise UnknownValue(_SOURCE, zone, ())
     # Nova's API refuses the request before, except for the default zone, which is that of no aggregate.
     return Requirements(notes=(Note(f"{_SOURCE} {quote(zone)}", "no host aggregate has it: not required", warn=True),))

@@ -96,7 +96,8 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         known |= {(item.scope, item.trait, item.required): item.source for item in written_requirements(request)}
     for item in requirements:
         _check_name(item)
-        source = f"{item.filter}: {item.source}"
+        # The author of the request reads it.
+        source = f"{item.filter}: {item.public or item.source}"
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
             by, forbidden = (source, against) if item.required else (against, source)

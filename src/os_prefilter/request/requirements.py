@@ -65,6 +65,8 @@ class Requirement(NamedTuple):
     """The configured name of the filter, or ``request`` for a trait that flavor, image or groups require themselves."""
     properties: tuple[str, ...] = ()
     """The image properties and extra specs that it comes from: ``hw_vif_model=e1000e``; none if each request has it."""
+    public: str = ""
+    """The source as the author of a rejected request may read it; empty if that is :attr:`source`."""
 
     def __str__(self) -> str:
         sign = "" if self.required else "!"

@@ -24,10 +24,12 @@ def rules(
         scopes = _scopes(request, rule.scope)
         if not scopes:
             notes.append(Note(source, f"{_missing(rule.scope)}: not required"))
-        properties = match.properties
+        properties, public = match.properties, match.public
         traits = [*((trait, True) for trait in rule.require), *((trait, False) for trait in rule.forbid)]
         requirements += [
-            Requirement(*each, scope, source, properties=properties) for scope in scopes for each in traits
+            Requirement(*each, scope, source, properties=properties, public=public)
+            for scope in scopes
+            for each in traits
         ]
         preferences += [Preference(trait, source) for trait in rule.prefer]
     if not (requirements or notes or preferences):

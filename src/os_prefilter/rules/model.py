@@ -16,7 +16,6 @@ from os_prefilter.request.view import Request
 from os_prefilter.rules.conditions import (
     HINT,
     PLACES,
-    PROJECT,
     Clause,
     Condition,
     Subject,
@@ -79,14 +78,17 @@ class Match(NamedTuple):
 
     @property
     def source(self) -> str:
-        """The source of the requirements, in the words of the file."""
+        """The source of the requirements, in the words of the file, for operators."""
         met = self.subject.describe(self.met) if self.met else self.rule.conditions
-        if not self.met and any(each.place == PROJECT for clause in self.rule.unless for each in clause):
-            # The author of a rejected request reads it, and belongs to another project.
-            met = "every request that it does not except"
         if self.rule.hint_trait:
             return met
         return f"rule {self.rule.name}: {met}" + (f" ({self.rule.because})" if self.rule.because else "")
+
+    @property
+    def public(self) -> str:
+        """The source for the author of the request: without the projects, flavors and zones of others, and the reason."""
+        met = self.subject.describe(self.met) if self.met else "every request that it does not except"
+        return met if self.rule.hint_trait else f"rule {self.rule.name}: {met}"
 
     @property
     def properties(self) -> tuple[str, ...]:

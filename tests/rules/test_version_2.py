@@ -6,7 +6,9 @@ import pytest
 
 from os_prefilter import Flavor, Options, Pipeline, RequestGroup, RequestSpec
 from os_prefilter.common.errors import ContradictingRequirements, UnknownValue
+from os_prefilter.rules import conditions
 from os_prefilter.rules.checks import check_rules
+from os_prefilter.rules.conditions import readings
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.vocabulary.model import UnknownValues
@@ -115,6 +117,47 @@ def test_rule_applies_to_exactly_the_requests_that_it_is_about(text: str, spec: 
     # Twice: once from the cache.
     for _ in range(2):
         assert ("CUSTOM_A" in {item.trait for item in pipeline.decide(spec).requirements}) == applies
+
+
+@pytest.mark.parametrize(
+    ("comparison", "spec"),
+    [
+        ("hint: h, contains: v{}", _spec(scheduler_hints={"h": [",".join(map(str, range(20_000)))]})),
+        ("hint: h, contains: v{}", _spec(scheduler_hints={"h": ["a," * 100] * 1_000})),
+        ("hint: h, is: v{}", _spec(scheduler_hints={"h": list(map(str, range(20_000)))})),
+        ("image_property: h, contains: v{}", _spec({"h": "," * 65_535})),
+        ("extra_spec: h, contains: v{}", _spec({}, {"h": "a," * 32_000})),
+    ],
+)
+def test_long_text_of_a_tenant_is_read_once_for_all_rules_and_cut(
+    comparison: str, spec: RequestSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = (f"name: r{n}, when: {{{comparison.format(n)}}}, require: [CUSTOM_A]" for n in range(100))
+    rules, read = _set(*texts), []
+
+    def counting(*of: Any) -> Any:
+        read.append(of)
+        return readings(*of)
+
+    monkeypatch.setattr(conditions, "readings", counting)
+    decision = _pipeline(rules).apply(spec)
+    # The whole, and each of the items.
+    assert len(read) <= 1 + conditions.MOST_ITEMS
+    (note,) = decision.notes
+    assert str(note).endswith(" h: only its first 1,000 items are compared")
+    assert note.warn
+
+
+def test_items_of_a_list_count_up_to_the_bound() -> None:
+    pipeline = _pipeline(_set("name: r, when: {hint: h, contains: db}, require: [CUSTOM_A]"))
+    for number, applies in ((999, True), (1_000, False)):
+        decision = pipeline.apply(_spec(scheduler_hints={"h": [*["a"] * number, "db"]}))
+        assert (bool(decision.requirements), bool(decision.notes)) == (applies, not applies)
+
+
+def test_ten_thousand_unknown_hints_leave_a_hundred_notes() -> None:
+    decision = _pipeline(_set(hint_traits="CUSTOM_A")).apply(_hinted(**{str(n): "x" for n in range(10_000)}))
+    assert len(decision.notes) == 100
 
 
 def test_nova_and_our_request_specs_match_the_same_conditions() -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.row_values import written_requirements
@@ -27,6 +27,9 @@ SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """What may have several values at once, each of which may match."""
 OF_AUTHORS = frozenset(NAMED)
 """What the author of a request has written, so that it may be named where no host serves it."""
+
+MOST_ITEMS = 1_000
+"""The most items of a list, and the most values of a hint, that rules are compared with."""
 
 _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
@@ -63,15 +66,14 @@ class Condition:
 
     def readings(self, value: object) -> list[Value]:
         """Return the values, as in a file, that a request's value matches."""
-        if self.in_list and isinstance(value, (str, tuple)):
-            texts = (value,) if isinstance(value, str) else value
-            value = tuple(item.strip() for text in texts for item in text.split(","))
-            return [each for item in value for each in readings(self.place, self.name, item)]
-        return readings(self.place, self.name, value)
+        return readings(self.place, self.name, _items_of(value) if self.in_list else value)
 
-    def describe_match(self, value: object) -> str:
-        """Return the condition that a value matches, in the words of the file and never in those of the request."""
-        found = sorted(self.values.intersection(self.readings(value)), key=format_value)[:1]
+    def describe_match(self, matched: Iterable[Value]) -> str:
+        """Return the condition in the words of the file, and never in those of the request.
+
+        :param matched: the values that the request's value matches
+        """
+        found = sorted(self.values.intersection(matched), key=format_value)[:1]
         if not self.name:
             return " ".join(map(format_value, found))
         return self.name + "".join(f"{' with ' if self.in_list else '='}{format_value(each)}" for each in found)
@@ -98,6 +100,11 @@ class Subject:
         self._request = request
         self._required_before = required_before
         self._found: dict[bool, tuple[str, ...]] = {}
+        # Once for all rules: a tenant's text may be long.
+        self._values: dict[tuple[str, str], object] = {}
+        self._readings: dict[tuple[str, str, bool], frozenset[Value]] = {}
+        self.cut_off: dict[str, None] = {}
+        """The properties, extra specs and hints of which the items beyond :data:`MOST_ITEMS` were not compared."""
 
     def all_of(self, place: str) -> Collection[str]:
         """Return the names that are set in one of :data:`PLACES`."""
@@ -109,6 +116,24 @@ class Subject:
 
     def value_of(self, place: str, name: str) -> object:
         """Return the value under a name; None if it is not set. A hint and traits are a tuple of values."""
+        key = place, name
+        if key not in self._values:
+            self._values[key] = self._read(place, name)
+        return self._values[key]
+
+    def readings_of(self, place: str, name: str, *, in_list: bool) -> frozenset[Value]:
+        """Return the values, as in a file, that the value under a name matches, or that its items match."""
+        key = place, name, in_list
+        if key not in self._readings:
+            value = self.value_of(place, name)
+            items = _items_of(value) if in_list else value
+            if isinstance(items, tuple) and place in NAMED and len(items) > MOST_ITEMS:
+                self.cut_off[f"{place} {name}"] = None
+                items = items[:MOST_ITEMS]
+            self._readings[key] = frozenset(readings(place, name, items))
+        return self._readings[key]
+
+    def _read(self, place: str, name: str) -> object:
         request = self._request
         if place == EXTRA_SPEC:
             return request.extra_spec(name)
@@ -135,16 +160,24 @@ class Subject:
 
     def meets(self, clause: Clause) -> bool:
         """Whether all conditions hold."""
-        return all(each.holds(self.value_of(*each.key)) for each in clause)
+        return all(map(self._holds, clause))
+
+    def _holds(self, condition: Condition) -> bool:
+        if not is_set(self.value_of(*condition.key)):
+            return False
+        return not (condition.values and condition.values.isdisjoint(self._readings_for(condition)))
+
+    def _readings_for(self, condition: Condition) -> frozenset[Value]:
+        return self.readings_of(*condition.key, in_list=condition.in_list)
 
     def describe(self, clause: Clause) -> str:
         """Return what matches the conditions, in the words of the file."""
-        return " and ".join(f"{each.place} {each.describe_match(self.value_of(*each.key))}" for each in clause)
+        return " and ".join(f"{each.place} {each.describe_match(self._readings_for(each))}" for each in clause)
 
     def properties(self, clause: Clause) -> tuple[str, ...]:
         """Return what the author of the request has written of it: ``os_license=gold``, ``hint trait:X=required``."""
         return tuple(
-            ("hint " if each.place == HINT else "") + each.describe_match(self.value_of(*each.key))
+            ("hint " if each.place == HINT else "") + each.describe_match(self._readings_for(each))
             for each in clause
             if each.place in OF_AUTHORS
         )
@@ -159,6 +192,18 @@ def describe_clauses(clauses: Sequence[Clause]) -> str:
 def is_set(value: object) -> bool:
     """Whether a value is set; as in Nova, an empty one is not."""
     return value is not None and value not in ("", ())
+
+
+def _items_of(value: object) -> object:
+    """Return the items of a list that is separated by commas, or of several such lists; any other value as it is.
+
+    A tenant may write a hundred thousand of them: at most one more than :data:`MOST_ITEMS` is read.
+    """
+    if not isinstance(value, (str, tuple)):
+        return value
+    texts = (value,) if isinstance(value, str) else value
+    items = (item.strip() for text in texts for item in text.split(",", MOST_ITEMS + 1))
+    return tuple(islice(items, MOST_ITEMS + 1))
 
 
 def readings(place: str, name: str, value: object) -> list[Value]:

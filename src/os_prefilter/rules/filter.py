@@ -1,6 +1,7 @@
 """Require, forbid and prefer traits by operators' own rules (``[prefilter] rules_dirs``)."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
@@ -8,8 +9,12 @@ from os_prefilter.conf.options import Options
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
+from os_prefilter.rules.conditions import MOST_ITEMS, Subject
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
+
+# A tenant may write ten thousand hints.
+_MOST_NOTES = 100
 
 
 def rules(
@@ -18,8 +23,9 @@ def rules(
     """Require, forbid and prefer the traits of each rule whose conditions the request matches."""
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
-    notes = list(_unknown_hints(request, rules, options)) if rules.hint_traits else []
-    for match in rules.match(request, required_before):
+    notes = list(islice(_unknown_hints(request, rules, options), _MOST_NOTES)) if rules.hint_traits else []
+    subject = Subject(request, required_before)
+    for match in rules.match_subject(subject):
         rule, source = match.rule, match.source
         scopes = _scopes(request, rule.scope)
         if not scopes:
@@ -32,6 +38,7 @@ def rules(
             for each in traits
         ]
         preferences += [Preference(trait, source) for trait in rule.prefer]
+    notes += [Note(name, f"only its first {MOST_ITEMS:,} items are compared", warn=True) for name in subject.cut_off]
     if not (requirements or notes or preferences):
         return NOTHING
     return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))
@@ -46,16 +53,14 @@ def _unknown_hints(request: Request, rules: RuleSet, options: Options) -> Iterat
         if not name.startswith(HINT_PREFIX):
             continue
         is_allowed = name.removeprefix(HINT_PREFIX) in rules.hint_traits
-        unknown = [value for value in values if not is_allowed or value not in HINT_VALUES]
-        if not unknown:
+        unknown = next((value for value in values if not is_allowed or value not in HINT_VALUES), None)
+        if unknown is None:
             continue
         if options.unknown_values is not UnknownValues.SKIP:
             known = HINT_VALUES if is_allowed else (f"{HINT_PREFIX}{trait}" for trait in sorted(rules.hint_traits))
-            raise UnknownValue(
-                f"hint {quote(name)}" if is_allowed else "hint", unknown[0] if is_allowed else name, known
-            )
+            raise UnknownValue(f"hint {quote(name)}" if is_allowed else "hint", unknown if is_allowed else name, known)
         what = "unknown value" if is_allowed else "no trait that hints may name"
-        yield Note(f"hint {quote(name)}={quote(unknown[0])}", f"{what}: not required", warn=True)
+        yield Note(f"hint {quote(name)}={quote(unknown)}", f"{what}: not required", warn=True)
 
 
 def _missing(scope: str) -> str:

@@ -22,7 +22,6 @@ from os_prefilter.rules.conditions import (
     Value,
     describe_clauses,
     is_set,
-    readings,
 )
 
 PORTS: Final = "each port"
@@ -86,7 +85,7 @@ class Match(NamedTuple):
 
     @property
     def public(self) -> str:
-        """The source for the author of the request: without the projects, flavors and zones of others, and the reason."""
+        """The source for the author of the request: nothing of other projects, flavors and zones, and no reason."""
         met = self.subject.describe(self.met) if self.met else "every request that it does not except"
         return met if self.rule.hint_trait else f"rule {self.rule.name}: {met}"
 
@@ -105,8 +104,9 @@ class RuleSet:
         """The traits that a request may name in hints (``trait:NAME=required``)."""
         self.traits = frozenset(trait for rule in self.rules for trait in (*rule.require, *rule.forbid))
         """All traits that rules require and forbid; preferred ones need not exist."""
-        # Place -> name -> value, or None for any -> rules by number. An alternative is under one of its conditions.
-        self._index: dict[str, dict[str, dict[Value | None, list[int]]]] = {}
+        # Place, and whether it is about items -> name -> value, or None for any -> rules by number. An alternative is
+        # under one of its conditions.
+        self._index: dict[tuple[str, bool], dict[str, dict[Value | None, list[int]]]] = {}
         self._always: list[int] = []
         for number, rule in enumerate(self.rules):
             for clause in rule.when:
@@ -117,9 +117,9 @@ class RuleSet:
             self._always.append(number)
             return
         # A condition with values matches fewer requests than one without.
-        first = min(clause, key=lambda each: (not each.values or each.in_list, PLACES.index(each.place)))
-        by_value = self._index.setdefault(first.place, {}).setdefault(first.name, {})
-        for value in first.values if first.values and not first.in_list else (None,):
+        first = min(clause, key=lambda each: (not each.values, each.in_list, PLACES.index(each.place)))
+        by_value = self._index.setdefault((first.place, first.in_list), {}).setdefault(first.name, {})
+        for value in first.values or (None,):
             by_value.setdefault(value, []).append(number)
 
     def __repr__(self) -> str:
@@ -155,12 +155,18 @@ class RuleSet:
 
         :param required_before: what other filters require, for conditions on requirements
         """
-        subject = Subject(request, required_before)
+        return self.match_subject(Subject(request, required_before))
+
+    def match_subject(self, subject: Subject) -> list[Match]:
+        """Return the rules that apply to a request, in the order of the files."""
         found = set(self._always)
-        for place, by_name in self._index.items():
+        for (place, in_list), by_name in self._index.items():
             # A view's intersection goes through the smaller of the two.
             for name in by_name.keys() & subject.all_of(place):
-                found.update(_numbers(by_name[name], place, name, subject.value_of(place, name)))
+                by_value = by_name[name]
+                if is_set(subject.value_of(place, name)):
+                    for value in (None, *subject.readings_of(place, name, in_list=in_list)):
+                        found.update(by_value.get(value, ()))
         matches = []
         for number in sorted(found):
             rule = self.rules[number]
@@ -168,12 +174,6 @@ class RuleSet:
             if met is not None and not any(map(subject.meets, rule.unless)):
                 matches.append(Match(rule, met, subject))
         return matches
-
-
-def _numbers(by_value: Mapping[Value | None, list[int]], place: str, name: str, value: object) -> Iterable[int]:
-    if is_set(value):
-        for key in (None, *readings(place, name, value)):
-            yield from by_value.get(key, ())
 
 
 def _sortable(clauses: Iterable[Clause]) -> list[list[tuple[str, str, list[str], bool]]]:

@@ -17,7 +17,7 @@ Capture = pytest.CaptureFixture[str]
 
 def rows(capsys: Capture, *argv: str, code: int = 0) -> Any:
     assert main(["audit", *argv, "-f", "json"]) == code
-    return json.loads(capsys.readouterr().out)
+    return json.loads(capsys.readouterr().out)["lines"]
 
 
 def images(tmp_path: Path, *entries: object) -> str:
@@ -111,8 +111,46 @@ def test_config_file_without_filters_means_no_filters_before(capsys: Capture, tm
     config = tmp_path / "nova.conf"
     config.write_text("[prefilter]\nunknown_values = reject\n")
     path = images(tmp_path, image("a", hw_vif_model="nosuch"))
-    (row,) = rows(capsys, "--images", path, "--config-file", str(config), code=2)
+    argv = ["--images", path, "--config-file", str(config)]
+    (row,) = rows(capsys, *argv, "--enable", "image_metadata", code=2)
     assert row["Verdict"].startswith("becomes rejected: image property hw_vif_model has the unknown value 'nosuch'")
+    assert main(["audit", *argv]) == 1
+    assert capsys.readouterr().err.endswith(
+        "nova.conf: [prefilter] enabled_filters names no filter. Add one there, or give --filter.\n"
+    )
+
+
+_ENABLED = "Filters: compute_status, image_type ({}). Before: {}."
+
+
+@pytest.mark.parametrize(
+    ("argv", "line"),
+    [
+        (["--config-file", "f"], _ENABLED.format("f", "none")),
+        (["--config-file", "f", "--before", "compute_status"], _ENABLED.format("f and --before", "compute_status")),
+        (
+            ["--config-file", "f", "--enable", "hpet"],
+            "Filters: compute_status, image_type, hpet (f and --enable). Before: compute_status, image_type.",
+        ),
+        (["--enable", "hpet"], "Filters: hpet (--enable). Before: none."),
+    ],
+)
+def test_audit_judges_with_the_filters_of_the_configuration_and_names_them(
+    argv: list[str], line: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first line after those about examples, in JSON and on the page."""
+    monkeypatch.chdir(tmp_path)
+    Path("f").write_text("[prefilter]\nenabled_filters = compute_status, image_type\n")
+    path = images(tmp_path, image("a", "raw", hw_vif_model="igb"))
+    assert main(["audit", "--images", path, *argv, "--html", "page.html", "-f", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.splitlines()[1] == line
+    document = json.loads(out)
+    assert ", ".join(document["filters"]["after"]) == line.partition(" (")[0].removeprefix("Filters: ")
+    assert document["summary"]["images"] == 1
+    lost = {each["by"] for each in document["lines"][0]["Lost to"]}
+    assert lost <= set(document["filters"]["after"]) - set(document["filters"]["before"])
+    assert "image_metadata" not in Path("page.html").read_text()
 
 
 @pytest.fixture

@@ -44,6 +44,11 @@ def written(tmp_path: Path, *entries: object) -> str:
 
 
 def rows(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
+    document, err = audited(capsys, *argv, code=code)
+    return document["lines"], err
+
+
+def audited(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
     assert main(["audit", "--servers", *argv, "-f", "json"]) == code
     out, err = capsys.readouterr()
     return json.loads(out), err
@@ -83,13 +88,26 @@ def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(
     capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
     entries = [server(f"x-{number}", "a", hw_architecture="x86_64") for number in range(2)]
-    found, err = rows(capsys, written(tmp_path, *entries, server("y", "c")), *hosts, "--without", "a")
+    path = written(tmp_path, *entries, server("y", "c"))
+    document, err = audited(capsys, path, *hosts, "--without", "a", code=2)
+    found = document["lines"]
     by_host = {row["Host"]: row for row in found}
     assert [by_host["a"][name] for name in ("Count", "Now", "Without")] == [2, 1, 1]
     assert [by_host["c"][name] for name in ("Now", "Without")] == [2, 1]
     # On the other host there is room for one of them.
     assert "Drained: a: 1 of 2 servers find a place at the same time." in err
-    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 2)." in err
+    assert by_host["a"]["Verdict"] == "not all if drained"
+    assert by_host["a"]["Why"]["text"] == "1 of 2 servers of the drained hosts find a place at the same time"
+    assert by_host["c"]["Verdict"] == "ok"
+    summary = document["summary"]
+    assert [summary["drained"][name] for name in ("hosts", "servers", "placed", "is_most")] == [["a"], 2, 1, True]
+    assert summary["verdicts"]["not all if drained"] == 2
+    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 2 servers placed)." in err
+    ((of_a, *_), _) = rows(capsys, path, *hosts, code=2)
+    assert (of_a["Verdict"], of_a["Why"]["text"]) == (
+        "not all if its host died",
+        "1 of 2 servers of its host find a place at the same time",
+    )
     found, err = rows(capsys, written(tmp_path, server("y", "c", 600)), *hosts, "--without", "a", code=2)
     assert found[0]["Verdict"] == "none without the drained hosts"
     assert [each["text"] for each in found[0]["Why"]["requirements"]] == ["MEMORY_MB=600", "!COMPUTE_STATUS_DISABLED"]
@@ -172,8 +190,9 @@ def test_entry_that_is_no_server_is_left_out_with_its_place(
     entry: object, message: str, capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
     path = written(tmp_path, server("good", "c"), entry)
-    ((row,), err) = rows(capsys, path, *hosts)
-    assert row["Count"] == 1
+    # No all-clear for a server that was not judged.
+    document, err = audited(capsys, path, *hosts, "--without", "a", code=1)
+    assert document["lines"][0]["Count"] == document["summary"]["left_out"]["count"] == 1
     assert f"Left out: 1: {message}" in err
     assert main(["audit", "--servers", written(tmp_path, "", entry), *hosts]) == 1
     assert "no entry is a server that can be judged" in capsys.readouterr().err
@@ -291,4 +310,30 @@ def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path:
     assert row["Verdict"] == "rejected by filters"
     assert "hw_vif_model has the unknown value 'nosuch'" in row["Why"]["text"]
     assert "rejected by the filters: 1" in err
-    assert "Hosts with servers that find no place if the host dies: 1: a (1 of 1)." in err
+    assert "Hosts with servers that find no place if the host dies: 1: a (0 of 1 server placed)." in err
+
+
+def test_servers_are_judged_with_the_filters_of_the_configuration_alone(
+    capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """Not with all of the library, some of which no host may have reported for yet; each audit names its filters."""
+    config = tmp_path / "nova.conf"
+    config.write_text("[prefilter]\nenabled_filters = compute_status, image_type\n")
+    path = written(tmp_path, server("small", "a", hw_vif_model="igb", hw_architecture="x86_64"))
+    argv = [path, *hosts[:2], "--config-file", str(config)]
+    document, err = audited(capsys, *argv)
+    assert document["filters"] == ["compute_status", "image_type"]
+    assert document["lines"][0]["Now"] == 2
+    assert err.startswith(f"Filters: compute_status, image_type ({config}).\n")
+    document, err = audited(capsys, *argv, "--enable", "image_metadata", code=2)
+    assert document["lines"][0]["Why"]["text"] == (
+        "COMPUTE_NET_VIF_MODEL_IGB by image_metadata (image property hw_vif_model=igb)"
+    )
+    page = tmp_path / "page.html"
+    document, err = audited(capsys, *argv[:3], "--html", str(page), code=2)
+    assert "owner" in document["filters"]
+    assert ", ".join(document["filters"]) in page.read_text()
+    assert err.startswith(f"Filters: {', '.join(document['filters'])} (all of the library; --config-file FILE names ")
+    config.write_text("[prefilter]\n")
+    assert main(["audit", "--servers", *argv]) == 1
+    assert "enabled_filters names no filter" in capsys.readouterr().err

@@ -18,16 +18,17 @@ from os_prefilter.cli.audit_page import format_loss, page, server_page
 from os_prefilter.cli.audit_servers import (
     add_server_arguments,
     check_arguments,
+    server_document,
     server_rows,
     server_summary,
     servers_from,
 )
-from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note
+from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note, option_name
 from os_prefilter.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import pluralize, shorten
+from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.conf import GROUP
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.operators.audit.audit import (
@@ -44,6 +45,7 @@ from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.entry_list import Broken, LeftOut
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.operators.audit.server_audit import STRANDED, audit_servers
+from os_prefilter.operators.audit.server_audit import Verdict as ServerVerdict
 from os_prefilter.operators.examples import example_requests
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image
@@ -82,6 +84,9 @@ class AuditImages(Listing):
                 f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
             )
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
+        filters = {"before": _filters_of(change.before), "after": _filters_of(change.after)}
+        self.about = {"filters": filters, "summary": _document(found, left_out)}
+        self.tell(f"{_judged_with(change, parsed_args)} Before: {', '.join(filters['before']) or 'none'}.")
         if parsed_args.html:
             text = page(found, change, left_out, fleet.taken_at)
             write_output(text, parsed_args.html, self.app.stdout, force=parsed_args.force, mark=PAGE_MARK, private=True)
@@ -102,17 +107,22 @@ class AuditImages(Listing):
         left_out = LeftOut()
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress, _each_warning_once():
             fleet = fleet_from(arguments)
-            filters = _change(arguments, fleet).after
+            change = _change(arguments, fleet)
             without = _names(arguments.without)
             servers = servers_from(arguments, left_out)
-            found = audit_servers(servers, Destinations(fleet, filters), without, progress)
+            found = audit_servers(servers, Destinations(fleet, change.after), without, progress)
         if left_out.count and not found.servers:
             raise DocumentError(
                 arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
             )
-        self.exit_code = NO_HOST if found.count(*STRANDED) else 0
+        # Only 0 is an all-clear.
+        self.exit_code = (
+            NO_HOST if found.count(*STRANDED) else int(bool(left_out.count or found.count(ServerVerdict.UNKNOWN)))
+        )
+        self.about = {"filters": _filters_of(change.after), "summary": server_document(found, left_out)}
+        self.tell(_judged_with(change, arguments))
         if arguments.html:
-            text = server_page(found, filters, left_out, fleet)
+            text = server_page(found, change.after, left_out, fleet)
             write_output(text, arguments.html, self.app.stdout, force=arguments.force, mark=PAGE_MARK, private=True)
         for text in _of_servers_fleet(fleet):
             self.tell(text, warning=bool(fleet.changed_while_read))
@@ -145,7 +155,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a filter that is already enabled (comma-separated or repeated); default: those of --config-file, or none",
+        help="a filter that is already enabled (comma-separated or repeated); default: with --enable those of "
+        "--config-file, else none",
     )
     group.add_argument(
         "--enable",
@@ -153,7 +164,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a filter to enable in addition (comma-separated or repeated); default: all filters of the library",
+        help="a filter to enable in addition (comma-separated or repeated); default: the filters that --config-file "
+        "enables, else all filters of the library",
     )
     group.add_argument(
         "--only", choices=("changed", "unschedulable"), help="list only images that lose hosts, or lose all their hosts"
@@ -197,16 +209,28 @@ def _flavors(arguments: argparse.Namespace) -> list[Flavor]:
 def _change(arguments: argparse.Namespace, fleet: Fleet) -> Change:
     """Return the pipelines before and after the filters are enabled."""
 
-    def pipeline(names: list[str], config_file: str | None = arguments.config_file) -> Pipeline:
-        return pipeline_from(
-            argparse.Namespace(**{**vars(arguments), "filter": names, "config_file": config_file}), fleet
-        )
+    def pipeline(names: list[str]) -> Pipeline:
+        return pipeline_from(argparse.Namespace(**{**vars(arguments), "filter": names}), fleet)
 
-    before = _names(arguments.before) or read_configuration(arguments.config_file)[GROUP].enabled_filters
-    # Without names and a file: all filters of the library.
-    enable = _names(arguments.enable) or [each.name for each in pipeline([], None).filters]
+    before, enable = _names(arguments.before), _names(arguments.enable)
+    if enable:
+        before = before or read_configuration(arguments.config_file)[GROUP].enabled_filters
+    else:
+        enable = _filters_of(pipeline([]))
     after = [*before, *(name for name in enable if name not in before)]
     return Change(pipeline(before) if before else Pipeline(()), pipeline(after))
+
+
+def _judged_with(change: Change, arguments: argparse.Namespace) -> str:
+    """Return the line that names the filters, and where they come from."""
+    named = [escape_line(arguments.config_file)] if arguments.config_file else []
+    named += [option_name(each) for each in ("before", "enable") if getattr(arguments, each)]
+    of = " and ".join(named) or "all of the library; --config-file FILE names those that are enabled"
+    return f"Filters: {', '.join(_filters_of(change.after))} ({of})."
+
+
+def _filters_of(pipeline: Pipeline) -> list[str]:
+    return [each.name for each in pipeline.filters]
 
 
 def _names(given: Sequence[str]) -> list[str]:
@@ -251,6 +275,22 @@ def _of_servers_fleet(fleet: Fleet) -> Iterator[str]:
         yield summary(fleet)
     if not fleet.has_inventories:
         yield "The fleet has no inventories: each host counts as large enough and empty; only traits are judged."
+
+
+def _document(result: Audit, left_out: LeftOut) -> dict[str, Any]:
+    """Return the summary for JSON and YAML."""
+    return {
+        "images": result.images,
+        "flavors": result.flavors,
+        "hosts": result.hosts,
+        "verdicts": {str(verdict): result.count(verdict) for verdict in Verdict},
+        "not_met": [{**cause._asdict(), "images": images} for cause, images in result.unserved],
+        "unused_hosts": list(result.unused),
+        "newly_unused_hosts": list(result.newly_unused),
+        "not_required_yet": dict(result.waits),
+        "not_required": dict(result.unknown),
+        "left_out": left_out.as_document(),
+    }
 
 
 def _summary(result: Audit) -> Iterator[str]:

@@ -9,9 +9,19 @@ from os_prefilter.cli.listing import Cell, cut, first_of
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in
 from os_prefilter.common.quoting import join_first_names, pluralize, shorten
+from os_prefilter.filters.nova_translation import BY_REQUEST
 from os_prefilter.operators.audit.destinations import Requirement
-from os_prefilter.operators.audit.entry_list import Broken
-from os_prefilter.operators.audit.server_audit import MOST_HOSTS, MOST_NOTES, STRANDED, Line, Name, ServerAudit, Verdict
+from os_prefilter.operators.audit.entry_list import Broken, LeftOut
+from os_prefilter.operators.audit.server_audit import (
+    MOST_HOSTS,
+    MOST_NOTES,
+    STRANDED,
+    URGENT,
+    Line,
+    Name,
+    ServerAudit,
+    Verdict,
+)
 from os_prefilter.operators.audit.server_list import read_servers
 from os_prefilter.request.server import Server
 
@@ -114,13 +124,32 @@ def format_name(server: Name) -> str:
 
 
 def format_conflict(conflict: Sequence[Requirement]) -> str:
-    """Return requirements that no host meets together, with their sources."""
-    return " + ".join(f"{each.text} ({each.because})" for each in conflict)
+    """Return requirements that no host meets together, with their filters and sources."""
+    return " + ".join(f"{each.text}{f' by {each.by}' * (each.by != BY_REQUEST)} ({each.because})" for each in conflict)
 
 
 def destinations_of(line: Line, found: ServerAudit) -> list[str]:
     """Return the names of the first destinations of a line."""
     return [found.names[number] for number in numbers_in(line.now)[:MOST_HOSTS]]
+
+
+def server_document(found: ServerAudit, left_out: LeftOut) -> dict[str, Any]:
+    """Return the summary for JSON and YAML."""
+    return {
+        "servers": found.servers,
+        "hosts": found.hosts,
+        "verdicts": {str(verdict): found.count(verdict) for verdict in URGENT},
+        "drained": {"hosts": list(found.drained), **found.if_drained._asdict()} if found.if_drained else None,
+        "if_host_died": [each._asdict() for each in found.of_hosts],
+        "projects": [
+            {"project": project, "servers": number, "stranded": stranded}
+            for project, number, stranded in found.of_projects
+        ],
+        "not_in_the_fleet": [{**each._asdict(), "servers": number} for each, number in found.unknown],
+        "not_judged": dict(found.not_judged),
+        "not_required": dict(found.notes),
+        "left_out": left_out.as_document(),
+    }
 
 
 def server_summary(found: ServerAudit) -> Iterator[str]:
@@ -132,19 +161,17 @@ def server_summary(found: ServerAudit) -> Iterator[str]:
         "rejected by the filters": found.count(Verdict.REJECTED),
         "none if the host died": found.count(Verdict.NONE_IF_DIED),
         "none without the drained hosts": found.count(Verdict.NONE_WITHOUT),
+        "not all at the same time if the host died": found.count(Verdict.NOT_ALL_IF_DIED),
+        "not all at the same time if drained": found.count(Verdict.NOT_ALL_WITHOUT),
+        "not judged": found.count(Verdict.UNKNOWN),
     }
     counts = [f"No destination now: {now}", *(f"{what}: {number}" for what, number in later.items() if number)]
     yield f"{'; '.join(counts)}."
-    hosts = [
-        f"{each.host} ({each.servers - each.placed} of {each.servers})"
-        for each in found.of_hosts
-        if each.placed < each.servers
-    ]
+    hosts = [f"{each.host} ({each} placed)" for each in found.of_hosts if each.placed < each.servers]
     yield from first_of("Hosts with servers that find no place if the host dies", hosts)
     if found.if_drained:
         drained = join_first_names(found.drained, _FIRST)
-        moving = pluralize(found.if_drained.servers, "server")
-        yield f"Drained: {drained}: {found.if_drained.placed} of {moving} find a place at the same time."
+        yield f"Drained: {drained}: {found.if_drained} find a place at the same time."
     projects = [
         f"{project or 'no project'} ({stranded} of {number})" for project, number, stranded in found.of_projects
     ]

@@ -1,14 +1,17 @@
 """Listings: tables that fit the terminal, and cliff's other formats."""
 
 import argparse
+import json
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TextIO
 from unicodedata import combining, east_asian_width
 
+import yaml
 from cliff.columns import FormattableColumn
+from cliff.formatters.json_format import JSONFormatter
 from cliff.formatters.table import TableFormatter
 from cliff.lister import Lister
 from cliff.utils import terminal_width
@@ -51,10 +54,15 @@ class Cell(_Column):
 class Listing(CloudCommand, Lister):
     """A listing in the formats table, json, yaml, csv and value."""
 
+    about: Mapping[str, Any] | None = None
+    """What JSON and YAML have beside the rows, which are then below ``lines``; None if they have the rows alone."""
+
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
         """Print the listing; a table fits the terminal."""
         if parsed_args.formatter == "table":
             self.formatter = Table()
+        elif self.about is not None and parsed_args.formatter in ("json", "yaml"):
+            self.formatter = _Document(self.about)
         elif parsed_args.formatter in ("csv", "value"):
             data = [[cell.line if isinstance(cell, Cell) else cell for cell in row] for row in data]
         return int(super().produce_output(parsed_args, column_names, data) or 0)
@@ -71,6 +79,25 @@ def first_of(what: str, items: Sequence[str], count: int | None = None) -> Itera
 def cut(name: str) -> str:
     """Return a name that is no wider than a column of a table should be."""
     return name if len(name) <= 40 else f"{name[:37]}..."  # noqa: PLR2004
+
+
+class _Document(JSONFormatter):
+    """One object with the rows under ``lines``."""
+
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        super().__init__()
+        self._about = about
+
+    def emit_list(self, column_names: Sequence[str], data: Iterable[Any], stdout: TextIO, parsed_args: Any) -> None:
+        """Print the object as JSON or YAML."""
+        rows = (
+            [each.machine_readable() if isinstance(each, FormattableColumn) else each for each in row] for row in data
+        )
+        document = {**self._about, "lines": [dict(zip(column_names, row, strict=True)) for row in rows]}
+        if parsed_args.formatter == "json":
+            stdout.write(f"{json.dumps(document, indent=None if parsed_args.noindent else 2)}\n")
+        else:
+            stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
 
 
 class Table(TableFormatter):

@@ -59,6 +59,11 @@ class RoomIndex:
         self._views: dict[tuple[bool, frozenset[str]], _View] = {}
         self._amounts: dict[str, _Amounts] = {}
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether any host can use a provider of another tree."""
+        return bool(self._sharing)
+
     def find_candidates(self, demand: Demand) -> int:
         """Return the set of hosts that meet a demand."""
         scopes = _by_scope(demand)

@@ -21,5 +21,7 @@ class Server:
     machine_type: str | None = UNKNOWN_MACHINE_TYPE
     """The machine type that it keeps; None if it keeps none and gets the default of its next host; empty if that is not
     known, which excludes no host."""
+    unknown: str = ""
+    """Why too little of :attr:`request` is known for an all-clear; empty if it is known."""
     not_judged: Sequence[str] = ()
     """What else its next host must have that is not part of :attr:`request`."""

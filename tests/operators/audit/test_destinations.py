@@ -14,7 +14,7 @@ from os_prefilter.common.errors import DocumentError, PlacementRefused
 from os_prefilter.fleet.matching import hosts_in, meets
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.audit.destinations import Destinations
-from os_prefilter.operators.audit.server_audit import Verdict, audit_servers
+from os_prefilter.operators.audit.server_audit import ServerAudit, Verdict, audit_servers
 from os_prefilter.operators.audit.together import Together
 from os_prefilter.request.demand import AGGREGATE, POLICY, Condition
 from os_prefilter.request.server import Server
@@ -176,7 +176,7 @@ def test_servers_that_are_placed_together_fit_in_a_real_placement(seed: int) -> 
     servers = [*random_servers(random, fleet), *random_servers(random, fleet)]
     kinds = [destinations.judge(server).kind for server in servers]
     with EmbeddedPlacement(fleet) as placement:
-        placed = Together(destinations.index).place([(kind.demand, kind.hosts) for kind in kinds])
+        placed = Together(destinations.index).place([(kind.demand, kind.hosts) for kind in kinds]).allocations
         for number, resources in enumerate(placed):
             body = {
                 "allocations": {uuid: {"resources": dict(of_one)} for uuid, of_one in resources.items()},
@@ -188,6 +188,87 @@ def test_servers_that_are_placed_together_fit_in_a_real_placement(seed: int) -> 
             placement.client.request("PUT", f"/allocations/{provider_uuid(f'server-{number}')}", body)
     assert len(placed) <= sum(bool(kind.hosts) for kind in kinds)
     assert len(placed) >= min(1, sum(bool(kind.hosts) for kind in kinds))
+
+
+@pytest.mark.parametrize("seed", range(300, 300 + times(60)))
+def test_servers_placed_together_are_the_most_that_fit_in_each_order(seed: int) -> None:
+    """As many as all selections on all hosts have; the order of the servers and of the hosts does not matter."""
+    random = Random(seed)  # noqa: S311
+    fleet, servers = _contested(random, random.randint(1, 5), random.randint(1, 7))
+    destinations = Destinations(fleet, Pipeline(()))
+    judged = [destinations.judge(server).kind for server in servers]
+    found = Together(destinations.index).place([(kind.demand, kind.hosts) for kind in judged])
+    assert found.is_most
+    flavors = [server.request.flavor for server in servers]
+    sizes = [(each.vcpus, each.memory_mb) for each in flavors]
+    choices = [[n for n in range(len(fleet.hosts)) if kind.hosts >> n & 1] for kind in judged]
+    rooms = [tuple(each.total - each.used for each in host.resources.values()) for host in fleet.hosts]
+    assert len(found.allocations) == _most(sizes, choices, rooms)
+    audited = audit_servers(servers, destinations, ["host-0"])
+    random.shuffle(servers)
+    turned = Destinations(replace(fleet, hosts=fleet.hosts[::-1]), Pipeline(()))
+    again = audit_servers(servers, turned, ["host-0"])
+    assert (again.of_hosts, again.if_drained) == (audited.of_hosts, audited.if_drained)
+    assert _verdicts(again) == _verdicts(audited)
+    # An all-clear is one for all servers together.
+    assert audited.if_drained
+    for each in (*audited.of_hosts, audited.if_drained):
+        assert each.placed == each.servers or _verdicts(audited)[each.host] != {"ok"}
+
+
+@pytest.mark.parametrize("seed", range(400, 400 + times(4)))
+def test_number_placed_of_many_servers_does_not_depend_on_their_order(seed: int) -> None:
+    random = Random(seed)  # noqa: S311
+    fleet, servers = _contested(random, 12, 60)
+    destinations = Destinations(fleet, Pipeline(()))
+    pairs = [(kind.demand, kind.hosts) for kind in (destinations.judge(server).kind for server in servers)]
+    found = Together(destinations.index).place(pairs)
+    for _ in range(5):
+        random.shuffle(pairs)
+        assert Together(destinations.index).place(pairs) == found
+
+
+def _contested(random: Random, hosts: int, servers: int) -> tuple[Fleet, list[Server]]:
+    """Return flat hosts with little room, and servers on them."""
+    traits = ("CUSTOM_A", "CUSTOM_B")
+    fleet = Fleet(
+        tuple(
+            Provider(
+                f"host-{number}",
+                provider_uuid(f"host-{number}"),
+                {
+                    "VCPU": Inventory(8, used=random.randint(0, 8)),
+                    "MEMORY_MB": Inventory(4096, used=512 * random.randint(2, 7)),
+                },
+                frozenset(trait for trait in traits if random.random() < 0.6),
+            )
+            for number in range(hosts)
+        )
+    )
+    found = []
+    for number in range(servers):
+        extra_specs = {f"trait:{trait}": "required" for trait in traits if random.random() < 0.3}
+        flavor = Flavor(random.randint(1, 4), 256 * random.randint(1, 6), extra_specs=extra_specs)
+        found.append(Server(RequestSpec(flavor), host=f"host-{number % 2 % hosts}", uuid=f"id-{number}"))
+    return fleet, found
+
+
+def _most(sizes: list[tuple[int, int]], choices: list[list[int]], rooms: list[tuple[int, ...]]) -> int:
+    """Return how many servers fit at the same time, by trying each on each host and leaving each out."""
+    if not sizes:
+        return 0
+    most = _most(sizes[1:], choices[1:], rooms)
+    for number in choices[0]:
+        left = tuple(room - need for room, need in zip(rooms[number], sizes[0], strict=True))
+        if min(left) >= 0:
+            most = max(most, 1 + _most(sizes[1:], choices[1:], [*rooms[:number], left, *rooms[number + 1 :]]))
+    return most
+
+
+def _verdicts(audited: ServerAudit) -> dict[str, set[str]]:
+    return {
+        each.host: {str(line.verdict) for line in audited.lines if line.host == each.host} for each in audited.of_hosts
+    }
 
 
 def test_unknown_drained_host_is_refused_with_a_close_name() -> None:

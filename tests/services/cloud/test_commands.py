@@ -208,7 +208,7 @@ def audited(capsys: Capture, *arguments: str, code: int) -> tuple[dict[str, Any]
     """Return the row of each image of these tests, and the standard error."""
     assert main(["audit", "--os-cloud", "admin", *arguments, "-f", "json"]) == code
     out, err = capsys.readouterr()
-    lines = json.loads(out)
+    lines = json.loads(out)["lines"]
     return {name: line for line in lines for name in line["Images"] if name.startswith("audited")}, err
 
 

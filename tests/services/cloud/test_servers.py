@@ -91,7 +91,7 @@ def test_audit_of_servers_excludes_their_own_hosts_and_writes_nothing(
     _with_rows(cloud, on_a_host)
     assert main(["audit", "--servers", "--os-cloud", "admin", "--without", "kvm-new-2", "-f", "json"]) in (0, 2)
     out, err = capsys.readouterr()
-    rows = {each["id"]: row for row in json.loads(out) for each in row["Servers"]}
+    rows = {each["id"]: row for row in json.loads(out)["lines"] for each in row["Servers"]}
     row = rows[made["a"]]
     assert row["Host"] == "kvm-new-1"
     assert "kvm-new-1" not in row["Destinations"]

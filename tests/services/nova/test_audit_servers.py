@@ -53,7 +53,7 @@ def test_selected_servers_have_their_hosts_and_destinations(
     drained = next(host for host in HOSTS if host not in (plain.host, "timer-host"))
     assert main(["audit", *argv, "--without", drained, "--enable", "hpet", "-f", "json"]) == 2
     out, err = capsys.readouterr()
-    rows: dict[str, Any] = {each["id"]: row for row in json.loads(out) for each in row["Servers"]}
+    rows: dict[str, Any] = {each["id"]: row for row in json.loads(out)["lines"] for each in row["Servers"]}
     assert "Left out" not in err
     assert (rows[timer.uuid]["Host"], rows[timer.uuid]["Now"]) == ("timer-host", 0)
     (why,) = rows[timer.uuid]["Why"]["requirements"]

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from json import JSONDecodeError
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
@@ -33,6 +33,10 @@ class LeftOut:
         self.count += 1
         if len(self.first) < _MOST_KEPT:
             self.first.append(problem)
+
+    def as_document(self) -> dict[str, Any]:
+        """Return their number and the first ones as JSON has them."""
+        return {"count": self.count, "first": self.first}
 
 
 # File name endings of JSON lines; without one of them, the first line decides.

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.quoting import escape_line
+from os_prefilter.common.quoting import escape_line, pluralize
 from os_prefilter.operators.audit.audit import Progress
 from os_prefilter.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
 from os_prefilter.operators.audit.together import Together
@@ -34,18 +34,25 @@ class Verdict(str, Enum):
     NONE_IF_EMPTY = "no capable host"
     NONE_IF_DIED = "none if its host died"
     NONE_WITHOUT = "none without the drained hosts"
+    NOT_ALL_IF_DIED = "not all if its host died"
+    NOT_ALL_WITHOUT = "not all if drained"
+    UNKNOWN = "not judged"
     OK = "ok"
 
 
-STRANDED = frozenset(Verdict) - {Verdict.OK}
-_URGENT = (
+URGENT = (
     Verdict.REJECTED,
     Verdict.NONE_IF_EMPTY,
     Verdict.NONE,
     Verdict.NONE_IF_DIED,
     Verdict.NONE_WITHOUT,
+    Verdict.NOT_ALL_WITHOUT,
+    Verdict.NOT_ALL_IF_DIED,
+    Verdict.UNKNOWN,
     Verdict.OK,
 )
+STRANDED = frozenset(URGENT) - {Verdict.UNKNOWN, Verdict.OK}
+"""Of servers that have no destination, or not each of them at the same time."""
 
 
 class Name(NamedTuple):
@@ -71,7 +78,10 @@ class Line:
     if_empty: int = 0
     """How many other hosts could take them if all were empty; counted only if there is none now."""
     reason: str = ""
-    """Why the request is rejected, or why each destination is lost with the host; else empty."""
+    """Why the request is rejected or not known, or each destination is lost with the host, or not all servers find one.
+
+    Empty for other verdicts.
+    """
     servers: list[Name] = field(default_factory=list)
 
 
@@ -83,7 +93,18 @@ class HostSum(NamedTuple):
     stranded: int
     """How many have no destination if the host died, each for itself."""
     placed: int
-    """How many of them found a destination at the same time, one after the other."""
+    """How many of them find a destination at the same time, at least."""
+    is_most: bool
+    """Whether it is known that no more of them do."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether some find no destination together, each of which has one alone."""
+        return self.placed < self.servers - self.stranded
+
+    def __str__(self) -> str:
+        least = "" if self.is_most else "at least "
+        return f"{least}{self.placed} of {pluralize(self.servers, 'server')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +176,17 @@ def audit_servers(
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
     together = Together(destinations.index)
+    # In an order that is not that of the servers: the searches share their steps.
+    if_drained = _if_drained(by_host, drained, ", ".join(without), together)
     sums = []
-    for number, (own, there) in enumerate(by_host.items(), 1):
-        sums.append(_sum_of(names[own], there, together, own))
+    for number, own in enumerate(sorted(by_host, key=names.__getitem__), 1):
+        sums.append(_sum_of(names[own], by_host[own], together, own))
         progress("hosts that die", number, len(by_host))
-    ordered = sorted(lines.values(), key=lambda line: (_URGENT.index(line.verdict), line.host, line.project))
+    sum_of = {each.host: each for each in sums}
+    moving = {escape_line(name) for name in destinations.index.names_of(drained)}
+    for line in lines.values():
+        _judge_together(line, if_drained if line.host in moving else None, sum_of.get(line.host))
+    ordered = sorted(lines.values(), key=lambda line: (URGENT.index(line.verdict), line.host, line.project))
     return ServerAudit(
         lines=tuple(ordered),
         servers=count,
@@ -167,7 +194,7 @@ def audit_servers(
         drained=destinations.index.names_of(drained),
         of_hosts=tuple(sorted(sums, key=lambda each: (-each.stranded, each.placed - each.servers, each.host))),
         of_projects=_of_projects(ordered),
-        if_drained=_if_drained(by_host, drained, ", ".join(without), together),
+        if_drained=if_drained,
         unknown=tuple(unknown.most_common()),
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
@@ -198,13 +225,31 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
     elif not without:
         line.verdict = Verdict.NONE_WITHOUT
         line.conflict = destinations.conflict(judged, own, drained)
+    elif server.unknown:
+        line.verdict = Verdict.UNKNOWN
+        line.reason = server.unknown
     return line, _Placed(kind, own, if_died, judged.notes)
+
+
+def _judge_together(line: Line, if_drained: HostSum | None, of_host: HostSum | None) -> None:
+    """Say so where each server of a line has a destination, and not all servers of its host at the same time."""
+    if line.verdict not in (Verdict.OK, Verdict.UNKNOWN):
+        return
+    if if_drained and if_drained.is_short:
+        line.verdict = Verdict.NOT_ALL_WITHOUT
+        line.reason = f"{if_drained} of the drained hosts find a place at the same time"
+    elif of_host and of_host.is_short:
+        line.verdict = Verdict.NOT_ALL_IF_DIED
+        line.reason = f"{of_host} of its host find a place at the same time"
 
 
 def _sum_of(host: str, servers: Sequence[_Placed], together: Together, gone: int | None = None) -> HostSum:
     stranded = sum(not each.if_died for each in servers)
-    placed = len(together.place([(each.kind.demand, each.if_died) for each in servers if each.kind], gone))
-    return HostSum(escape_line(host), len(servers), stranded, placed)
+    movable = [(each.kind.demand, each.if_died) for each in servers if each.kind and each.if_died]
+    if len(movable) <= 1:
+        return HostSum(escape_line(host), len(servers), stranded, len(movable), is_most=True)
+    found = together.place(movable, gone)
+    return HostSum(escape_line(host), len(servers), stranded, len(found.allocations), found.is_most)
 
 
 def _if_drained(by_host: Mapping[int, list[_Placed]], drained: int, names: str, together: Together) -> HostSum | None:

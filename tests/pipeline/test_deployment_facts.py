@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
+from os_prefilter import NOTHING, Decision, Pipeline, Request, Requirements, forbid, require
+from os_prefilter.common.errors import FilterFailed, UnusableArgument
+from os_prefilter.filters.loading import UNKNOWN, Declaration, Unknown, as_filter
 from os_prefilter.pipeline.deployment_facts import Fact, Query, values_of
+from os_prefilter.testing import request_of
+from tests.conftest import conf_with
 
 _DOWN = OSError("x://me:hunter2@h is down")
 
@@ -192,7 +197,7 @@ def test_slow_answer_is_used_even_after_the_query_was_retried() -> None:
     fact = Fact("f", ask, 60, patience=0.05)
     for clock.now in slow:
         asked = threading.Event()
-        assert fact.value(None, clock) is None
+        assert fact.value(None, clock) is UNKNOWN
         assert asked.wait(60)
     first, second = (each for each in threading.enumerate() if each.name == "fact f")
     for (begun, event), thread in zip(slow.items(), (first, second), strict=True):
@@ -216,3 +221,85 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
 
     assert values_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == ("known",) * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
+
+
+async def _coroutine(_context: object) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (True, "found a bool"),
+        (None, "found a NoneType"),
+        ("down", "found a str"),
+        (lambda: True, r"a function with the parameters \(\)"),
+        (lambda _context, _other: True, r"a function with the parameters \(_context, _other\)"),
+        (_coroutine, "found a coroutine or generator function"),
+        (_Clock, "found the class _Clock"),
+    ],
+    ids=str,
+)
+def test_service_with_a_fact_that_cannot_be_read_does_not_start(given: Any, found: str) -> None:
+    """Each request would take what is not known for an answer, or an object that is always true."""
+    message = f"passes the deployment fact 'down' in a form .*: expected a function \\(context\\), .*{found}"
+    with pytest.raises(UnusableArgument, match=message):
+        Pipeline.from_conf(conf_with(), {"down": given})
+    with pytest.raises(UnusableArgument, match=message):
+        Pipeline.from_names(facts={"down": given})
+
+
+@pytest.mark.parametrize("name", ["ensure_traits", "kept_machine_type"])
+def test_service_with_another_argument_that_cannot_be_called_does_not_start(name: str) -> None:
+    arguments: Any = {name: lambda: None}
+    with pytest.raises(UnusableArgument, match=f"passes {name} in a form that cannot be used"):
+        Pipeline.from_conf(conf_with(), **arguments)
+
+
+def _if_down(_request: Request, *, down: bool) -> Requirements:
+    """Take everything but True for a no, as authors do."""
+    return forbid("CUSTOM_X", "down") if down else require("CUSTOM_X", "not down")
+
+
+def _fails(_context: object) -> bool:
+    raise OSError("the database is down")
+
+
+def _decide(function: Any, read: Any) -> Decision:
+    filters = [as_filter("f", function, {"down"})]
+    return Pipeline(filters, facts={"down": Fact("down", read, 60)}).apply(request_of())
+
+
+def test_filter_is_not_run_while_a_fact_that_it_needs_is_not_known() -> None:
+    """No capable host is excluded, no request refused, and what is not known is not taken for a no."""
+    decision = _decide(_if_down, _fails)
+    assert not decision.requirements
+    assert [(str(note), note.waits) for note in decision.notes] == [
+        ("deployment fact down: not known yet, so that the filter requires nothing yet", True)
+    ]
+
+
+def test_none_is_a_value_that_a_fact_may_have() -> None:
+    assert [item.required for item in _decide(_if_down, lambda _context: None).requirements] == [True]
+
+
+def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
+    takes = Declaration(takes_unknown=True)
+
+    @takes
+    def careful(_request: Request, *, down: bool | Unknown) -> Requirements:
+        return NOTHING if down is UNKNOWN else require("CUSTOM_X", "known")
+
+    @takes
+    def careless(_request: Request, *, down: bool) -> Requirements:
+        return _if_down(_request, down=down)
+
+    assert not _decide(careful, _fails).requirements
+    assert _decide(careful, lambda _context: False).requirements
+    with pytest.raises(FilterFailed, match="compare it with 'is UNKNOWN'"):
+        _decide(careless, _fails)
+
+
+def test_gate_stays_closed_while_its_fact_is_not_known() -> None:
+    gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
+    assert not _decide(gated, _fails).requirements

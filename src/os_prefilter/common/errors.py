@@ -82,6 +82,16 @@ class MissingFact(UnusableFilter):
         super().__init__(name, f"needs the fact {fact!r}, which the embedding service does not provide. {advice}")
 
 
+class UnusableArgument(ConfigurationError):
+    """The embedding service passes what cannot be called as it must be: a fact, for instance."""
+
+    def __init__(self, what: str, expected: str, found: str) -> None:
+        self.what = what
+        super().__init__(
+            f"The embedding service passes {what} in a form that cannot be used: expected {expected}, found {found}."
+        )
+
+
 class InvalidOption(ConfigurationError):
     """An option has an invalid value."""
 

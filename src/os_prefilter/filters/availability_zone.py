@@ -6,6 +6,7 @@ from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.host_aggregates import HostAggregates
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, Note, Requirements, require_aggregates
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
@@ -13,6 +14,7 @@ from os_prefilter.vocabulary.model import UnknownValues
 _SOURCE = "availability zone"
 
 
+@Declaration(takes_unknown=True)
 def availability_zone(request: Request, *, options: Options, aggregates: Any) -> Requirements:
     """Require a host in one of the aggregates of the availability zone that the user chose."""
     zone = request.availability_zone

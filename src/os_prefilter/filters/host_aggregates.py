@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import UnusableFact
 from os_prefilter.common.quoting import escape_line, quote, shorten
+from os_prefilter.filters.loading import UNKNOWN
 from os_prefilter.request.requirements import is_uuid
 
 FACT = "aggregates"
@@ -55,11 +56,11 @@ class HostAggregates:
 
         :param aggregates: objects or mappings, each with ``uuid``, ``name``, and ``metadata`` (a mapping of strings) or
             ``availability_zone`` or both, as Nova's API and its objects have them; or what this returned before
-        :raises UnusableFact: if it is None, or one of them is malformed
+        :raises UnusableFact: if it is not known, or one of them is malformed
         """
         if isinstance(aggregates, cls):
             return aggregates
-        if aggregates is None:
+        if aggregates is None or aggregates is UNKNOWN:
             raise UnusableFact(FACT, "is not known yet", "Check the warning in the log about reading it.")
         if isinstance(aggregates, (str, bytes, Mapping)) or not isinstance(aggregates, Iterable):
             raise UnusableFact(FACT, f"is {quote(aggregates)}, not a sequence of aggregates", _ADVICE)

@@ -12,7 +12,7 @@ from os_prefilter.request.view import Request
 _MOST_TRAITS = 3
 
 
-@Declaration(by_default=False)
+@Declaration(by_default=False, takes_unknown=True)
 def isolated_aggregates(
     request: Request, *, aggregates: Any, required_before: tuple[Requirement, ...] = ()
 ) -> Requirements:

@@ -3,8 +3,9 @@
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from os_prefilter.common.entry_points import Errors, installed_entry_points, load_entry_point
 from os_prefilter.common.errors import (
@@ -46,12 +47,31 @@ _ADVICE = {
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Unknown(Enum):
+    """The type of :data:`UNKNOWN`."""
+
+    UNKNOWN = "unknown"
+
+    def __repr__(self) -> str:
+        return "<unknown>"
+
+    def __bool__(self) -> bool:
+        # Else a filter would take it for a no.
+        raise TypeError("a deployment fact that is not known is neither true nor false: compare it with 'is UNKNOWN'")
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+"""In place of the value of a deployment fact that could not be read yet; a filter gets it if it declares so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """What is special about a filter, beside the parameters that it needs: a decorator of its function."""
 
     gate: str = ""
     """The fact that must be true before the filter is run; empty if it is run at once."""
+    takes_unknown: bool = False
+    """Whether it is run while a fact that it needs is not known, which is :data:`UNKNOWN` then; else it waits."""
     closed: str = ""
     """Why it is not run while that fact is not true; a format of ``options``."""
     traits: Callable[[Options], Iterable[str]] = lambda _options: ()

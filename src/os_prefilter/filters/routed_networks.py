@@ -11,7 +11,7 @@ from typing import Any
 
 from os_prefilter.common.errors import NoAggregate, UnusableFact
 from os_prefilter.common.quoting import quote
-from os_prefilter.filters.loading import Declaration
+from os_prefilter.filters.loading import UNKNOWN, Declaration
 from os_prefilter.request.requirements import NOTHING, Note, Requirements, is_uuid, require_aggregates
 from os_prefilter.request.spec import NetworkRequest
 from os_prefilter.request.view import Request
@@ -42,11 +42,11 @@ class RoutedNetworks:
         :param networks: a mapping of the UUID of each network that has segments to a mapping of the UUID of each of its
             subnets that has one to the UUIDs of the aggregates of the segment's resource provider; or what this
             returned before
-        :raises UnusableFact: if it is None, or malformed
+        :raises UnusableFact: if it is not known, or malformed
         """
         if isinstance(networks, cls):
             return networks
-        if networks is None:
+        if networks is None or networks is UNKNOWN:
             raise UnusableFact(FACT, "is not known yet", "Check the warning in the log about reading it.")
         _check(isinstance(networks, Mapping), networks, "a mapping of networks")
         found: dict[str, Mapping[str, tuple[str, ...]]] = {}
@@ -68,7 +68,7 @@ def _check(is_valid: bool, value: object, expected: str) -> None:  # noqa: FBT00
         raise UnusableFact(FACT, f"has {quote(value)}, not {expected}", _ADVICE)
 
 
-@Declaration(by_default=False)
+@Declaration(by_default=False, takes_unknown=True)
 def routed_networks(request: Request, *, networks: Any) -> Requirements:
     """Require a host that reaches a segment of each routed network that the user named."""
     requested = request.networks

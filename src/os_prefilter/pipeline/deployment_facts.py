@@ -3,6 +3,7 @@
 A query may go to the database of every cell, so no request waits for one of its own; a filter sees the value only.
 """
 
+import inspect
 import os
 import threading
 import time
@@ -14,8 +15,10 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
+from os_prefilter.filters.loading import UNKNOWN
 
 LOG = logging.getLogger(__name__)
 
@@ -30,6 +33,32 @@ ReadFact = Callable[[Any], Any]
 
 A new value is a new object: pipelines keep the results of their filters for as long as they are given the same one.
 """
+
+
+def check_callable(what: str, given: object, *arguments: str) -> None:
+    """Refuse what cannot be called with these arguments.
+
+    :raises UnusableArgument: also for a class, which would make an object of the request's context, and for a coroutine
+        function: either result would be true, whatever the deployment is
+    """
+    found = f"a {type(given).__name__}"
+    if inspect.isclass(given):
+        found = f"the class {given.__name__}"
+    elif inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given):
+        found = "a coroutine or generator function"
+    elif callable(given):
+        try:
+            signature = inspect.signature(given)
+        except (TypeError, ValueError):
+            # Some functions of C have none.
+            return
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            found = f"a function with the parameters {signature}"
+        else:
+            return
+    raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +95,7 @@ class Fact:
     """
 
     def __init__(
-        self, name: str, read: ReadFact, interval: float, unknown: Any = None, *, patience: float = PATIENCE
+        self, name: str, read: ReadFact, interval: float, unknown: Any = UNKNOWN, *, patience: float = PATIENCE
     ) -> None:
         self.name = name
         self.latest = unknown
@@ -191,6 +220,11 @@ class Fact:
                 now - query.begun,
                 self.latest,
             )
+
+
+def known_or_none(value: Any) -> Any:
+    """Return the value of a fact, and None for one that is not known: the pipeline's own facts are never None."""
+    return None if value is UNKNOWN else value
 
 
 _latest_of = attrgetter("latest")

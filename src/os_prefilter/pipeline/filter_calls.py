@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import FilterFailed, PrefilterError, RequestRejected
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, LoadedFilter
+from os_prefilter.filters.loading import OPTIONS, REQUIRED_BEFORE, UNKNOWN, LoadedFilter
 from os_prefilter.pipeline import nova_style
-from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement, Requirements
+from os_prefilter.request.requirements import AggregateRequirement, Note, Preference, Requirement, Requirements
 from os_prefilter.request.view import Request
 
 
@@ -40,7 +40,17 @@ def bind(each: LoadedFilter, options: Options) -> Call:
     needs = [need for need in each.needs if need != OPTIONS]
     if not needs:
         return lambda request, _inputs: function(request)
-    return lambda request, inputs: function(request, **{need: inputs.value_of(need) for need in needs})
+
+    def run(request: Request, inputs: Inputs) -> object:
+        values = {need: inputs.value_of(need) for need in needs}
+        # By identity: a value may compare itself in a way of its own.
+        unknown = [need for need, value in values.items() if value is UNKNOWN]
+        if unknown and not each.declaration.takes_unknown:
+            reason = "not known yet, so that the filter requires nothing yet"
+            return Requirements(notes=(Note(f"deployment fact {unknown[0]}", reason, waits=True),))
+        return function(request, **values)
+
+    return run
 
 
 def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requirements:

@@ -18,7 +18,7 @@ from os_prefilter.pipeline import known_traits, nova_style, request_writer, trai
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.decision_log import DecisionLog, decision_log_from
-from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, values_of
+from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, check_callable, known_or_none, values_of
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from, prepared
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.host_traits import HostTraitsFact, Reader
@@ -105,6 +105,11 @@ class Pipeline:
             for want of a host.
         :raises ConfigurationError: if the service must not start with this configuration.
         """
+        _check_facts(facts)
+        if ensure_traits is not None:
+            check_callable("ensure_traits", ensure_traits, "names")
+        if kept_machine_type is not None:
+            check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
         register_opts(conf)
         try:
             options = options_from(conf)
@@ -135,6 +140,7 @@ class Pipeline:
             read again after 60 seconds.
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
+        _check_facts(facts)
         known = {name: Fact(name, prepared(name, read), _FACTS_INTERVAL) for name, read in (facts or {}).items()}
         return cls(load_filters(names, NEEDS | known.keys()), options, known)
 
@@ -168,7 +174,7 @@ class Pipeline:
         if self.options.trait_scope is not TraitScope.AUTO:
             return ""
         fact = self._known.get(trait_scope.FACT)
-        return trait_scope.describe_choice(fact.latest if fact else None)
+        return trait_scope.describe_choice(known_or_none(fact.latest) if fact else None)
 
     def apply(self, request_spec: Any, context: Any = None) -> Decision:
         """Run the filters and add what they require to ``request_spec``; on any error it is as it was.
@@ -231,7 +237,8 @@ class Pipeline:
     def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
         values = dict(zip(self._names_of_facts, facts, strict=True))
         of_rules = getattr(values.get(RULES), "traits", ())
-        mirrored = trait_scope.is_mirrored(self.options.trait_scope, values.get(trait_scope.FACT))
+        mirrored = trait_scope.is_mirrored(self.options.trait_scope, known_or_none(values.get(trait_scope.FACT)))
+        traits_of_placement = known_or_none(values.get(known_traits.FACT))
         runs: list[Run] = []
         # Pure filters are written together at the end, so that nothing is written when a later one fails.
         pending: list[Requirement] = []
@@ -250,7 +257,7 @@ class Pipeline:
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = perf_counter() - start
             if not each.nova_style:
-                result = known_traits.leave_out_unknown(result, values.get(known_traits.FACT), of_rules)
+                result = known_traits.leave_out_unknown(result, traits_of_placement, of_rules)
             requirements = tuple([item._replace(filter=each.name) for item in result.requirements])
             if each.nova_style:
                 request = Request(request_spec, request.kept_machine_type)
@@ -272,6 +279,11 @@ class Pipeline:
         additions = request_writer.prepare(request, pending, own_groups, preferred, in_aggregates)
         described = self.history.describe(decision) if self.history else ""
         return Outcome(decision, additions, root_demand(required), _warning(decision), described)
+
+
+def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:
+    for name, read in (facts or {}).items():
+        check_callable(f"the deployment fact {name!r}", read, "context")
 
 
 def _is_on_root(item: Requirement, request: Request) -> bool:

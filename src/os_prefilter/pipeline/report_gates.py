@@ -17,6 +17,7 @@ from os_prefilter.common.quoting import escape_line, join_names, pluralize, quot
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
+from os_prefilter.pipeline.deployment_facts import known_or_none
 from os_prefilter.pipeline.filter_calls import Call, Inputs
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
@@ -221,7 +222,7 @@ def gate_filter(each: LoadedFilter, call: Call, options: Options, deferred: Coll
     declared = each.declaration
     if declared.gate:
         waits = Requirements(notes=(Note(declared.closed.format(options=options), "not required yet", waits=True),))
-        return lambda request, inputs: call(request, inputs) if inputs.facts[declared.gate] else waits
+        return lambda request, inputs: call(request, inputs) if known_or_none(inputs.facts[declared.gate]) else waits
     if each.name not in deferred:
         return call
     gates = gates_by_trait(options.rows)
@@ -234,7 +235,7 @@ def gate_filter(each: LoadedFilter, call: Call, options: Options, deferred: Coll
 
 
 def _without_deferred(result: Requirements, request: Request, inputs: Inputs, gates: dict[str, Gate]) -> Requirements:
-    coverage: Coverage | None = inputs.facts[FACT]
+    coverage: Coverage | None = known_or_none(inputs.facts[FACT])
     kept: list[Requirement] = []
     notes = list(result.notes)
     for item in result.requirements:

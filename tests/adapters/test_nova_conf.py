@@ -88,6 +88,26 @@ enabled = true
     )
 
 
+@pytest.mark.parametrize(
+    ("entries", "ignored"),
+    [
+        ("q35, x86_64=q35", "'q35'"),
+        ("x86_64=, x86_64=q35", "'x86_64='"),
+        ("=pc, x86_64=q35, foo=bar", "'=pc', 'foo=bar'"),
+        ("x86_64=q35, x86_64=p\x1b[2J", r"'x86_64=p\x1b[2J'"),
+        ("foo=bar, " * 9 + "".join(f"a{each}=b," for each in range(9)) + "x86_64=q35", "'a3=b' and 5 more"),
+    ],
+)
+def test_entries_of_machine_types_that_nova_passes_over_are_named_in_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, entries: str, ignored: str
+) -> None:
+    settings = settings_of(tmp_path, f"[libvirt]\nhw_machine_type = {entries}\n")
+    assert settings == LibvirtSettings(hw_machine_type={"x86_64": "q35"})
+    (warning,) = caplog.messages
+    assert f"{ignored}. Write ARCHITECTURE=MACHINE" in warning
+    assert warning.isprintable()
+
+
 def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the environment nor the folder beside the file, which nova-compute would not read for it either."""
     monkeypatch.setenv("OS_LIBVIRT__VIRT_TYPE", "lxc")
@@ -109,8 +129,6 @@ def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: p
         ("[libvirt]\nswtpm_enabled = maybe\n", "[libvirt] swtpm_enabled: Unexpected boolean value 'maybe'"),
         ("[spice]\nenabled = maybe\n", "[spice] enabled: Unexpected boolean value 'maybe'"),
         ("[DEFAULT]\nforce_raw_images = maybe\n", "[DEFAULT] force_raw_images: Unexpected boolean value 'maybe'"),
-        ("[libvirt]\nhw_machine_type = q35\n", "[libvirt] hw_machine_type: 'q35' is not ARCHITECTURE=MACHINE"),
-        ("[libvirt]\nhw_machine_type = =q35\n", "[libvirt] hw_machine_type: '=q35'"),
         ("[libvirt]\nconnection_uri = qemu+tcp://$my_ip/system\n", "connection_uri: a $ in its value refers to"),
         ("[libvirt\n", "it cannot be read as a nova.conf"),
         ("no option\n", "it cannot be read as a nova.conf"),

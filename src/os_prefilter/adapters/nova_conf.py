@@ -13,13 +13,17 @@ from types import MappingProxyType
 from typing import Any
 
 from oslo_config import cfg, types
+from oslo_log import log as logging
 
 from os_prefilter.common.errors import ConfigurationError
-from os_prefilter.common.quoting import escape_line, quote
+from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.conf import as_configuration_error, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
+from os_prefilter.vocabulary.machine_types import ARCHITECTURES
+
+LOG = logging.getLogger(__name__)
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 _LIBVIRT = [
@@ -42,6 +46,8 @@ _DEFAULT = [cfg.BoolOpt("force_raw_images", default=True)]
 _SPICE = [cfg.BoolOpt("enabled", default=False)]
 _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
+_SHOWN = 5
+_ARCHITECTURES = frozenset(ARCHITECTURES.split())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,12 +222,20 @@ def libvirt_settings(path: str | Path | None = None) -> LibvirtSettings:
 
 
 def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
+    """Return the machine type of each architecture; an entry that Nova passes over does not stop a host's report."""
     found: dict[str, str] = {}
+    ignored: dict[str, None] = {}
     for entry in entries:
         architecture, _, machine = entry.partition("=")
-        if not architecture or not machine or not entry.isprintable():
-            problem = f"{quote(entry)} is not ARCHITECTURE=MACHINE, as in x86_64=q35."
-            raise invalid_option(where, "hw_machine_type", problem, "libvirt")
-        # Nova uses the first one, too.
-        found.setdefault(architecture, machine)
+        if machine and entry.isprintable() and architecture in _ARCHITECTURES:
+            # Nova uses the first one, too.
+            found.setdefault(architecture, machine)
+        else:
+            ignored[quote(entry)] = None
+    if ignored:
+        LOG.warning(
+            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write ARCHITECTURE=MACHINE, as in x86_64=q35.",
+            where,
+            join_first_names(tuple(ignored), _SHOWN),
+        )
     return MappingProxyType(found)

@@ -20,7 +20,8 @@ from os_prefilter.adapters.libvirt.documents import (
     parse_version,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.common.errors import ConfigurationError, DocumentError
+from os_prefilter.common.errors import DocumentError
+from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities, facts
@@ -471,13 +472,21 @@ class TestGuests:
         assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"
 
 
-def test_hw_machine_type_that_qemu_lacks_raises_configuration_error() -> None:
+def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nova passes it to libvirt; guests that name a machine type start."""
     offered = capabilities(machines={"x86_64": {"pc": "pc-i440fx-7.2", "q35": "pc-q35-7.2"}})
     right = LibvirtSettings(hw_machine_type={"x86_64": "pc-q35-7.2"})
     assert facts(offered, domain_capabilities(), settings=right).own_guests.default_machine == "pc-q35-7.2"
+    traits = capability_traits(facts(offered, domain_capabilities(), settings=right))
+    assert not caplog.messages
     for wrong in ("nonsense", "pc-q35-99.9"):
-        with pytest.raises(ConfigurationError, match=f"hw_machine_type of nova.conf .*'{wrong}'"):
-            facts(offered, domain_capabilities(), settings=LibvirtSettings(hw_machine_type={"x86_64": wrong}))
+        found = facts(offered, domain_capabilities(), settings=LibvirtSettings(hw_machine_type={"x86_64": wrong}))
+        assert found.own_guests.default_machine == wrong
+        assert f"hw_machine_type of nova.conf gives x86_64 guests the machine type '{wrong}'" in caplog.messages[-1]
+        differ = {trait for trait, has in capability_traits(found).items() if has != traits[trait]}
+        assert all("DEFAULT_MACHINE" in trait for trait in differ)
 
 
 # The corpus is outside the project: without it, these tests do not exist.

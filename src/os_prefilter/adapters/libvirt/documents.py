@@ -13,12 +13,15 @@ from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
+from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.common.errors import ConfigurationError, DocumentError
+from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
+
+LOG = logging.getLogger(__name__)
 
 MAX_BYTES = 8 * 1024 * 1024
 """The largest document that is read; libvirt's largest are below 1 MiB."""
@@ -438,15 +441,15 @@ def _guests(
 
 
 def _default_machine(settings: LibvirtSettings, name: str, machines: Machines) -> str:
-    """Return the machine type that Nova gives to guests of an architecture; empty if it leaves that to libvirt.
-
-    :raises ConfigurationError: if nova.conf names one that is not among those that libvirt lists
-    """
+    """Return the machine type that Nova gives to guests of an architecture; empty if it leaves that to libvirt."""
     configured = settings.hw_machine_type.get(name)
     if configured and machines and configured not in machines:
-        raise ConfigurationError(
-            f"[libvirt] hw_machine_type of nova.conf gives {name} guests the machine type {quote(configured)}, "
-            "which QEMU here does not have. Correct it; 'virsh capabilities' lists those that exist."
+        # Nova passes it to libvirt all the same; guests that name a machine type start.
+        LOG.warning(
+            "[libvirt] hw_machine_type of nova.conf gives %s guests the machine type %s, which QEMU here does not "
+            "have: guests that get it do not start. Correct it; 'virsh capabilities' lists those that exist.",
+            name,
+            quote(configured),
         )
     return configured or _DEFAULT_MACHINES.get(name, "")
 

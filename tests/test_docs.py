@@ -209,11 +209,14 @@ def test_installed_reporter_is_described_on_exactly_one_page(name: str) -> None:
 
 
 def test_systemd_unit_uses_valid_options_of_capabilities_report() -> None:
-    """Its options exist, and go together; so do those that agent.env names."""
+    """Its options exist, and go together; so do those that agent.env names. It is restarted whatever ended it."""
     folder = DOCS / "packaging"
     unit = configparser.RawConfigParser()
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read_string((folder / "os-prefilter-agent.service").read_text(encoding="utf-8").replace("\\\n", ""))
+    # systemd takes an end by SIGHUP for a clean one, and would leave it at that with on-failure.
+    assert (unit["Service"]["Restart"], unit["Unit"]["StartLimitIntervalSec"]) == ("always", "0")
+    assert unit["Service"]["ExecReload"] == "/bin/kill -HUP $MAINPID"
     _, *words, more = shlex.split(unit["Service"]["ExecStart"])
     assert words[:2] == ["capabilities", "report"]
     environment = (folder / "agent.env").read_text(encoding="utf-8")

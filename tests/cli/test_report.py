@@ -247,6 +247,9 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+ENDED = ("", "Ending on SIGTERM; the traits of the host stay.\n", 0)
+
+
 class Service:
     """``capabilities report --watch 1`` in a process of its own."""
 
@@ -278,7 +281,7 @@ class Service:
         """End it; return its remaining output, and its exit code."""
         self.process.send_signal(number)
         out, err = self.process.communicate(timeout=60)
-        return out, err, self.process.returncode
+        return out, err.partition(" [-] ")[2], self.process.returncode
 
 
 @pytest.fixture
@@ -290,6 +293,12 @@ def service(aware: Served, conf: str, tmp_path: Path) -> Iterator[Service]:
 def until(server: Served, requests: int) -> None:
     """Wait until so many requests more have come."""
     server.wait_for(len(server.sent) + requests)
+
+
+def _reason_once(line: str, reason: str) -> str:
+    """Return a line of the log; oslo.log appends the exception that is being handled to a warning."""
+    assert line.count(reason) == 1, line
+    return line
 
 
 def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Served, service: Service) -> None:
@@ -305,19 +314,66 @@ def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Ser
     assert service.line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
     before = everything(aware.placement)
     service.libvirt.unlink()
-    assert service.line().startswith("Failed to probe the host; its traits stay as they are")
+    assert _reason_once(service.line(), "No such file").startswith("Failed to probe the host; its traits stay as they")
     assert everything(aware.placement) == before
     service.libvirt.write_text("old")
     assert service.line() == "Able to probe the host again."
     # One line when an outage of Placement begins and one when it ends, however many rounds are between.
     aware.answer = lambda _method, _url: (503, b"")
-    assert service.line().startswith("Failed to report the traits of the host; its traits stay as they are")
+    assert _reason_once(service.line(), "503").startswith("Failed to report the traits of the host; its traits stay")
     until(aware, 2)
     aware.answer = lambda _method, _url: None
     assert service.line() == "Able to report the traits of the host again."
     until(aware, 1)
-    assert service.end(signal.SIGTERM) == ("", "", 0)
+    assert service.end(signal.SIGTERM) == ENDED
     assert everything(aware.placement) == before
+
+
+def test_the_service_reloads_its_configuration_on_sighup_and_keeps_the_old_one_if_it_is_wrong(
+    aware: Served, service: Service, conf: str
+) -> None:
+    """Logrotate sends it, and ``systemctl reload``."""
+    path = Path(conf)
+    text = path.read_text()
+    service.line()
+    before = everything(aware.placement)
+    path.write_text(text.replace("enabled_filters = image_metadata", "enabled_filters = image_metdata"))
+    service.process.send_signal(signal.SIGHUP)
+    warning = _reason_once(service.line(), "image_metdata")
+    assert warning.startswith("Failed to reload the configuration; the previous one stays in effect. ")
+    until(aware, 2)
+    assert everything(aware.placement) == before
+    path.write_text(text.replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
+    service.process.send_signal(signal.SIGHUP)
+    assert service.line() == "Reloaded the configuration; the host is probed and reported by it."
+    assert "removed CUSTOM_PREFILTER_REPORTED_" in (line := service.line())
+    assert "CUSTOM_VM_MODE_HVM" in line.partition("removed")[2]
+    service.process.send_signal(signal.SIGUSR1)
+    assert service.line() == "Ignored SIGUSR1. SIGHUP reloads the configuration."
+    assert service.end(signal.SIGINT)[2] == 0
+
+
+def test_two_services_with_different_sections_name_each_other_once(
+    aware: Served, service: Service, conf: str, tmp_path: Path
+) -> None:
+    """Each replaces the other's report; a restart with another section, before this, is no such case."""
+    other = tmp_path / "other.conf"
+    other.write_text(Path(conf).read_text().replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
+    marker = scope_of(other.read_text()).marker
+    service.line()
+    with Service(str(other), tmp_path) as second:
+        lines = [second.line() for _ in range(6)]
+        (warning,) = (line for line in lines if "Another report" in line)
+        assert lines[0] != warning
+        assert (
+            f"Its marker is {SCOPE.marker}, and only it has: CUSTOM_VM_MODE_HVM. The marker here is {marker},"
+            in warning
+        )
+        assert second.end(signal.SIGTERM)[2] == 0
+    service.process.send_signal(signal.SIGTERM)
+    assert service.process.stderr
+    (warning,) = (line for line in service.process.stderr if "Another report" in line)
+    assert marker in warning
 
 
 def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: str, tmp_path: Path) -> None:
@@ -331,7 +387,7 @@ def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: st
         while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert service.end(signal.SIGTERM) == ("", "", 0)
-    (line,) = log.read_text().splitlines()
+    line, _ = log.read_text().splitlines()
     assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line
 
 
@@ -372,7 +428,7 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
             "Able to report the traits of the host again.",
             f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}",
         }
-        assert service.end(signal.SIGTERM) == ("", "", 0)
+        assert service.end(signal.SIGTERM) == ENDED
 
 
 def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: Served, tmp_path: Path) -> None:

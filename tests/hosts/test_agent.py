@@ -71,8 +71,14 @@ class Story:
         self.host = FakeHost()
         self.report = FakeReport()
         self.now = 0.0
-        self.watch = Watch(self.host, self.report, 1.0, clock=lambda: self.now)
+        self.error: PrefilterError | None = None
+        self.watch = Watch(self.host, self.report, 1.0, clock=lambda: self.now, configure=self._configure)
         self._caplog = caplog
+
+    def _configure(self) -> tuple[FakeHost, FakeReport]:
+        if self.error:
+            raise self.error
+        return self.host, self.report
 
     def lines(self, rounds: int = 1) -> list[tuple[str, str]]:
         """Play rounds; return what was logged meanwhile."""
@@ -201,6 +207,40 @@ def test_configuration_error_in_the_first_round_stops_the_agent(story: Story, at
         story.watch.run()
 
 
+@pytest.mark.parametrize("at", ["identity", "facts", "report"])
+def test_configuration_error_in_a_later_round_is_logged_once_and_leaves_the_agent_running(
+    story: Story, at: str
+) -> None:
+    story.lines()
+    story.now = PROBE_INTERVAL
+    error = ConfigurationError("nova.conf is being written")
+    story.report.error = error if at == "report" else None
+    story.host.down[at] = error
+    assert [level for level, _ in story.lines(3)] == ["WARNING"]
+
+
+def test_reload_probes_the_host_and_reports_by_the_new_configuration(story: Story) -> None:
+    story.lines()
+    old, story.host, story.report = story.report, FakeHost(), FakeReport()
+    story.watch.reload()
+    assert story.lines(2) == []
+    assert (old.told, story.host.probed, story.report.told) == (["libvirt 9"], ["libvirt 9"], ["libvirt 9"] * 2)
+
+
+@pytest.mark.parametrize("error", [ConfigurationError("[prefilter] is\nwrong"), DocumentError("nova.conf", "gone")])
+def test_reload_of_a_wrong_configuration_keeps_the_previous_one(
+    story: Story, caplog: pytest.LogCaptureFixture, error: PrefilterError
+) -> None:
+    story.lines()
+    story.error = error
+    story.watch.reload()
+    (warning,) = (record.getMessage() for record in caplog.records)
+    assert warning.startswith("Failed to reload the configuration; the previous one stays in effect. ")
+    assert "\n" not in warning
+    assert story.lines(2) == []
+    assert story.report.told == ["libvirt 9"] * 3
+
+
 def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handlers() -> None:
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
 
@@ -242,6 +282,24 @@ def report(facts):
 run_until_signal(Watch(Host(), report, 1e9))
 print("ended", flush=True)
 """
+
+
+@pytest.mark.parametrize("state", ["waits", "hangs"])
+def test_sighup_makes_a_round_at_once_and_other_signals_nothing(state: str) -> None:
+    """Their default action would end the agent."""
+    with subprocess.Popen([sys.executable, "-c", SERVICE, state], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline() == "round\n"
+            for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE, signal.SIGHUP):
+                process.send_signal(number)
+            if state == "waits":
+                assert process.stdout.readline() == "round\n"
+            process.send_signal(signal.SIGTERM)
+            out, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (out, process.returncode) == ("ended\n", 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -127,7 +127,7 @@ class CapabilitiesReport(Listing):
         )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Print the table, or watch until SIGTERM or SIGINT."""
+        """Print the table, or watch until SIGTERM or SIGINT; SIGHUP reloads the configuration."""
         if parsed_args.watch is None:
             return int(super().run(parsed_args))
         with needs_packages(self.extras):
@@ -157,9 +157,8 @@ class CapabilitiesReport(Listing):
     def _watch(self, arguments: argparse.Namespace) -> None:
         _check_watched(arguments)
         _check_provider(arguments)
-        placement = _Placement(arguments)
-        host = _libvirt_host(arguments)
         logged: set[str] = set()
+        placement = _Placement(arguments)
 
         def report(facts: HostFacts) -> str:
             for line in builder_of(facts):
@@ -168,7 +167,14 @@ class CapabilitiesReport(Listing):
                 logged.add(line)
             return _format_changes(placement.report(facts))
 
-        watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget)
+        def configure() -> tuple[agent.Host, agent.Report]:
+            _set_up_logging(arguments.config_file, self.app.options)
+            host = _libvirt_host(arguments)
+            placement.configure()
+            return host, report
+
+        host = _libvirt_host(arguments)
+        watch = agent.Watch(host, report, arguments.watch, give_up=placement.forget, configure=configure)
         placement.sleep = watch.wait
         _set_up_logging(arguments.config_file, self.app.options)
         agent.run_until_signal(watch)
@@ -224,16 +230,21 @@ class _Placement:
             )
         self._arguments = arguments
         self.sleep: Callable[[float], None] = time.sleep
+        self.configure()
+
+    def configure(self) -> None:
+        """Read nova.conf; an error leaves what was read before."""
+        arguments = self._arguments
         from os_prefilter.adapters.nova_conf import load_conf, prefilter_options  # noqa: PLC0415
         from os_prefilter.adapters.placement.from_conf import client_from  # noqa: PLC0415
         from os_prefilter.adapters.placement.trait_sync import HostTraits  # noqa: PLC0415
 
         conf = load_conf(arguments.nova_conf)
-        self._new_client = partial(client_from, conf, arguments.nova_conf)
-        self._client = self._new_client()
-        self._traits_of = HostTraits
-        self._options = prefilter_options(conf)
+        new_client = partial(client_from, conf, arguments.nova_conf)
+        client, options = new_client(), prefilter_options(conf)
         self._scope = EVERY_TRAIT if arguments.remove else _scope(arguments)
+        self._new_client, self._client, self._options = new_client, client, options
+        self._traits_of = HostTraits
         self._name = ""
         self._provider: HostTraits | None = None
 
@@ -353,13 +364,16 @@ def _set_up_logging(config_file: str | None, options: argparse.Namespace) -> Non
         conf.set_override("log_file", options.log_file)
     if options.verbose_level > _VERBOSE:
         conf.set_override("debug", True)
+    root = logging.getLogger(None).logger
+    handlers = list(root.handlers)
     try:
         logging.setup(conf, "os-prefilter")
     except (cfg.Error, logging.LogConfigError, OSError, RuntimeError, ValueError) as error:
+        # It begins by removing them, and the error of a reload is to be logged.
+        root.handlers[:] = handlers
         raise ConfigurationError(
             f"The log cannot be set up: {describe_error(error)}. Correct oslo.log's options in {config_file}."
         ) from error
-    root = logging.getLogger(None).logger
     for handler in root.handlers:
         handler.setFormatter(PasswordMaskingFormatter(handler.formatter or Formatter()))
     if not options.verbose_level:

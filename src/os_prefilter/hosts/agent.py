@@ -2,6 +2,9 @@
 
 Each round reads the host's identity, probes the host again if that changed or an hour has passed, and reports. While
 libvirt or Placement fails, the traits stay as they are: a failure is no change of the host.
+
+SIGHUP reads the configuration again, SIGTERM and SIGINT end the agent, SIGUSR1 and SIGUSR2 are ignored; each with a
+line in the log.
 """
 
 import signal
@@ -36,7 +39,9 @@ REPORT_TIMEOUT = 600.0
 GRACE = 0.5
 """Seconds that a running round has to end after a signal; each write to Placement is one request."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+# Their default action ends a process without a line, and logrotate's scripts send any of them.
+_SIGNALS = (*_ENDING, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _LOOK_INTERVAL = 0.25
 
 
@@ -61,9 +66,10 @@ class Watch:
     :param interval: seconds from the end of a round to the next one, at least 1
     :param clock: returns seconds
     :param give_up: called when a report takes too long, so that the next one does not wait for the same connection
+    :param configure: reads the configuration again, and returns the host and the report by it; None keeps both
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last ones have defaults
         self,
         host: Host,
         report: Report,
@@ -71,15 +77,19 @@ class Watch:
         *,
         clock: Callable[[], float] = time.monotonic,
         give_up: Callable[[], None] = lambda: None,
+        configure: Callable[[], tuple[Host, Report]] | None = None,
     ) -> None:
         self._host = host
         self._report = report
         self._give_up = give_up
+        self._configure = configure or (lambda: (self._host, self._report))
         self._interval = min(interval, threading.TIMEOUT_MAX)
         self._clock = clock
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         self._identity: object = None
         self._facts: HostFacts | None = None
+        self._has_reported = False
         self._probe_due = 0.0
         self._probing = _Outage("probe the host")
         self._reporting = _Outage("report the traits of the host")
@@ -91,11 +101,33 @@ class Watch:
         """
         while not self._stopping.is_set():
             self.round()
-            self.wait(self._interval)
+            if self._woken.wait(self._interval) and not self._stopping.is_set():
+                self._woken.clear()
+                self.reload()
 
     def stop(self) -> None:
         """Make :meth:`run` return: at once if it waits, else after the round."""
         self._stopping.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """Make :meth:`run` read the configuration again and report: at once if it waits, else after the round."""
+        self._woken.set()
+
+    def reload(self) -> None:
+        """Read the configuration again; a wrong one leaves the host and the report as they were."""
+        problem = ""
+        try:
+            self._host, self._report = self._configure()
+        except PrefilterError as error:
+            problem = str(error)
+        if problem:
+            LOG.warning(
+                "Failed to reload the configuration; the previous one stays in effect. %s", escape_line(problem)
+            )
+            return
+        self._probe_due = self._clock()
+        LOG.info("Reloaded the configuration; the host is probed and reported by it.")
 
     def wait(self, seconds: float) -> None:
         """Wait, at most until :meth:`stop` is called."""
@@ -109,11 +141,18 @@ class Watch:
         facts = self._current_facts()
         if facts is None:
             return
+        problem: PrefilterError | None = None
         try:
             changed = self._run_report(facts)
-        except (PlacementError, IronicError) as error:
-            self._reporting.begins(error)
+        except (PlacementError, IronicError, ConfigurationError) as error:
+            if not self._has_reported and isinstance(error, ConfigurationError):
+                raise
+            problem = error
+        # Not in the except clause: oslo.log would append the error that is being handled to the line.
+        if problem:
+            self._reporting.begins(problem)
             return
+        self._has_reported = True
         self._reporting.ends()
         if changed:
             LOG.info("%s", escape_line(changed))
@@ -128,6 +167,7 @@ class Watch:
 
     def _current_facts(self) -> HostFacts | None:
         """Return the facts; None while the probe fails."""
+        problem: PrefilterError | None = None
         try:
             identity = self._host.identity()
             if self._facts is None or identity != self._identity or self._clock() >= self._probe_due:
@@ -137,7 +177,9 @@ class Watch:
         except PrefilterError as error:
             if self._facts is None and isinstance(error, ConfigurationError):
                 raise
-            self._probing.begins(error)
+            problem = error
+        if problem:
+            self._probing.begins(problem)
             return None
         self._probing.ends()
         return self._facts
@@ -163,8 +205,21 @@ class _Outage:
         self._lasts = False
 
 
+def _handle(number: int, watch: Watch) -> bool:
+    """Act on a signal; return whether it ends the agent."""
+    name = signal.Signals(number).name
+    if number in _ENDING:
+        LOG.info("Ending on %s; the traits of the host stay.", name)
+        return True
+    if number == signal.SIGHUP:
+        watch.wake()
+    else:
+        LOG.info("Ignored %s. SIGHUP reloads the configuration.", name)
+    return False
+
+
 def run_until_signal(watch: Watch) -> None:
-    """Run a watch until SIGTERM or SIGINT, and return within a second of it.
+    """Run a watch until SIGTERM or SIGINT, and return within a second of it; SIGHUP wakes it.
 
     The loop has a thread of its own, so that a libvirt or a Placement that hangs does not keep the process alive.
 
@@ -184,8 +239,10 @@ def run_until_signal(watch: Watch) -> None:
     before = {each: signal.signal(each, lambda number, _frame: signals.append(number)) for each in _SIGNALS}
     try:
         thread.start()
-        while thread.is_alive() and not signals:
+        while thread.is_alive():
             thread.join(_LOOK_INTERVAL)
+            if any(_handle(signals.pop(0), watch) for _ in tuple(signals)):
+                break
         watch.stop()
         thread.join(GRACE)
     finally:

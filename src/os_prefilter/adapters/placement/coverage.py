@@ -159,13 +159,16 @@ class KnownTraits:
 
     def _with_needed(self, found: TraitNames) -> TraitNames:
         missing = sorted(self._needed - found)[:_AT_ONCE]
+        problem = ""
         try:
             for trait in missing:
                 self._client.create_trait(trait)
         except PlacementError as error:
+            problem = str(error)
+        if problem:
             # Requirements for what is missing are left out, with a note.
             if not self._is_told:
-                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", error)
+                LOG.warning("Traits that request filters may require cannot be created in Placement: %s", problem)
             self._is_told = True
             return TraitNames(self._client.traits())
         self._is_told = False

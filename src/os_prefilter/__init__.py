@@ -32,6 +32,7 @@ from os_prefilter.request.spec import (
     RequestSpec,
 )
 from os_prefilter.request.view import Request
+from os_prefilter.vocabulary.model import as_boolean
 
 __all__ = [
     "NOTHING",
@@ -57,6 +58,7 @@ __all__ = [
     "Setting",
     "Unsupported",
     "allocation_candidates_query",
+    "as_boolean",
     "capability_traits",
     "forbid",
     "forbid_aggregates",

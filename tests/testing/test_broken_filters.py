@@ -11,7 +11,7 @@ _START = """
 import datetime, itertools, os, random, socket, time
 from functools import cache
 from pathlib import Path
-from os_prefilter import NOTHING, Note, Request, Requirement, Requirements, require
+from os_prefilter import NOTHING, Note, as_boolean, Request, Requirement, Requirements, require
 from os_prefilter.testing import filter_conformance, request_of
 
 ASKED = request_of({"acme": "yes"}, {"acme:level": "3"})
@@ -22,14 +22,14 @@ SEEN = []
 _PURE = '''
 def acme(request: Request) -> Requirements:
     """Require what acme says."""
-    if request.image_property("acme") != "yes":
+    if not as_boolean(request.image_property("acme")):
         return NOTHING
 {body}
 '''
 _NOVA = '''
 def acme(context, request_spec):
     """Require what acme says."""
-    if request_spec.image is None or request_spec.image.properties.get("acme") != "yes":
+    if request_spec.image is None or not as_boolean(request_spec.image.properties.get("acme")):
         return False
 {body}
     return True
@@ -90,10 +90,20 @@ _BROKEN = [
         'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',
         "changes a request that it has been applied to",
     ),
+    (
+        "spelling_of_a_boolean",
+        'return require("CUSTOM_A", "acme") if request.image_property("acme") == "yes" else NOTHING',
+        "gave another answer to acme=True than to acme='yes'. Read booleans with os_prefilter.as_boolean.",
+    ),
     ("asks_for_something", "return NOTHING", "requires nothing for a request of asks"),
 ]
 _BROKEN_NOVA = [
     ("same_request", 'request_spec.root_required.add(f"CUSTOM_A{next(NUMBERS)}")', "gave another answer"),
+    (
+        "spelling_of_a_boolean",
+        'request_spec.image.properties["acme"] is True and request_spec.root_required.add("CUSTOM_A")',
+        "gave another answer to acme=True than to acme='yes'",
+    ),
     ("odd_value", 'request_spec.root_required.add(request_spec.flavor.extra_specs["acme:level"])', "with KeyError"),
     ("valid_names", 'request_spec.root_required.add("COMPUTE_NO_SUCH_TRAIT")', "no trait of os-traits"),
     (
@@ -137,8 +147,8 @@ def test_a_filter_that_breaks_a_law_fails_its_test_with_the_reason(
 
 def test_filter_that_needs_a_flavor_fails_conformance(pytester: pytest.Pytester) -> None:
     code = _filter('return require("CUSTOM_A", "acme")').replace(
-        'if request.image_property("acme")',
-        'if request.flavor_attribute("memory_mb") < 5 or request.image_property("acme")',
+        "if not as_boolean",
+        'if request.flavor_attribute("memory_mb") < 5 or not as_boolean',
     )
     assert _outcome(pytester, code, "fields_that_are_unset")[:2] == (0, 1)
 
@@ -180,4 +190,4 @@ def test_conforming_filter_passes_in_one_process(
     if shape == _NOVA:
         body = 'request_spec.root_required.add("CUSTOM_A")'
     passed, failed, printed = _outcome(pytester, _filter(body, shape), "")
-    assert (passed, failed) == (13 if shape == _PURE else 9, 0), printed
+    assert (passed, failed) == (14 if shape == _PURE else 10, 0), printed

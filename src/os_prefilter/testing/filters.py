@@ -27,6 +27,7 @@ from os_prefilter.testing.generated import (
     odd_requests,
     stored_by_nova,
     with_fields_unset,
+    with_value,
     written_by_a_tenant,
 )
 from os_prefilter.testing.law import choices, spec_with
@@ -41,6 +42,8 @@ _any = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors, HealthCheck.data_too_large],
 )
 _MOST_CHARACTERS = 400
+# One of Nova's objects, and those of Glance and of JSON. "1" and "on" may mean something else.
+_SPELLINGS = ((True, "true", "True", "yes"), (False, "false", "False", "no"))
 
 
 def filter_conformance(
@@ -147,6 +150,16 @@ class _EachFilter:
                 what = f"gave another answer when it was called again, in another order: {one} and then {other}"
                 self._fail(f"{what}. Keep no state, and read no clock and no random numbers.", spec)
 
+    def test_each_spelling_of_a_boolean_gets_the_same_answer(self) -> None:
+        """An image property is True in Nova's objects, and "true" or "yes" in Glance and in JSON."""
+        for spec in self.requests:
+            for name, value, others in _booleans(spec):
+                for other in others:
+                    changed = with_value(spec, name, other)
+                    if _meaning(self._answer(changed)) != _meaning(self._answer(spec)):
+                        what = f"gave another answer to {name}={other!r} than to {name}={value!r}"
+                        self._fail(f"{what}. Read booleans with os_prefilter.as_boolean.", spec)
+
     def test_no_odd_value_makes_it_raise(self) -> None:
         """Each value that it reads is left out, or is a list, a number, 20,000 characters, half a character."""
         for spec in odd_requests(self.asks):
@@ -250,6 +263,23 @@ class _PureFilter(_EachFilter):
             _outcome(kept, spec)
             if _outcome(kept, other) != _outcome(self.subject.pipeline, other):
                 self._fail("reads what is not part of the view that it is given (os_prefilter.Request).", other)
+
+
+def _booleans(spec: RequestSpec) -> Iterator[tuple[str, object, Iterable[object]]]:
+    """Yield the image properties that look like booleans: name, value, and other spellings of it."""
+    for name, value in spec.image.properties.items() if spec.image else ():
+        for spellings in _SPELLINGS:
+            if isinstance(value, (bool, str)) and value in spellings:
+                yield name, value, spellings
+
+
+def _meaning(answer: Requirements | str) -> Any:
+    """Return what a filter answers, without the words."""
+    if isinstance(answer, str):
+        return answer.partition(":")[0]
+    traits = {(item.trait, item.required, item.scope) for item in answer.requirements}
+    aggregates = {(item.aggregates, item.required) for item in answer.aggregates}
+    return traits, aggregates, {item.trait for item in answer.preferences}
 
 
 def _outcome(pipeline: Pipeline, spec: RequestSpec) -> Any:

@@ -99,14 +99,16 @@ def _change_examples(examples: Sequence[RequestSpec], known: st.SearchStrategy[s
     if not names:
         return st.sampled_from(examples)
     values = st.just(_LEFT_OUT) | known | ODD
-    return st.builds(_with, st.sampled_from(examples), st.none() | st.sampled_from(names), values)
+    return st.builds(with_value, st.sampled_from(examples), st.none() | st.sampled_from(names), values)
 
 
 def _properties(spec: RequestSpec) -> Mapping[str, object]:
     return spec.image.properties if spec.image else {}
 
 
-def _with(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
+def with_value(spec: RequestSpec, name: str | None, value: object) -> RequestSpec:
+    """Return a request with another value of a property or extra spec that it has."""
+
     def change(values: Mapping[str, Any]) -> dict[str, Any]:
         kept = {key: each for key, each in values.items() if key != name or value is not _LEFT_OUT}
         return kept | ({name: value} if name in kept else {})
@@ -123,7 +125,7 @@ def odd_requests(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec]:
     for spec in examples:
         for name in (*spec.flavor.extra_specs, *_properties(spec)):
             for value in (_LEFT_OUT, None, True, 0, -1.5, b"", [], ["x", 1], {}, *_ODD_TEXTS):
-                yield _with(spec, name, value)
+                yield with_value(spec, name, value)
 
 
 def _keys(prefix: str, names: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
@@ -192,4 +194,4 @@ def written_by_a_tenant(examples: Iterable[RequestSpec]) -> Iterator[RequestSpec
         for spec in examples:
             for name, old in {**_properties(spec), **spec.flavor.extra_specs}.items():
                 for value in (f"{old}{text}", f"{text}{old}", f"{old}-{text}", text):
-                    yield deepcopy(_with(spec, name, value))
+                    yield deepcopy(with_value(spec, name, value))

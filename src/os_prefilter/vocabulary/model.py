@@ -180,6 +180,14 @@ def canonical_boolean(value: object) -> str | None:
     return "false" if spelling in _FALSE else None
 
 
+def as_boolean(value: object) -> bool | None:
+    """Return the boolean in a value of an image property or extra spec; None if it is not set, or is none.
+
+    Nova's objects have True where Glance and JSON have "true", "yes" or another spelling.
+    """
+    return {"true": True, "false": False}.get(canonical_boolean(value) or "")
+
+
 def is_true(value: object) -> bool:
     """Whether a value is one of the spellings of true; what is no boolean at all is not, as in Nova."""
     return canonical_boolean(value) == "true"

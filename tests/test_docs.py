@@ -34,6 +34,7 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+DROP_IN = DOCS / "examples" / "nova" / "os-prefilter.conf"
 PAGES = sorted(page for page in DOCS.rglob("*.rst") if "_build" not in page.parts)
 
 _BLOCK = re.compile(
@@ -41,6 +42,7 @@ _BLOCK = re.compile(
     r"(?P<body>(?:(?P=indent) +\S.*\n|[ ]*\n)+)",
     re.MULTILINE,
 )
+_INCLUDE = re.compile(r"^\.\. literalinclude:: (examples/nova/\S+)\n((?: +:.*\n)*)", re.MULTILINE)
 _CAPTION = re.compile(r":caption: (\S+)$", re.MULTILINE)
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n?", re.MULTILINE)
 
@@ -63,8 +65,13 @@ def blocks(page: Path) -> Iterator[tuple[str, str, str]]:
 
 def files_of(page: Path) -> dict[str, str]:
     """Return the files that a page shows: its code blocks whose caption is the name of one."""
-    found = ((_CAPTION.search(options), text) for _, options, text in blocks(page))
-    return {caption[1]: text for caption, text in found if caption}
+    found = [(options, text) for _, options, text in blocks(page)]
+    for match in _INCLUDE.finditer(page.read_text(encoding="utf-8")):
+        start = re.search(r":start-at: (.*)", match[2])
+        text = (page.parent / match[1]).read_text(encoding="utf-8")
+        found.append((match[2], text[text.index(start[1]) :] if start else text))
+    captions = ((_CAPTION.search(options), text) for options, text in found)
+    return {caption[1]: text for caption, text in captions if caption}
 
 
 def commands_of(page: Path) -> Iterator[Command]:
@@ -254,12 +261,35 @@ def test_commands_for_a_cloud_use_valid_options(page: str) -> None:
         parser.parse_args(shlex.split(words.removeprefix(name)))
 
 
+def test_every_page_recommends_the_section_of_one_file() -> None:
+    """Hosts that report by another section count as hosts that have not reported."""
+    of_file = DROP_IN.read_text(encoding="utf-8")
+    lines = [line for line in of_file.splitlines() if line and not line.startswith("#")]
+    section = lines[lines.index("[prefilter]") :]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(f"    {line}" for line in lines) in readme
+    commands = files_of(DOCS / "commands.rst")["nova.conf"].splitlines()
+    assert commands[commands.index("[prefilter]") :] == section
+    for page, start in (
+        ("nova", "[filter_scheduler]"),
+        ("agent", "[prefilter]"),
+        ("deployment-tools", "[filter_scheduler]"),
+    ):
+        text = (DOCS / f"{page}.rst").read_text(encoding="utf-8")
+        assert any(f":start-at: {start}" in options for _, options in _INCLUDE.findall(text)), page
+        assert "[prefilter]" not in [
+            line
+            for language, _, block in blocks(DOCS / f"{page}.rst")
+            if language == "ini"
+            for line in block.splitlines()
+        ]
+
+
 def test_agent_rst_counts_and_lists_the_custom_traits_that_reports_create() -> None:
     """The page says about how many a first report by its own section creates; its loop for provider.yaml all."""
     text = (DOCS / "agent.rst").read_text(encoding="utf-8")
     told = re.search(r"about (\d+) requests at the\s+first report", text)
     assert told
-    assert RECOMMENDED.strip() in text.replace("\n    ", "\n")
     assert abs(int(told[1]) - len(scope_of(RECOMMENDED).known)) <= 5
     loop = re.search(r"os-prefilter (capabilities show .*?) \|", text)
     assert loop

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from oslo_log import log as logging
 
-from os_prefilter.adapters.nova_conf import incompatible_nova, unsupported_nova
+from os_prefilter.adapters.nova_conf import closed_owner_gate, incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
@@ -137,6 +137,9 @@ def activate() -> list[type]:
         *(_Replaced(each) if each in replaced or each is isolate else each for each in entries),
         RequestFilters(pipeline, isolate if isolate in entries else None),
     ]
+    closed = closed_owner_gate(nova.conf.CONF) if any(each.name == "owner" for each in pipeline.filters) else ""
+    if closed:
+        LOG.warning("%s", closed)
     prefers = pipeline.options.preferred_properties or "preferences" in (each.name for each in pipeline.filters)
     if prefers and _WEIGHER not in nova.conf.CONF.filter_scheduler.weight_classes:
         LOG.warning("Preferred traits have no effect: add %s to [filter_scheduler] weight_classes.", _WEIGHER)

@@ -160,9 +160,32 @@ def test_compute_nodes_that_reported_for_other_options_are_named(tmp_path: Path,
     assert main(["readiness", "--hosts", fleet, "--config-file", conf]) == 0
     out, err = capsys.readouterr()
     assert "other, silent" in out
-    assert "Reported for other options of [prefilter]: other. Give the schedulers" in err
+    assert "Reported for other options of [prefilter], or by an earlier release: other. Give the schedulers" in err
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet"]) == 0
     assert "Give --config-file with the schedulers' section." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        (
+            f"{REPORTED}_00000000",
+            "have not reported by this section [prefilter] (hosts have by another section",
+        ),
+        ("CUSTOM_PREFILTER_REPORTED_1", "(hosts have by another section, or by an earlier release); 'os-pref"),
+        (REPORTED, "1 compute node (silent) has not reported; 'os-prefilter readiness' shows more"),
+        ("CUSTOM_OTHER", "2 compute nodes (other, silent) have not reported; 'os-prefilter readiness' shows more"),
+    ],
+)
+def test_explain_says_that_hosts_reported_for_other_options(
+    other: str, says: str, tmp_path: Path, capsys: Capture
+) -> None:
+    """To an operator whose hosts all have reported, that they have not is no explanation."""
+    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = hpet")
+    own = configured_scope(read_configuration(conf)).marker
+    fleet = _fleet(tmp_path, same=[own], other=[other], silent=[])
+    assert main(["explain", "--hosts", fleet, "--config-file", conf, "--property", "hw_time_hpet=yes"]) == 0
+    assert says in " ".join(capsys.readouterr().out.split()).replace(" | ", " ")
 
 
 def test_a_filter_of_the_file_is_ready_where_hosts_reported_for_all_of_its_filters(

@@ -183,7 +183,8 @@ def test_true_traits_that_an_operator_set_survive_reports_that_do_not_need_them(
 
 
 def test_traits_of_other_architectures_go_unless_the_section_offers_to_emulate_them(report: Report) -> None:
-    offered = f"{RECOMMENDED.rstrip()}, CUSTOM_X86_64_*\nemulated_architectures = x86_64\n"
+    offered = RECOMMENDED.replace("CUSTOM_VM_MODE_*", "CUSTOM_VM_MODE_*, CUSTOM_X86_64_*")
+    offered += "emulated_architectures = x86_64\n"
     qualified = report(offered) - LEAN - {scope_of(offered).marker}
     assert len(qualified) == 17
     assert all(trait.startswith("CUSTOM_X86_64_") for trait in qualified)

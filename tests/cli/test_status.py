@@ -126,6 +126,23 @@ def test_filter_that_waits_gives_a_warning_and_no_failure(server: Served, check:
     assert max(code for code, _ in found.values()) == WARNING
 
 
+def test_hosts_that_reported_by_another_section_are_not_called_hosts_without_a_report(
+    server: Served, check: Check, conf: Path
+) -> None:
+    """The two of 10,000 hosts that really are silent would not be found."""
+    check(_enabled(server, "hpet"))
+    _report(conf)
+    found = check(_enabled(server, "hpet,image_metadata,owner"))
+    assert found["Coverage"] == (
+        WARNING,
+        f"hpet may exclude 1 compute node ({HOST}) that reported by another section [prefilter], or by an earlier "
+        f"release. image_metadata may exclude 1 compute node ({HOST}) that reported by another section [prefilter], or "
+        "by an earlier release. Give the schedulers and the compute nodes the same section [prefilter]. Run "
+        "'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] wait_for_answers "
+        "makes a filter wait for them.",
+    )
+
+
 def test_owner_waits_for_its_gate_and_excludes_hosts_with_owner_gate_always(server: Served, check: Check) -> None:
     assert check(_enabled(server, "owner"))["Coverage"][1].startswith("owner waits for 1 compute node")
     always = check(_enabled(server, "owner", "owner_gate = always"))
@@ -376,6 +393,29 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
         monkeypatch.syspath_prepend(str(folder.parent))
 
     return install
+
+
+@pytest.mark.parametrize(
+    ("nova", "line", "is_closed"),
+    [
+        ("33.1.0", "facts_interval = 60", True),
+        ("27.5.1", "owner_gate = compute_version", True),
+        ("33.1.0", "owner_gate = coverage", False),
+        ("33.1.0", "owner_gate = always", False),
+        ("33.1.0", "owner_compute_version = 61", False),
+        ("34.0.0", "owner_gate = compute_version", False),
+    ],
+)
+def test_gate_of_owner_that_cannot_open_is_a_warning(  # noqa: PLR0913, PLR0917
+    nova: str, line: str, is_closed: bool, server: Served, check: Check, install: Callable[[str, str], None]
+) -> None:
+    """Even where each compute node has the trait, as the compute version says nothing of it before Nova 34."""
+    install("nova", nova)
+    put_traits(server.placement, lambda traits: traits.add("OWNER_NOVA"))
+    code, details = check(_enabled(server, "owner", line))["Coverage"]
+    assert (code, "Set owner_gate = coverage: it opens once" in details) == (
+        (WARNING, True) if is_closed else (0, False)
+    )
 
 
 def test_nova_that_is_too_new_gives_a_warning(

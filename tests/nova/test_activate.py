@@ -13,6 +13,7 @@ from oslo_log.formatters import ContextFormatter
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Request, Requirements
+from os_prefilter.adapters import nova_conf
 from os_prefilter.common.errors import (
     ConfigurationError,
     DuplicateFilter,
@@ -46,6 +47,33 @@ def test_activating_again_replaces_our_entry_with_the_new_configuration(start: S
         start(enabled)
         assert entries() == [*novas, "ours"]
         assert [each.name for each in our_entry().pipeline.filters] == [enabled]
+
+
+@pytest.mark.parametrize(
+    ("release", "enabled", "line", "is_told"),
+    [
+        (33, "hpet,owner", "", True),
+        (33, "hpet,owner", "owner_gate = coverage", False),
+        (33, "hpet", "", False),
+        (34, "hpet,owner", "", False),
+        (None, "hpet,owner", "", False),
+    ],
+)
+def test_gate_that_cannot_open_is_told_at_the_start(  # noqa: PLR0913, PLR0917
+    release: int | None,
+    enabled: str,
+    line: str,
+    is_told: bool,
+    start: Start,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The filter requires nothing, for ever, and no request says so."""
+    monkeypatch.setattr(nova_conf, "installed_nova", lambda: release)
+    start(enabled, line)
+    told = [record.message for record in caplog.records if "The filter owner requires nothing" in record.message]
+    assert len(told) == is_told
+    assert not told or "Set owner_gate = coverage" in told[0]
 
 
 @pytest.mark.parametrize("name", sorted(SAME_PURPOSE))

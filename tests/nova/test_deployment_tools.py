@@ -20,9 +20,9 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.cli.capabilities import CapabilitiesReport
 from os_prefilter.cli.main import Program
-from tests.support.deployment_tools import BLAZARS, DROP_IN, ENABLED, FILES, NOVAS, OURS, read_conf
+from tests.support.deployment_tools import BLAZARS, FILES, NOTHING, NOVAS, OURS, SECTION, read_conf
 from tests.support.nova_start import entries, starting
-from tests.test_docs import DOCS
+from tests.test_docs import DOCS, DROP_IN
 
 Sections = dict[str, dict[str, list[str]]]
 
@@ -109,7 +109,7 @@ def rendered(tool: str, folder: Path, text: str = "", beside: str = _SETS_NOTHIN
 @pytest.mark.parametrize("beside", [_SETS_NOTHING, _SETS_DEFAULT])
 @pytest.mark.parametrize("tool", _TOOLS)
 def test_override_of_the_page_activates_and_keeps_novas_host_filters(tool: str, beside: str, nova_folder: Path) -> None:
-    assert read_conf("--config-file", rendered(tool, nova_folder, beside=beside)) == ([NOVAS, OURS], ENABLED)
+    assert read_conf("--config-file", rendered(tool, nova_folder, beside=beside)) == ([NOVAS, OURS], SECTION)
 
 
 @pytest.mark.parametrize("tool", ["OpenStack-Ansible", "OpenStack-Helm"])
@@ -120,8 +120,8 @@ def test_plain_list_becomes_one_class_name_that_does_not_exist(tool: str, nova_f
 
 
 def test_array_of_enabled_filters_in_puppet_leaves_the_last_one(nova_folder: Path) -> None:
-    text = FILES["hieradata/nova_scheduler.yaml"].replace("image_metadata,owner", "[image_metadata, owner]")
-    assert read_conf("--config-file", rendered("Puppet", nova_folder, text)).enabled_filters == ["owner"]
+    text = FILES["hieradata/nova_scheduler.yaml"].replace("image_metadata,hpet,owner", "[image_metadata, hpet, owner]")
+    assert read_conf("--config-file", rendered("Puppet", nova_folder, text)).section["enabled_filters"] == ["owner"]
 
 
 def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_folder: Path) -> None:
@@ -131,7 +131,7 @@ def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_fol
     placed(nova_folder / "nova.conf", "")
     placed(nova_folder / "nova.conf.d" / "01-nova.conf", _SETS_DEFAULT)
     placed(nova_folder / "nova.conf.d" / "02-nova-override.conf", template["customServiceConfig"])
-    assert read_conf() == ([NOVAS, NOVAS, OURS], ENABLED)
+    assert read_conf() == ([NOVAS, NOVAS, OURS], SECTION)
 
 
 @pytest.mark.parametrize("beside", ["", _SETS_NOTHING, _SETS_DEFAULT, _SETS_BLAZAR, _SAME])
@@ -147,21 +147,21 @@ def test_drop_in_adds_to_any_nova_conf(beside: str, arguments: tuple[str, ...], 
         OURS,
         *re.findall(r"^available_filters = (\S+)", beside, re.MULTILINE),
     }
-    assert found.enabled_filters == ENABLED
+    assert found.section == SECTION
 
 
 def test_the_drop_in_wins_over_nova_conf_unless_that_alone_is_named(nova_folder: Path) -> None:
     nova_conf = placed(nova_folder / "nova.conf", "[prefilter]\nenabled_filters = noop\n")
     folder = placed(nova_folder / "nova-scheduler.conf.d" / "x.conf", _SAME).parent
-    assert read_conf().enabled_filters == ENABLED
-    assert read_conf("--config-file", nova_conf, "--config-dir", folder).enabled_filters == ENABLED
-    assert read_conf("--config-file", nova_conf).enabled_filters == ["noop"]
+    assert read_conf().section == SECTION
+    assert read_conf("--config-file", nova_conf, "--config-dir", folder).section == SECTION
+    assert read_conf("--config-file", nova_conf).section["enabled_filters"] == ["noop"]
 
 
 def test_only_the_drop_ins_of_a_named_directory_are_read(nova_folder: Path) -> None:
     placed(nova_folder / "nova-scheduler.conf.d" / "x.conf", _SAME)
     other = placed(nova_folder / "other" / "x.conf", _SETS_NOTHING).parent
-    assert read_conf("--config-dir", other) == ([NOVAS], [])
+    assert read_conf("--config-dir", other) == ([NOVAS], NOTHING)
 
 
 def test_lines_that_are_there_twice_count_once(tmp_path: Path) -> None:

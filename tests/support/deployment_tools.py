@@ -7,24 +7,23 @@ from nova.conf import scheduler
 from oslo_config import cfg
 
 from os_prefilter.conf import register_opts
-from tests.test_docs import DOCS, files_of
+from tests.test_docs import DOCS, DROP_IN, files_of
 
 FILES = files_of(DOCS / "deployment-tools.rst")
 """The files that the page shows."""
 
-DROP_IN = DOCS / "examples" / "nova" / "os-prefilter.conf"
 NOVAS = "nova.scheduler.filters.all_filters"
 OURS = "os_prefilter.nova.activate"
 BLAZARS = "blazarnova.scheduler.filters.blazar_filter.BlazarFilter"
-ENABLED = ["image_metadata", "owner"]
-"""What all recipes enable."""
+_OPTIONS = ("enabled_filters", "reported_traits", "wait_for_answers", "owner_gate")
 
 
 class Read(NamedTuple):
     """The options of nova-scheduler that activate our filters."""
 
     available_filters: list[str]
-    enabled_filters: list[str]
+    section: dict[str, object]
+    """Of ``[prefilter]``, what the recipes set."""
 
 
 def read_conf(*arguments: str | Path) -> Read:
@@ -33,4 +32,9 @@ def read_conf(*arguments: str | Path) -> Read:
     scheduler.register_opts(conf)
     register_opts(conf)
     conf([str(each) for each in arguments], project="nova", prog="nova-scheduler")
-    return Read(conf.filter_scheduler.available_filters, conf.prefilter.enabled_filters)
+    return Read(conf.filter_scheduler.available_filters, {name: conf.prefilter[name] for name in _OPTIONS})
+
+
+SECTION = read_conf("--config-file", DROP_IN).section
+"""What all recipes, and the pages, recommend."""
+NOTHING = read_conf("--config-file", "/dev/null").section

@@ -6,12 +6,9 @@ from tempfile import TemporaryDirectory
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.filters.report_scope import ReportScope, configured_scope
 
-RECOMMENDED = """
-[prefilter]
-enabled_filters = image_metadata, hpet
-reported_traits = CUSTOM_COMPUTE_*MACHINE_*, CUSTOM_HYPERVISOR_TYPE_*, CUSTOM_VM_MODE_*
-"""
-"""What docs/agent.rst recommends."""
+_DROP_IN = Path(__file__).parents[2] / "docs" / "examples" / "nova" / "os-prefilter.conf"
+RECOMMENDED = "\n" + _DROP_IN.read_text(encoding="utf-8").partition("\n\n[prefilter]")[2].join(("[prefilter]", ""))
+"""What the documentation recommends."""
 
 
 def scope_of(section: str) -> ReportScope:

@@ -17,7 +17,8 @@ from oslo_log import log as logging
 
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
-from os_prefilter.conf import as_configuration_error, options_from, register_opts
+from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
+from os_prefilter.conf.definitions import OWNER_SERVICE_VERSION
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
@@ -48,6 +49,8 @@ _QUOTED_LINE = re.compile(""": ['"]""")
 _LONGEST_REASON = 500
 _SHOWN = 5
 _ARCHITECTURES = frozenset(ARCHITECTURES.split())
+# The first whose nova-compute reports OWNER_NOVA.
+_OWNER_NOVA = 34
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +179,21 @@ def unsupported_nova() -> str:
             "Upgrade Nova, or audit each filter before it is enabled."
         )
     return f"{tested}, not with Nova {version('nova')}. The filters run all the same, but {advice}"
+
+
+def closed_owner_gate(conf: cfg.ConfigOpts) -> str:
+    """Return a warning if the gate of the filter ``owner`` cannot open with the installed Nova; empty if it can."""
+    group, release = conf[GROUP], installed_nova()
+    if release is None or release >= _OWNER_NOVA or group.owner_gate != "compute_version":
+        return ""
+    if group.owner_compute_version < OWNER_SERVICE_VERSION:
+        # Of computes that report the trait by other means.
+        return ""
+    return (
+        f"The filter owner requires nothing: [prefilter] owner_gate = compute_version waits for nova-compute of Nova "
+        f"{_OWNER_NOVA} on each host, and this is Nova {release}. Set owner_gate = coverage: it opens once each "
+        f"compute node has {group.owner_trait} in Placement, which 'os-prefilter capabilities report' sets."
+    )
 
 
 def incompatible_nova(error: ImportError) -> str:

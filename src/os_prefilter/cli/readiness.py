@@ -46,7 +46,8 @@ class Readiness(Listing):
                 else "Give --config-file with the schedulers' section"
             )
             self.tell(
-                f"Reported for other options of [prefilter]: {join_first_names(elsewhere, _MOST_NAMES)}. {advice}.",
+                f"Reported for other options of [prefilter], or by an earlier release: "
+                f"{join_first_names(elsewhere, _MOST_NAMES)}. {advice}.",
                 warning=True,
             )
         if others:

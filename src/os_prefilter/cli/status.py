@@ -22,7 +22,7 @@ from oslo_upgradecheck import upgradecheck
 from oslo_upgradecheck.upgradecheck import Code, Result
 
 import os_prefilter
-from os_prefilter.adapters.nova_conf import available_filters, reason_of, unsupported_nova
+from os_prefilter.adapters.nova_conf import available_filters, closed_owner_gate, reason_of, unsupported_nova
 from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.from_conf import client_from
@@ -35,9 +35,9 @@ from os_prefilter.conf import GROUP
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
 from os_prefilter.filters.loading import LoadedFilter
-from os_prefilter.filters.report_scope import traits_named_by
+from os_prefilter.filters.report_scope import report_scope, traits_named_by
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
-from os_prefilter.operators.readiness import CLOSED, readiness
+from os_prefilter.operators.readiness import CLOSED, readiness, reported_otherwise
 from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import EVERY, Unreported
@@ -170,15 +170,26 @@ class Checks(upgradecheck.UpgradeCommands):
             text = "There is no compute node: no provider in Placement has the trait COMPUTE_NODE."
             return Result(Code.WARNING, text)
         said = []
+        elsewhere = set(reported_otherwise(fleet, report_scope(self._pipeline.filters, options)))
         for each in self._pipeline.filters:
+            if each.name == "owner" and (never := closed_owner_gate(self._conf)):
+                said.append(never)
+                continue
             names = {name for line in closed if line.filter == each.name for name in line.unreported}
-            if names:
-                verb = "waits for" if self._waits(each, options) else "may exclude"
-                said.append(f"{each.name} {verb} {Unreported.of(names)} without a report.")
+            # The trait of its owner is in no report's scope.
+            others = set() if each.declaration.gate else elsewhere
+            parts = (
+                (names - others, "without a report"),
+                (names & others, "that reported by another section [prefilter], or by an earlier release"),
+            )
+            nodes = " and ".join(f"{Unreported.of(some)} {how}" for some, how in parts if some)
+            if nodes:
+                said.append(f"{each.name} {'waits for' if self._waits(each, options) else 'may exclude'} {nodes}.")
         if not said:
             return Result(Code.SUCCESS, "Every compute node has reported what the enabled filters require.")
+        same = "Give the schedulers and the compute nodes the same section [prefilter]. " if elsewhere else ""
         advice = (
-            "Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
+            f"{same}Run 'os-prefilter capabilities report' on each; 'os-prefilter readiness' shows more. [prefilter] "
             "wait_for_answers makes a filter wait for them."
         )
         return Result(Code.WARNING, " ".join((*said, advice)))

@@ -9,8 +9,8 @@ from os_prefilter.conf.options import Options
 
 GROUP = "prefilter"
 
-# nova/objects/service.py: the first nova-compute that reports OWNER_NOVA is of this service version.
-_OWNER_SERVICE_VERSION = 73
+OWNER_SERVICE_VERSION = 73
+"""The service version of the first nova-compute that reports OWNER_NOVA, of Nova 34 (``nova/objects/service.py``)."""
 
 # oslo-config-generator writes lines of 70 characters, each with "# " before it.
 _WIDTH = 68
@@ -372,12 +372,12 @@ the service does not provide the fact.
     ),
     cfg.IntOpt(
         "owner_compute_version",
-        default=_OWNER_SERVICE_VERSION,
+        default=OWNER_SERVICE_VERSION,
         min=1,
         help=_help(
             "The compute service version from which on every provider has the owner trait.",
             values="a whole number of at least 1; ``owner_gate = compute_version`` compares it.",
-            default=f"{_OWNER_SERVICE_VERSION}, of the first nova-compute that reports the trait.",
+            default=f"{OWNER_SERVICE_VERSION}, of the first nova-compute that reports the trait.",
             wrong="""
 one that is no such number. One that is too low excludes hosts whose nova-compute does not report the trait.
 """,

@@ -17,6 +17,7 @@ from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits, rows_required_by
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
+from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 
 _DIGITS = 8
 
@@ -55,6 +56,12 @@ class ReportScope:
         return reported_by | {
             self._with_digest(marker) for marker in (REPORTED, REPORTED_CUSTOM) if marker in reported_by
         }
+
+    def is_of_another(self, trait: str) -> bool:
+        """Whether a trait is the marker of a report that does not say that all of this scope was reported."""
+        if not (is_reported_marker(trait) or is_custom_marker(trait)):
+            return False
+        return trait not in self.markers(frozenset((REPORTED, REPORTED_CUSTOM)))
 
     def _with_digest(self, marker: Trait) -> Trait:
         if self.traits is None:

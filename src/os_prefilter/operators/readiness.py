@@ -14,7 +14,6 @@ from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.hosts.desired_traits import is_foreign, is_recognized
 from os_prefilter.pipeline.report_gates import ALWAYS, REPORTS, Coverage, Gate, Unreported, gates_by_trait, gates_of
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, rows_required_by
-from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 
 OPEN = "open"
 """The state of what can be required without excluding a host that can."""
@@ -43,7 +42,8 @@ def coverage_of(fleet: Fleet, scope: ReportScope = EVERY_TRAIT) -> Coverage:
     """
     nodes = compute_nodes(fleet)
     unreported = {each: Unreported.of(unreported_in(nodes, scope.markers(each))) for each in REPORTS}
-    return Coverage(unreported, bool(nodes), fleet.traits, scope.traits)
+    in_use = fleet.traits
+    return Coverage(unreported, bool(nodes), in_use, scope.traits, any(map(scope.is_of_another, in_use)))
 
 
 def unreported_in(nodes: Iterable[Provider], reported_by: frozenset[Trait]) -> tuple[str, ...]:
@@ -83,8 +83,7 @@ def reported_otherwise(fleet: Fleet, scope: ReportScope) -> tuple[str, ...]:
         sorted(
             each.name
             for each in compute_nodes(fleet)
-            if markers.isdisjoint(each.traits)
-            and any(is_reported_marker(trait) or is_custom_marker(trait) for trait in each.traits)
+            if markers.isdisjoint(each.traits) and any(map(scope.is_of_another, each.traits))
         )
     )
 

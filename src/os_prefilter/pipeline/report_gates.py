@@ -89,6 +89,8 @@ class Coverage:
     """Each trait that any resource provider has."""
     covered: frozenset[str] | None = None
     """The traits that hosts report by the configuration of this service; None for all."""
+    reported_otherwise: bool = False
+    """Whether hosts have reported by another section ``[prefilter]``, or by an earlier release."""
 
     def __repr__(self) -> str:
         if not self.compute_nodes:
@@ -161,7 +163,13 @@ def deferral(item: Requirement, coverage: Coverage | None, gates: Mapping[str, G
     else:
         nodes = coverage.unreported[gate.reported_by]
         verb = "have" if nodes.number > 1 else "has"
-        problem = f"{nodes} {verb} not reported; 'os-prefilter readiness' shows more" if nodes.number else ""
+        # An operator whose hosts all have reported must not look for silent ones.
+        by_this = (
+            " by this section [prefilter] (hosts have by another section, or by an earlier release)"
+            if coverage.reported_otherwise
+            else ""
+        )
+        problem = f"{nodes} {verb} not reported{by_this}; 'os-prefilter readiness' shows more" if nodes.number else ""
     return f"{trait} is not required yet: {problem}" if problem else ""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.services.packages.builds import clean_run, empty_environment
-from tests.support.deployment_tools import BLAZARS, ENABLED, FILES, NOVAS, OURS, read_conf
+from tests.support.deployment_tools import BLAZARS, FILES, NOTHING, NOVAS, OURS, SECTION, read_conf
 
 _OVERRIDE = FILES["/etc/kolla/config/nova/nova-scheduler.conf"]
 
@@ -47,7 +47,7 @@ def merged(tools: Path, folder: Path, *, with_blazar: bool, override: str = _OVE
     )
     assert done.returncode == 0, done.stdout + done.stderr
     read = read_conf("--config-file", folder / "nova.conf")
-    assert read.enabled_filters == (ENABLED if "[prefilter]" in override else [])
+    assert read.section == (SECTION if "[prefilter]" in override else NOTHING)
     return read.available_filters
 
 

@@ -88,7 +88,8 @@ class ReportCoverage:
             if wanted not in found:
                 found[wanted] = Unreported.of(_compute_nodes_without(self._client, wanted))
             unreported[traits] = found[wanted]
-        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use, self._scope.traits)
+        otherwise = any(map(self._scope.is_of_another, in_use))
+        return Coverage(unreported, os_traits.COMPUTE_NODE in in_use, in_use, self._scope.traits, otherwise)
 
 
 class OwnerCoverage:

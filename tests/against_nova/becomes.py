@@ -156,8 +156,9 @@ def each_alone(answer: Answer, spec: Any, nova: Nova) -> Answer:
 
 
 def viommu(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    model = _said(spec, "viommu_model")
-    return model if model == REFUSED else _also(answer, *([_on_root("COMPUTE_VIOMMU_MODEL", model)] if model else []))
+    in_flavor = BY_NAME["viommu_model"].canonical(_extra_specs(spec).get("hw:viommu_model"))
+    model = in_flavor or _image(spec, "hw_viommu_model")
+    return _also(answer, *([_on_root("COMPUTE_VIOMMU_MODEL", model)] if model else []))
 
 
 def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
@@ -171,7 +172,8 @@ def sound(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    return REFUSED if REFUSED in {_said(spec, row) for row in ("usb_model", "usb_redirection")} else answer
+    ports = _said(spec, "usb_redirection") if _image(spec, "hw_redirected_usb_ports") else ""
+    return REFUSED if REFUSED in (_said(spec, "usb_model"), ports) else answer
 
 
 def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
@@ -199,7 +201,8 @@ def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
 def _of_row(spec: Any, row: Row) -> str:
     """Return the value that the request gives to a row, the default where one counts; empty if none."""
     in_image, in_flavor = _image(spec, str(row.image_property)), _extra_specs(spec).get(str(row.extra_spec))
-    said = next((value for each in (in_image, in_flavor) if each and (value := row.canonical(each))), "")
+    raws = (in_flavor, in_image) if row.wins == "flavor" else (in_image, in_flavor)
+    said = next((value for each in raws if each and (value := row.canonical(each))), "")
     beside = _of_row(spec, BY_NAME[row.only_with]) if row.only_with else ""
     if row.only_with and (not beside or (row.only_with_values and beside not in row.only_with_values)):
         return ""

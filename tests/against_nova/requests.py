@@ -95,29 +95,52 @@ EXTRA_SPECS = {
 } | _EXTRA_SPECS
 
 
+_BOTH = tuple(
+    (str(row.image_property), str(row.extra_spec))
+    for row in ROWS
+    if row.image_property in PROPERTIES and row.extra_spec in EXTRA_SPECS
+)
+"""The names in image and flavor of what both may say."""
+
+
 def _of_theme(some: dict[str, tuple[str, ...]], theme: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
     names = [name for name in some if any(part in name for part in theme)]
     keys = st.sets(st.sampled_from(names), max_size=6) if names else st.just(set())
     return keys.flatmap(lambda chosen: st.fixed_dictionaries({each: st.sampled_from(some[each]) for each in chosen}))
 
 
+def _of_both(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
+    """Return an image property and the extra spec for the same, which often differ."""
+    if draw(st.booleans()):
+        return {}, {}
+    in_image, in_flavor = draw(st.sampled_from(_BOTH))
+    values = draw(st.sampled_from(PROPERTIES[in_image])), draw(st.sampled_from(EXTRA_SPECS[in_flavor]))
+    return {in_image: values[0]}, {in_flavor: values[1]}
+
+
 @st.composite
-def images(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
-    """Return an image with properties of a theme, and traits."""
-    properties = draw(_of_theme(PROPERTIES, theme))
+def images(draw: st.DrawFn, theme: tuple[str, ...], more: dict[str, str]) -> Any:
+    """Return an image with properties of a theme, and traits.
+
+    :param more: properties that it has in any case
+    """
+    properties = draw(_of_theme(PROPERTIES, theme)) | more
     properties |= {f"trait:{each}": "required" for each in draw(st.sets(st.sampled_from(_TRAITS), max_size=2))}
     disk_format = draw(st.sampled_from(["qcow2", "QCOW2", "raw", "iso", "vmdk", "ami", "vhdx", "ploop"]))
     return objects.ImageMeta.from_dict({"id": IMAGE, "name": "i", "disk_format": disk_format, "properties": properties})
 
 
 @st.composite
-def flavors(draw: st.DrawFn, theme: tuple[str, ...]) -> Any:
-    """Return a flavor with extra specs of a theme, resources and traits by suffix; or with none set."""
+def flavors(draw: st.DrawFn, theme: tuple[str, ...], more: dict[str, str]) -> Any:
+    """Return a flavor with extra specs of a theme, resources and traits by suffix; or with none set.
+
+    :param more: extra specs that it has unless none are set
+    """
     sizes = {name: draw(st.integers(0, 5000)) for name in ("memory_mb", "root_gb", "ephemeral_gb", "swap")}
     flavor = objects.Flavor(name="f", vcpus=draw(st.integers(1, 5)), **sizes)
     if draw(st.integers(0, 9)) == 0:
         return flavor
-    specs = draw(_of_theme(EXTRA_SPECS, theme))
+    specs = draw(_of_theme(EXTRA_SPECS, theme)) | more
     pairs = st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_CLASSES))
     for suffix, name in draw(st.sets(pairs, max_size=3)):
         specs[f"resources{suffix}:{name}"] = draw(st.sampled_from(_AMOUNTS))
@@ -154,9 +177,10 @@ def _pci_requests() -> Any:
 def request_specs(draw: st.DrawFn) -> Any:
     """Return a request spec of Nova's."""
     theme = draw(st.sampled_from(_THEMES))
-    spec = objects.RequestSpec(flavor=draw(flavors(theme)))
+    in_image, in_flavor = _of_both(draw)
+    spec = objects.RequestSpec(flavor=draw(flavors(theme, in_flavor)))
     if draw(st.integers(0, 9)):
-        spec.image = draw(images(theme)) if draw(st.integers(0, 9)) else None
+        spec.image = draw(images(theme, in_image)) if draw(st.integers(0, 9)) else None
     if draw(st.booleans()):
         spec.is_bfv = draw(st.booleans())
     if draw(st.booleans()):

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from os_prefilter import RequestSpec, unsupported
+from os_prefilter import RequestSpec, guest_settings, unsupported
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, rows_required_by, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
-from tests.support.hosts import OFFERED, few_libvirt_hosts
+from tests.support.hosts import KVM, OFFERED, few_libvirt_hosts
 
 _ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -133,7 +133,7 @@ def test_null_property_counts_as_unset() -> None:
     assert required_by("image_metadata", spec_of({"hw_vif_model": None}), unknown_values="reject") == []
 
 
-@pytest.mark.parametrize("name", ["viommu_model", "sound_model", "usb_model"])
+@pytest.mark.parametrize("name", ["sound_model", "usb_model"])
 def test_flavor_and_image_that_disagree_are_an_error(name: str) -> None:
     row = next(each for each in _ROWS if each.name == name)
     first, second = list(row.values)[:2]
@@ -141,6 +141,15 @@ def test_flavor_and_image_that_disagree_are_an_error(name: str) -> None:
     with pytest.raises(FlavorImageConflict, match=f"{row.image_property}={first} and .*{row.extra_spec}={second}"):
         pipeline_of("image_metadata").apply(spec)
     assert not spec.root_required
+
+
+def test_viommu_of_the_flavor_wins_over_that_of_the_image_as_in_nova() -> None:
+    """In the filter, the late check and the guest settings."""
+    spec = spec_of({"hw_viommu_model": "smmuv3", "hw_machine_type": "q35"}, {"hw:viommu_model": "intel"})
+    assert device_required_by("image_metadata", spec)[0] == ("COMPUTE_VIOMMU_MODEL_INTEL", True, "root")
+    assert unsupported(spec, KVM) == []
+    (setting,) = (each for each in guest_settings(spec, KVM).settings if each.name == "viommu_model")
+    assert setting == ("viommu_model", "intel", "flavor extra spec hw:viommu_model=intel")
 
 
 def test_flavor_and_image_that_agree_require_the_trait_once() -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from textwrap import dedent
+from typing import Literal
 
 import pytest
 from stevedore.extension import ExtensionManager
@@ -83,6 +84,7 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ({"mine": "Row('mine', {'a': 'CUSTOM_A'}, extra_spec='x')"}, "its values are a mapping"),
         ({"mine": "Row('mine', terms('CUSTOM', 'A b'), extra_spec='x', any_case=True)"}, "written in lower case"),
         ({"mine": _GOOD[:-1] + ", legacy_names=('x',))"}, "for the bundled rows alone"),
+        ({"mine": _GOOD[:-1] + ", wins='both')"}, "wins is 'both'"),
     ],
     indirect=["offered"],
 )
@@ -94,14 +96,15 @@ def test_unusable_installed_row_is_refused_with_the_reason(problem: str) -> None
     assert str(raised.value).startswith("The vocabulary cannot take the row '")
 
 
-@pytest.mark.parametrize("image_overrides", [False, True])
-def test_image_overrides_the_flavor_only_if_the_row_allows_it(image_overrides: bool) -> None:
-    """As Nova has it for some properties; else the two contradict each other."""
-    row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", image_overrides=image_overrides)
+@pytest.mark.parametrize(("wins", "trait"), [("", ""), ("image", "CUSTOM_MINE_B"), ("flavor", "CUSTOM_MINE_A")])
+def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins(
+    wins: Literal["", "image", "flavor"], trait: str
+) -> None:
+    row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", wins=wins)
     spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
     asking = partial(require_rows, Request(spec), RowIndex([row]), Options(reported_traits=("*",)))
-    if image_overrides:
-        assert [item.trait for item in asking().requirements] == ["CUSTOM_MINE_B"]
+    if trait:
+        assert [item.trait for item in asking().requirements] == [trait]
     else:
         with pytest.raises(FlavorImageConflict):
             asking()

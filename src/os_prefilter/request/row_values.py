@@ -87,17 +87,19 @@ def _gate(request: Request, row: Row, unknown: UnknownValues) -> RowValue | None
 def _agreed_value(
     row: Row, raws: tuple[object, object, object], unknown: UnknownValues, notes: list[Note], request: Request
 ) -> RowValue | None:
-    """Return the one value that image and flavor agree on, or that the flavor overrides the image with."""
+    """Return the one value that image and flavor agree on, or that of the source which overrides the other."""
     found: RowValue | None = None
     names = (row.image_property, row.image_attribute, row.extra_spec)
-    for raw, place_of, name in zip(raws, (request.place_of, *_PLACES), names, strict=True):
+    sources = zip(raws, (request.place_of, *_PLACES), names, strict=True)
+    for raw, place_of, name in reversed((*sources,)) if row.wins == "flavor" else sources:
         if raw is None:
             continue
+        if found and row.wins:
+            # Nova does not look at the other value, so that it may also be an unknown one.
+            break
         place = place_of(str(name))
         value = _canonical(raw, place, row, unknown, notes)
         if value is None or (found and found.value == value):
-            continue
-        if found and row.image_overrides:
             continue
         if found and found.value not in row.flavor_overrides.get(value, ()):
             raise FlavorImageConflict(str(found.source), f"{place}={value}")

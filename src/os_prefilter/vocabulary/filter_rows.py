@@ -87,6 +87,7 @@ FILTERED: tuple[Row, ...] = (
         terms("COMPUTE_VIOMMU_MODEL", "auto intel smmuv3 virtio"),
         image_property="hw_viommu_model",
         extra_spec="hw:viommu_model",
+        wins="flavor",
         per_architecture=True,
     ),
     Row(
@@ -110,6 +111,8 @@ FILTERED: tuple[Row, ...] = (
         | {str(number): _USB_REDIRECTION for number in range(1, _MOST_USB_PORTS + 1)},
         image_property="hw_redirected_usb_ports",
         extra_spec="hw:redirected_usb_ports",
+        # Nova takes the image's 0 for no value.
+        flavor_overrides={str(number): frozenset(("0",)) for number in range(1, _MOST_USB_PORTS + 1)},
     ),
     Row("input_bus", _INPUT_BUSES, image_property="hw_input_bus"),
     # Nova reads it only without hw_input_bus.
@@ -125,7 +128,7 @@ FILTERED: tuple[Row, ...] = (
         | dict.fromkeys(("none", "pause", "poweroff", "reset"), _WATCHDOG),
         image_property="hw_watchdog_action",
         extra_spec="hw:watchdog_action",
-        image_overrides=True,
+        wins="image",
     ),
     Row(
         "firmware_type",

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Literal
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 
@@ -85,10 +86,10 @@ class Row:
     """The value where :attr:`only_with` is requested and this one is not."""
     never_with: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Value -> the row and the value that it contradicts."""
+    wins: Literal["", "image", "flavor"] = ""
+    """The source whose value counts where image and flavor give different ones; empty: they contradict each other."""
     flavor_overrides: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Value of the flavor -> the values of the image that it overrides; any other that differs contradicts it."""
-    image_overrides: bool = False
-    """Whether the image's value wins over a different one of the flavor; else they contradict each other."""
     needs: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     """Value -> the rows and the values that it needs beside it."""
     implied_by: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -58,6 +58,8 @@ def _problems(name: str, row: Row) -> Iterator[str]:
         yield "it names neither an image property nor a flavor extra spec"
     if row.image_attribute or row.legacy_names or row.per_architecture or "query" in row.required_by:
         yield "image_attribute, legacy_names, per_architecture and required_by 'query' are for the bundled rows alone"
+    if row.wins not in ("", "image", "flavor"):
+        yield f"wins is {quote(row.wins)}, not 'image', 'flavor' or ''"
     required_by: object = row.required_by
     if not isinstance(required_by, tuple):
         yield "required_by is a tuple of names of filters"

@@ -1,0 +1,154 @@
+"""Who wins where image and flavor give one row different values: what Nova's own code of that row says, for each pair.
+
+Nova has it in many functions, of its driver as well; here it is a field of the row.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import Any
+from unittest import mock
+
+import pytest
+from nova import exception, objects
+from nova.objects.image_meta import ImageMetaProps
+from nova.virt import hardware
+from nova.virt.libvirt import driver
+
+from os_prefilter import Request
+from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
+from os_prefilter.hosts.driver_check import unsupported
+from os_prefilter.request.row_values import row_value
+from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary.model import Row, UnknownValues
+from tests.against_nova.becomes import REFUSED
+from tests.against_nova.requests import EXTRA_SPECS, IMAGE, PROPERTIES
+from tests.conftest import pipeline_of
+from tests.support.hosts import KVM
+
+_driver = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
+_driver._host = mock.Mock()
+
+
+def _viommu(flavor: Any, image: Any) -> Any:
+    return _driver._get_iommu_model(mock.Mock(os_mach_type=None), image, flavor)
+
+
+def _watchdog(flavor: Any, image: Any) -> Any:
+    guest = mock.Mock()
+    _driver._guest_add_watchdog_action(guest, flavor, image)
+    return guest.add_device.call_args[0][0].action if guest.add_device.called else None
+
+
+_NOVA: Mapping[str, Callable[[Any, Any], Any]] = {
+    "viommu_model": _viommu,
+    "sound_model": lambda *both: hardware.get_sound_model(*both),
+    "usb_model": lambda *both: hardware.get_usb_model(*both),
+    "usb_redirection": lambda *both: hardware.get_redirected_usb_ports(*both),
+    "watchdog": _watchdog,
+    "packed_virtqueue": lambda *both: hardware.get_packed_virtqueue_constraint(*both),
+    "ephemeral_encryption": lambda *both: hardware.get_ephemeral_encryption_constraint(*both),
+    "ephemeral_encryption_format": lambda *both: hardware.get_ephemeral_encryption_format(*both),
+    "tpm_version": lambda *both: getattr(hardware.get_vtpm_constraint(*both), "version", None),
+    "tpm_model": lambda *both: getattr(hardware.get_vtpm_constraint(*both), "model", None),
+    "secure_boot": lambda *both: hardware.get_secure_boot_constraint(*both),
+    "maxphysaddr_mode": lambda *both: hardware.get_maxphysaddr_mode(*both),
+    "pci_numa_affinity_policy": lambda *both: hardware.get_pci_numa_policy_constraint(*both),
+    "mem_encryption": lambda *both: bool(hardware.get_mem_encryption_constraint(*both)),
+    "mem_encryption_model": lambda *both: getattr(hardware.get_mem_encryption_constraint(*both), "model", None),
+    "cpu_policy": lambda *both: hardware.get_cpu_policy_constraint(*both),
+    "cpu_thread_policy": lambda *both: hardware.get_cpu_thread_policy_constraint(*both),
+}
+"""Row -> Nova's code for it, looked up late: older Novas do not have all of them."""
+_ENCRYPTED = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
+_BESIDE: Mapping[str, Mapping[str, str]] = {
+    "tpm_model": {"hw_tpm_version": "2.0"},
+    "ephemeral_encryption_format": {"hw_ephemeral_encryption": "true"},
+    "mem_encryption": _ENCRYPTED,
+    "mem_encryption_model": {
+        **_ENCRYPTED,
+        "hw_mem_encryption": "true",
+        "hw_firmware_stateless": "true",
+        "hw_video_model": "none",
+    },
+}
+"""Row -> the other properties that it counts beside."""
+_BOTH = tuple(row.name for row in ROWS if row.image_property in ImageMetaProps.fields and row.extra_spec)
+
+
+def _spec(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
+    properties = dict(_BESIDE.get(row.name, {}))
+    if in_image is not None:
+        properties[str(row.image_property)] = in_image
+    flavor = objects.Flavor(name="f", vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0)
+    flavor.extra_specs = {} if in_flavor is None else {str(row.extra_spec): in_flavor}
+    image = objects.ImageMeta.from_dict({"id": IMAGE, "name": "i", "disk_format": "qcow2", "properties": properties})
+    return objects.RequestSpec(flavor=flavor, image=image, is_bfv=False)
+
+
+def _nova(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
+    """Return what Nova makes of the two values; REFUSED if it refuses them."""
+    spec = _spec(row, in_image, in_flavor)
+    try:
+        return _NOVA[row.name](spec.flavor, spec.image)
+    except (exception.NovaException, ValueError):
+        return REFUSED
+
+
+def _is_contradiction_to_nova_alone(row: Row, in_image: str, in_flavor: str) -> bool:
+    """Whether Nova refuses two values that do not differ: the differences of tests/against_nova say why we do not."""
+    # It compares a number with a text.
+    same_number = row.name == "usb_redirection" and in_image == in_flavor
+    return same_number or row.canonical(in_flavor) is None
+
+
+def test_every_row_with_two_sources_is_compared_with_novas_code() -> None:
+    assert _NOVA.keys() >= set(_BOTH)
+    assert {row.name for row in ROWS if row.image_property and row.extra_spec} == _NOVA.keys()
+
+
+@pytest.mark.parametrize("name", _BOTH)
+def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
+    """In filters, late check and guest settings: where Nova starts the server, nothing refuses it as a contradiction."""
+    row = BY_NAME[name]
+    for in_image, in_flavor in product(PROPERTIES[str(row.image_property)], EXTRA_SPECS[str(row.extra_spec)]):
+        pair, theirs, spec = (in_image, in_flavor), _nova(row, in_image, in_flavor), _spec(row, in_image, in_flavor)
+        try:
+            found = row_value(Request(spec), row, UnknownValues.SKIP, [])
+            pipeline_of(*(each for each in row.required_by if each != "query")).apply(spec.obj_clone())
+            unsupported(spec, KVM)
+        except (FlavorImageConflict, UnknownValue):
+            assert theirs == REFUSED, pair
+            continue
+        assert found, pair
+        by_flavor = found.source.place.startswith("flavor")
+        if theirs == REFUSED:
+            assert _is_contradiction_to_nova_alone(row, *pair), pair
+        elif row.canonical(in_flavor) is not None or row.wins == "image":
+            assert theirs == _nova(row, *((None, in_flavor) if by_flavor else (in_image, None))), pair
+
+
+@pytest.mark.parametrize(
+    ("name", "in_image", "in_flavor", "value"),
+    [
+        ("viommu_model", "intel", "virtio", "virtio"),
+        ("watchdog", "pause", "reset", "pause"),
+        ("watchdog", "pause", "odd", "pause"),
+        ("usb_redirection", "0", "2", "2"),
+        ("cpu_policy", "shared", "dedicated", "dedicated"),
+        ("cpu_thread_policy", "isolate", "prefer", "prefer"),
+        ("usb_redirection", "2", "0", ""),
+        ("sound_model", "ac97", "virtio", ""),
+        ("cpu_policy", "dedicated", "shared", ""),
+    ],
+)
+def test_source_that_wins_may_be_either_or_none(name: str, in_image: str, in_flavor: str, value: str) -> None:
+    row = BY_NAME[name]
+    for unknown in (UnknownValues.SKIP, UnknownValues.REJECT):
+        request = Request(_spec(row, in_image, in_flavor))
+        if value:
+            found = row_value(request, row, unknown, [])
+            assert found
+            assert found.value == value
+        else:
+            with pytest.raises(FlavorImageConflict):
+                row_value(request, row, unknown, [])

@@ -77,6 +77,32 @@ def test_both_trait_scopes_give_the_same_allocation_candidates(
     assert 0 < len(on_root.hosts) < len(found("root").hosts)
 
 
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"hw:mem_encryption": "maybe"},
+        {"hw:cpu_policy": "odd"},
+        {"hw:cpu_policy": "mixed"},
+        {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "odd"},
+        {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"},
+        {"hw:pmem": "x" * 5000},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("names", [("image_metadata",), ("image_metadata", "owner")], ids=len)
+def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope(
+    names: tuple[str, ...], extra_specs: dict[str, str]
+) -> None:
+    """Inside Nova it is Nova's own query that computes them: it takes the first, and says why it refuses others."""
+
+    def required(**more: str) -> dict[str, set[str]]:
+        spec = spec_of({"hw_vif_model": "e1000e"}, more)
+        decision = pipeline_of(*names, trait_scope="root_and_unsuffixed", reported_traits=[]).apply(spec)
+        return {scope: {item.trait for item in decision.requirements if item.scope == scope} for scope in _ON_BOTH}
+
+    assert required(**extra_specs) == required()
+
+
 _IMAGE = {"hw_vif_model": "e1000e"}
 _ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
 

@@ -23,14 +23,12 @@ from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.extra_specs import trait_key
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Requirement, Requirements
-from os_prefilter.request.resources import DEVICE_PROFILE
+from os_prefilter.request.resources import DEVICE_PROFILE, unsuffixed_group_uses_host
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request
 
 # Resource classes that the compute node's own provider, or one that shares its disk with it, has.
 _ON_ROOT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
-# What the root has, and the flavor's field that requests it.
-_OF_FLAVOR = ((frozenset(("MEMORY_MB",)), "memory_mb"), (frozenset(("VCPU", "PCPU")), "vcpus"))
 # Nova requests these in the unsuffixed group by itself (ResourceRequest), so that they cannot be taken out of it.
 _ADDED_BY_NOVA = ("MEM_ENCRYPTION_CONTEXT", "CUSTOM_PMEM_NAMESPACE_")
 # What says something of a compute node, never of a device below it; but for this one, which PCI devices have.
@@ -119,7 +117,7 @@ def _on_unsuffixed(
     if _names_owner(group, options):
         owned = []
     answer, obstacle = NOTHING, ""
-    if owned and _requires_host(request):
+    if owned and unsuffixed_group_uses_host(request):
         on_root = request.root_required | ({trait} if options.owns_hosts else set())
         obstacle = _obstacle(request, owned, required_before, on_root)
         if not obstacle:
@@ -171,7 +169,7 @@ def _obstacle(
 
 
 def _in_place(request: Request, trait: Trait, options: Options, owned: list[str], source: str) -> Requirements:
-    requires_host = _requires_host(request)
+    requires_host = unsuffixed_group_uses_host(request)
     if requires_host and not options.owns_hosts:
         # The host belongs to one of those.
         return Requirements(notes=(Note(source, f"cannot be kept on providers of the owner {trait}", warn=True),))
@@ -182,19 +180,6 @@ def _in_place(request: Request, trait: Trait, options: Options, owned: list[str]
         # Often its only provider.
         requirements = (Requirement(trait, True, UNSUFFIXED, source), *requirements)
     return Requirements(requirements)
-
-
-def _requires_host(request: Request) -> bool:
-    """Whether the unsuffixed group is sure to request something of the root, whatever is taken out of it."""
-    return any(_requires(request, *each) for each in _OF_FLAVOR)
-
-
-def _requires(request: Request, classes: frozenset[str], attribute: str) -> bool:
-    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
-    if all(classes.isdisjoint(group.resources) for group in groups):
-        return bool(request.flavor_attribute(attribute))
-    # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if its amount is 0.
-    return not classes.isdisjoint(request.flavor_groups[""].resource_classes)
 
 
 def _names_owner(group: RequestGroup, options: Options) -> bool:

@@ -6,7 +6,7 @@ import os_resource_classes as orc
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.request.row_values import row_value
-from os_prefilter.request.view import Request, uses_host
+from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import UnknownValues, is_true
 from os_prefilter.vocabulary.resource_classes import LARGEST_AMOUNT, is_resource_class, resource_amount
@@ -20,6 +20,8 @@ _EMULATOR_THREADS = BY_NAME["emulator_threads_policy"]
 _DEDICATED_MASK = "hw:cpu_dedicated_mask"
 _REALTIME_MASK = "hw:cpu_realtime_mask"
 _REALTIME_MASK_OF_IMAGE = "hw_cpu_realtime_mask"
+# A field of the flavor, and the classes of the host's root provider that it requests.
+_OF_FLAVOR = {"memory_mb": frozenset((orc.MEMORY_MB,)), "vcpus": frozenset((orc.VCPU, orc.PCPU))}
 
 DEVICE_PROFILE = "device_profile_"
 """The beginning of the suffixes of Cyborg's groups: ``device_profile_<number>``, with the UUID of the port that brought
@@ -71,11 +73,20 @@ def port_groups(request: Request) -> tuple[str, ...]:
 
 
 def unsuffixed_group_uses_host(request: Request) -> bool:
-    """Whether the unsuffixed group requests CPUs or memory, which the root provider of a host has.
+    """Whether the unsuffixed group is sure to request CPUs or memory, which the root provider of a host has.
 
-    :raises MalformedRequest: as :func:`unsuffixed_resources`
+    The amounts are not computed: inside Nova, a filter must not refuse one that Nova's own query takes.
     """
-    return uses_host(unsuffixed_resources(request))
+    groups = (*request.flavor_groups.values(), *request.requested_groups.values())
+    unsuffixed = request.flavor_groups.get("")
+    of_unsuffixed = unsuffixed.resource_classes if unsuffixed else frozenset()
+    return any(
+        # As Nova: a class that is written anywhere takes the place of the flavor's own field, also if its amount is 0.
+        bool(request.flavor_attribute(name))
+        if all(classes.isdisjoint(group.resources) for group in groups)
+        else not classes.isdisjoint(of_unsuffixed)
+        for name, classes in _OF_FLAVOR.items()
+    )
 
 
 def _persistent_memory(request: Request) -> Counter[str]:

@@ -314,7 +314,8 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
                 raise exception.NoValidHost(reason=str(error)) from error
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
             return True
-        except PrefilterError:
+        except Exception:
+            # Of any class: what is not known refuses no rebuild.
             LOG.exception("%s", _unchecked(host_state, spec_obj, "a request filter failed"))
             return True
         in_force = {(item.trait, item.required) for item in anyway if item.scope == ROOT}
@@ -337,8 +338,8 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
 
     def _unmet(self, required: Iterable[Requirement], host_state: Any, spec_obj: Any) -> tuple[Requirement, ...]:
         """Return the requirements that the host certainly does not meet."""
-        read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
         try:
+            read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
             _, traits = read.result(PATIENCE)
         except NotDoneError:
             LOG.warning("%s", _unchecked(host_state, spec_obj, f"Placement did not respond in {PATIENCE:g} seconds"))

@@ -320,16 +320,35 @@ def test_rebuild_does_not_wait_for_a_placement_that_hangs(
     assert "Placement did not respond in 0.05 seconds" in _warnings(caplog)[-1]
 
 
-def test_failing_filter_is_logged_and_refuses_no_rebuild(
+def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
     start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def no_thread(*_anything: object) -> object:
+        raise RuntimeError("can't start new thread")
+
+    scheduler = start("image_metadata")
+    _having(placement, _VIRTIO)
+    monkeypatch.setattr(entry_point, "start_thread", no_thread)
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+    assert "RuntimeError: can't start new thread" in _warnings(caplog)[-1]
+
+
+@pytest.mark.parametrize("part", ["_calls", "_outcome"])
+def test_failing_filter_is_logged_and_refuses_no_rebuild(
+    start: Start,
+    placement: EmbeddedPlacement,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+) -> None:
+    """Nor does an error of the pipeline's own."""
     scheduler = start("image_metadata")
     _having(placement, _VIRTIO)
 
     def broken(*_anything: object) -> object:
         raise OSError("broken")
 
-    monkeypatch.setattr(our_entry().pipeline, "_calls", [broken])
+    monkeypatch.setattr(our_entry().pipeline, part, [broken] if part == "_calls" else broken)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
     assert _warnings(caplog)[-1].endswith("can run the new image: a request filter failed")
     assert "OSError: broken" in caplog.text

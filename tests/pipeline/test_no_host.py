@@ -13,12 +13,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from openstack import exceptions as sdk_exceptions
 from prometheus_client import REGISTRY
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
-from os_prefilter.common.errors import NoHostServes
+from os_prefilter.common.errors import NoHostServes, UnknownProvider
 from os_prefilter.filters.loading import LoadedFilter, as_filter, load_filters
 from os_prefilter.fleet.model import Fleet, provider_uuid
 from os_prefilter.pipeline.decision_cache import MOST
@@ -246,11 +247,56 @@ def test_placement_that_fails_rejects_nothing(
     observed = Observed(placement, lambda _method, url: answer if failing in url else None)
     pipeline = _pipeline(observed)
     assert [_reason(pipeline, {"hw_vif_model": "ne2k_pci"}) for _ in range(3)] == ["", "", ""]
-    warnings = {each.getMessage() for each in caplog.records if each.levelno == logging.WARNING}
-    assert len(warnings) == 1
+    assert sum(each.levelno == logging.WARNING for each in caplog.records) == 1
     observed.hook = lambda _method, _url: None
     again = _pipeline(observed)
     assert _reason(again, {"hw_vif_model": "ne2k_pci"})
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownProvider("x"),
+        RuntimeError("x"),
+        ValueError("x"),
+        TimeoutError("x"),
+        sdk_exceptions.SDKException("x"),
+        MemoryError("x"),
+        # eventlet's Timeout is no Exception either.
+        SystemExit("x"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
+    error: BaseException, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_method: str, url: str) -> None:
+        if "%21COMPUTE_STATUS_DISABLED" in url and "NE2K_PCI" in url:
+            raise error
+
+    caplog.set_level(logging.INFO, "os_prefilter.pipeline.no_host")
+    observed = Observed(placement, fail)
+    pipeline = _pipeline(observed)
+    request = {"hw_vif_model": "ne2k_pci"}
+    assert [_reason(pipeline, request) for _ in range(3)] == ["", "", ""]
+    observed.hook = lambda _method, _url: None
+    assert _reason(pipeline, request)
+    observed.hook = fail
+    assert [_reason(pipeline, request) for _ in range(3)] == ["", "", ""]
+    told = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.pipeline.no_host"]
+    warning = "Whether any host serves a request is not known, so such requests are scheduled: "
+    assert [each.startswith(warning) for each in told] == [True, False, True]
+    assert told[1] == "Placement confirms again whether any host serves a request."
+
+
+@pytest.mark.parametrize("answer", [None, 0, "", []])
+def test_confirmation_that_is_no_answer_rejects_nothing(
+    answer: Any, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another service's reader."""
+    pipeline = _pipeline(Observed(placement))
+    monkeypatch.setattr(HostTraitsReader, "any_host", lambda *_anything: answer)
+    assert _reason(pipeline, {"hw_vif_model": "ne2k_pci"}) == ""
 
 
 def test_request_is_scheduled_while_placement_has_not_answered(

@@ -17,8 +17,9 @@ from typing import Any
 
 from oslo_log import log as logging
 
-from os_prefilter.common.errors import NoHostServes, PlacementError
+from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import intersection, smallest_disjoint
+from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
 from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
@@ -101,6 +102,7 @@ class NoHostCheck:
         self._refuted: tuple[HostTraits, set[Traits]] = (HostTraits(), set())
         # A question that Placement did not answer in time, and when it is given up.
         self._late: tuple[Future[bool], float] | None = None
+        self._failing = False
 
     def check(self, demand: RootDemand, context: Any) -> int | None:
         """Let the request pass if any host may serve it; return how many have the traits, or None if that is not known.
@@ -138,21 +140,30 @@ class NoHostCheck:
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
             return True
+        found, problem = self._ask(traits)
+        if problem and not self._failing:
+            LOG.warning("Whether any host serves a request is not known, so such requests are scheduled: %s", problem)
+        elif self._failing and not problem:
+            LOG.info("Placement confirms again whether any host serves a request.")
+        self._failing = bool(problem)
+        if found and len(refuted) < _MOST_REFUTED:
+            refuted.add(traits)
+        # Exactly False: whatever else a reader returns is no answer.
+        return found is not False
+
+    def _ask(self, traits: Traits) -> tuple[bool | None, str]:
+        """Return whether any host has the traits by now, None if that is not known; and then why not."""
         try:
             # In a thread: the service's client may wait longer.
             asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
-            if not asked.result(PATIENCE):
-                return False
-        except (PlacementError, NotDoneError, RuntimeError) as error:
-            is_late = isinstance(error, NotDoneError)
-            if is_late:
-                self._late = asked, time.monotonic() + GIVEN_UP
-            problem = f"Placement did not respond in {PATIENCE:g} seconds" if is_late else str(error)
-            LOG.warning("Whether any host serves a request is not known, so it is scheduled: %s", problem)
-            return True
-        if len(refuted) < _MOST_REFUTED:
-            refuted.add(traits)
-        return True
+            # Not the result: nothing that the client raises, of whatever class, may end the request.
+            error = asked.exception(PATIENCE)
+        except NotDoneError:
+            self._late = asked, time.monotonic() + GIVEN_UP
+            return None, f"Placement did not respond in {PATIENCE:g} seconds"
+        except RuntimeError as no_thread:
+            error = no_thread
+        return (None, describe_error(error)) if error else (asked.result(), "")
 
     def _rejection(
         self, blamed: tuple[tuple[str, ...], ...], demand: RootDemand, usable: int, known: HostTraits

@@ -98,6 +98,18 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         # Without a PCI bus.
         ({"hw_vif_model": "e1000", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        # Without UEFI firmware, and so without all that needs it.
+        ({"hw_firmware_type": "uefi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
+        ({"hw_firmware_type": "uefi", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
+        (
+            {"hw_firmware_type": "uefi", "hw_firmware_stateless": "true", "hw_machine_type": "microvm"},
+            "machine type microvm never has it",
+        ),
+        (
+            {"hw_firmware_type": "uefi", "os_secure_boot": "disabled", "hw_machine_type": "microvm"},
+            "machine type microvm never has it",
+        ),
+        ({"hw_firmware_type": "bios", "hw_machine_type": "microvm"}, None),
         ({"hw_disk_bus": "fdc"}, "which never has it"),
         ({"hw_scsi_model": "buslogic"}, "QEMU has no such controller"),
         ({"hw_scsi_model": "ibmvscsi", "hw_disk_bus": "scsi"}, "it is for guests of ppc64 and ppc64le"),

@@ -31,8 +31,8 @@ def _status() -> Program | int:
     try:
         from os_prefilter.cli.status import main as run  # noqa: PLC0415 - its packages may be missing
     except ModuleNotFoundError as error:
-        advice = f"os-prefilter-status needs {error.name}, which is not installed: pip install 'os-prefilter[agent]'"
-        print(advice, file=sys.stderr)  # noqa: T201
+        problem = f"os-prefilter-status needs {error.name}, which is not installed"
+        print(f"{problem}: pip install '.[agent]' in the repository of os-prefilter", file=sys.stderr)  # noqa: T201
         return _UNEXPECTED
     return run
 
@@ -41,8 +41,8 @@ def _command() -> Program | int:
     try:
         from os_prefilter.cli.main import main as run  # noqa: PLC0415 - see above
     except ModuleNotFoundError:
-        advice = "os-prefilter: the command needs more than the library: pip install 'os-prefilter[cli]'"
-        print(advice, file=sys.stderr)  # noqa: T201
+        problem = "os-prefilter: the command needs more than the library"
+        print(f"{problem}: pip install '.[cli]' in the repository of os-prefilter", file=sys.stderr)  # noqa: T201
         return _ERROR
     return run
 

@@ -372,3 +372,15 @@ def test_every_module_that_a_text_names_exists(text: Path) -> None:
     content = text.read_text(encoding="utf-8")
     assert [name for name in sorted(set(_DOTTED.findall(content))) if not _exists(name)] == []
     assert [path for _, path in _PATH.findall(content) if not _is_file(path, text)] == []
+
+
+@pytest.mark.parametrize("folder", ["docs", "src", "README.md"])
+def test_nothing_tells_to_install_the_package_by_a_name_that_no_index_has(folder: str) -> None:
+    """Another package could get that name; install it from its repository or from a wheel."""
+    tool = r"(?:pip3?|pipx|apt|apt-get|dnf)(?: -\S+)* install"
+    by_name = re.compile(tool + r"(?: +-\S+| +\S+\.txt)* +['\"]?os[-_]prefilter(?:[\[\s'\"=]|$)")
+    paths = [ROOT / folder] if folder.endswith(".md") else sorted((ROOT / folder).rglob("*.*"))
+    for path in paths:
+        if path.suffix in {".md", ".py", ".rst", ".toml", ".yaml", ".yml"} and "_build" not in path.parts:
+            found = by_name.search(path.read_text(encoding="utf-8"))
+            assert not found, f"{path.relative_to(ROOT)}: {found and found[0]}"

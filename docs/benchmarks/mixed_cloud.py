@@ -54,9 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run all ways, as many at a time as there are cores; print the tables; return 1 if a law is broken."""
     small = "small" in arguments
     if not small and not find_spec("matplotlib"):
-        sys.stderr.write(
-            "It draws a plot with matplotlib, which is not installed: pip install 'os-prefilter[bench]'.\n"
-        )
+        sys.stderr.write("It draws a plot with matplotlib, which is not installed: pip install '.[bench]'.\n")
         return 1
     size = (SMALL_HOSTS, SMALL_REQUESTS) if small else (HOSTS, REQUESTS)
     # Of more hosts than it may return, Placement takes those that come first in a set of texts, which Python mixes anew

@@ -238,9 +238,9 @@ def test_embedded_placement_ignores_config_files_and_environment_and_keeps_globa
     ("before", "out", "err"),
     [
         ("", "('A',)", ""),
-        ("sys.modules['placement'] = None", "", "pip install 'os-prefilter[embedded]'"),
-        ("sys.modules['keystoneauth1'] = None", "", "pip install 'os-prefilter[embedded]'"),
-        ("sys.modules['yaml'] = None", "", "pip install 'os-prefilter[embedded]'"),
+        ("sys.modules['placement'] = None", "", "pip install '.[embedded]' in the repository of os-prefilter"),
+        ("sys.modules['keystoneauth1'] = None", "", "pip install '.[embedded]' in the repository of os-prefilter"),
+        ("sys.modules['yaml'] = None", "", "pip install '.[embedded]' in the repository of os-prefilter"),
     ],
 )
 def test_fresh_process_keeps_stderr_empty_and_a_missing_package_error_names_the_extra(

@@ -204,7 +204,7 @@ class TestFiles:
             monkeypatch.delitem(sys.modules, "os_prefilter.adapters.libvirt.documents", raising=False)
         monkeypatch.setitem(sys.modules, package, None)
         assert main(["capabilities", "show", *argv]) == 1
-        assert re.search(r"pip install 'os-prefilter\[(cli,)?libvirt\]'", capsys.readouterr().err)
+        assert re.search(r"pip install '\.\[(cli,)?libvirt\]'", capsys.readouterr().err)
 
 
 def test_host_arguments_import_neither_libvirt_nor_the_xml_parser() -> None:

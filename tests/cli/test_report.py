@@ -220,7 +220,7 @@ def test_missing_package_error_names_the_extras_to_install(module: str, tmp_path
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
     assert (run.returncode, run.stdout) == (1, "")
-    assert f"needs {module}, which is not installed: pip install 'os-prefilter[agent,libvirt]'" in run.stderr
+    assert f"needs {module}, which is not installed: pip install '.[agent,libvirt]' in the repository" in run.stderr
 
 
 # The command as it is, but for libvirt: its version is what a file says, and it is down while there is none.

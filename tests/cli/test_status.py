@@ -508,7 +508,7 @@ def test_program_without_its_packages_names_them() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 255
-    assert "oslo_upgradecheck, which is not installed: pip install 'os-prefilter[agent]'" in done.stderr
+    assert "oslo_upgradecheck, which is not installed: pip install '.[agent]' in the repository" in done.stderr
 
 
 def test_page_shows_what_the_command_prints(

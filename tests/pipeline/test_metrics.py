@@ -188,7 +188,7 @@ def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled
     )
     assert run.stdout == (
         "[prefilter] metrics needs prometheus_client, which is not installed: "
-        "pip install 'os-prefilter[metrics]', or set metrics = false.\n"
+        "pip install '.[metrics]' in the repository of os-prefilter, or set metrics = false.\n"
     )
     script = f"{hidden}{_SERVICE}\nconf.set_override('metrics', False, 'prefilter'); print(Pipeline.from_conf(conf))"
     assert _python(script).stdout == "<Pipeline: hpet>\n"

@@ -75,4 +75,4 @@ def test_importing_the_plugin_imports_nothing_of_os_prefilter() -> None:
 def test_missing_hypothesis_error_names_the_testing_extra() -> None:
     code = "import sys; sys.modules['hypothesis'] = None; from os_prefilter.testing import filter_conformance"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "The test kit needs hypothesis, which is not installed: pip install 'os-prefilter[testing]'." in done.stderr
+    assert "The test kit needs hypothesis, which is not installed: pip install '.[testing]' in the repo" in done.stderr

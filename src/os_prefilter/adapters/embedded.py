@@ -21,6 +21,7 @@ from os_prefilter.common.errors import (
     PlacementRefused,
     PrefilterError,
     UnknownTraits,
+    install_extra,
 )
 
 try:
@@ -44,7 +45,7 @@ try:
     from os_prefilter.fleet.model import Fleet, Inventory, Provider
 except ModuleNotFoundError as error:
     raise ConfigurationError(
-        f"The embedded Placement needs {error.name}, which is not installed: pip install 'os-prefilter[embedded]'."
+        f"The embedded Placement needs {error.name}, which is not installed: {install_extra('embedded')}."
     ) from error
 
 # A provider, and those above it from the root down.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cliff.command import Command
 
-from os_prefilter.common.errors import ConfigurationError, PrefilterError
+from os_prefilter.common.errors import ConfigurationError, PrefilterError, install_extra
 from os_prefilter.common.quoting import describe_error
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def needs_packages(extras: str) -> "Iterator[None]":
         yield
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"The command needs {error.name}, which is not installed: pip install 'os-prefilter[{extras}]'."
+            f"The command needs {error.name}, which is not installed: {install_extra(extras)}."
         ) from error
 
 

@@ -15,6 +15,11 @@ _REASON_LENGTH = 180
 _PROPERTY_LENGTH = 80
 
 
+def install_extra(name: str) -> str:
+    """Return how to install what an extra of this package needs; no package index has the package."""
+    return f"pip install '.[{name}]' in the repository of os-prefilter"
+
+
 class PrefilterError(Exception):
     """Base of all errors of this library."""
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
-from os_prefilter.common.errors import ConfigurationError, RequestRejected
+from os_prefilter.common.errors import ConfigurationError, RequestRejected, install_extra
 from os_prefilter.conf.options import TraitScope
 from os_prefilter.pipeline.decision import Run
 from os_prefilter.pipeline.deployment_facts import ReadFact
@@ -39,7 +39,7 @@ class Measuring:
                 self._families = _families()
         except ModuleNotFoundError as error:
             raise ConfigurationError(
-                f"[prefilter] metrics needs {error.name}, which is not installed: pip install 'os-prefilter[metrics]', "
+                f"[prefilter] metrics needs {error.name}, which is not installed: {install_extra('metrics')}, "
                 "or set metrics = false."
             ) from error
 

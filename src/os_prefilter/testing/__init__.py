@@ -10,7 +10,7 @@
 It needs the extra ``testing``: pytest, hypothesis, and the embedded Placement.
 """
 
-from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.errors import ConfigurationError, install_extra
 
 try:
     from os_prefilter.testing.builders import facts_of, pipeline_of, placement_with, request_of
@@ -18,7 +18,7 @@ try:
     from os_prefilter.testing.reporters import reporter_conformance
 except ModuleNotFoundError as error:
     raise ConfigurationError(
-        f"The test kit needs {error.name}, which is not installed: pip install 'os-prefilter[testing]'."
+        f"The test kit needs {error.name}, which is not installed: {install_extra('testing')}."
     ) from error
 
 __all__ = ["facts_of", "filter_conformance", "pipeline_of", "placement_with", "reporter_conformance", "request_of"]

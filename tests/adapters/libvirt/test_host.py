@@ -261,7 +261,7 @@ def test_given_uri_overrides_connection_uri_of_nova_conf(monkeypatch: pytest.Mon
 
 def test_missing_libvirt_binding_error_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "libvirt", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'os-prefilter\[libvirt\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install '\.\[libvirt\]'"):
         LibvirtHost("", KVM)
 
 

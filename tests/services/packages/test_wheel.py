@@ -33,7 +33,8 @@ def test_core_install_filters_and_the_command_names_the_missing_extra(wheel: Pat
     assert done.stdout.endswith("root_required=COMPUTE_NET_VIF_MODEL_IGB\n"), done.stderr
     done = clean_run(bin_folder / "os-prefilter", "demo", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "os-prefilter: the command needs more than the library: pip install 'os-prefilter[cli]'\n"
+    problem = "os-prefilter: the command needs more than the library"
+    assert done.stderr == f"{problem}: pip install '.[cli]' in the repository of os-prefilter\n"
     # oslo.config came with it: the sample of the options can be had at once.
     done = clean_run(bin_folder / "oslo-config-generator", "--namespace", "os_prefilter", cwd=tmp_path)
     assert "\n#enabled_filters =" in done.stdout, done.stderr

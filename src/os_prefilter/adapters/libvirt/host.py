@@ -31,7 +31,7 @@ from os_prefilter.adapters.libvirt.documents import (
     virt_type_of,
 )
 from os_prefilter.adapters.nova_conf import LibvirtSettings
-from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed
+from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed, install_extra
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.cpu import Cpu, Fit, HostCpu
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
@@ -261,7 +261,7 @@ def _libvirt() -> Any:
         libvirt = import_module("libvirt")
     except ImportError as error:
         raise ConfigurationError(
-            f"libvirt cannot be probed without its Python binding ({error}): pip install 'os-prefilter[libvirt]'"
+            f"libvirt cannot be probed without its Python binding ({error}): {install_extra('libvirt')}"
         ) from error
     # By default libvirt prints each error to stderr as well.
     libvirt.registerErrorHandler(lambda _context, _error: None, None)

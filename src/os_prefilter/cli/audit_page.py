@@ -11,9 +11,9 @@ from os_prefilter.cli.audit_servers import destinations_of, format_conflict, for
 from os_prefilter.common.host_sets import set_of
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss
+from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE, Audit, Cause, Change, Line, Loss, Verdict
 from os_prefilter.operators.audit.entry_list import LeftOut
-from os_prefilter.operators.audit.server_audit import STRANDED, ServerAudit, Verdict
+from os_prefilter.operators.audit.server_audit import STRANDED, URGENT, ServerAudit
 from os_prefilter.pipeline.pipeline import Pipeline
 
 MOST_COLUMNS = 24
@@ -21,8 +21,8 @@ MOST_COLUMNS = 24
 _MOST_GROUPS = 200
 _MOST_NAMES = 100
 _MOST_ITEMS = 200
-_MOST_LINES = 5_000
-"""Of servers on one page, those without a destination first."""
+_MOST_SHOWN = 3
+"""Of the destinations of a server."""
 _KEPT, _LOST, _NEVER = "+", "-", "."
 
 
@@ -47,7 +47,6 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
     enabled = [each.name for each in change.before.filters]
     return _render(
         "audit.html",
-        "audit.js",
         audit=audit,
         before=enabled,
         added=[each.name for each in change.after.filters if each.name not in enabled],
@@ -65,48 +64,45 @@ def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet
     """Return the page of an audit of servers."""
     lines = [
         {
+            "names": [format_name(server) for server in line.servers],
+            "count": len(line.servers),
             "host": line.host,
             "project": line.project,
-            "servers": [format_name(server) for server in line.servers],
-            "count": len(line.servers),
             "now": line.now.bit_count(),
             "if_died": line.if_died.bit_count(),
-            "without": line.without.bit_count(),
+            **({"without": line.without.bit_count()} if audit.drained else {}),
             "verdict": line.verdict,
-            "is_stranded": line.verdict in STRANDED,
-            "why": line.reason or format_conflict(line.conflict),
-            "hosts": destinations_of(line, audit),
+            "reason": line.reason or format_conflict(line.conflict),
+            "hosts": destinations_of(line, audit)[:_MOST_SHOWN],
         }
-        for line in audit.lines[:_MOST_LINES]
+        for line in audit.lines
     ]
     return _render(
         "audit-servers.html",
-        "",
         audit=audit,
         filters=[each.name for each in pipeline.filters],
-        lines=lines,
+        drained=", ".join(map(escape_line, audit.drained)),
         left_out=left_out,
         fleet=fleet,
-        most_names=_MOST_NAMES,
         most_items=_MOST_ITEMS,
-        stranded=audit.count(*STRANDED),
-        verdicts=[(verdict, audit.count(verdict)) for verdict in Verdict],
+        verdicts=[(verdict, audit.count(verdict)) for verdict in URGENT],
+        data={"kind": "servers", "verdicts": URGENT, "worst": sorted(STRANDED), "lines": lines},
     )
 
 
-def _render(template: str, script_file: str, **values: object) -> str:
+def _render(template: str, **values: object) -> str:
     """Return a page with its style and its script, which alone a browser may use."""
     # Slow to import.
     from jinja2 import Environment, FunctionLoader  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
 
     environment = Environment(loader=FunctionLoader(_file), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    style, script = _file("audit.css"), _file(script_file) if script_file else ""
-    scripts = f"script-src '{_hash(script)}'; " if script else ""
+    style, script = _file("audit.css"), _file("audit.js")
     return environment.get_template(template).render(
         style=Markup(style),  # noqa: S704 - ours
         script=Markup(script),  # noqa: S704 - ours
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; {scripts}base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'",
         **values,
     )
 
@@ -117,6 +113,9 @@ def _data(audit: Audit) -> dict[str, Any]:
     others = set_of(number for group in audit.host_groups[MOST_COLUMNS:] for number in group.numbers)
     numbers = [group.numbers[0] for group in columns]
     return {
+        "kind": "images",
+        "verdicts": list(Verdict),
+        "worst": sorted(BECOMES_UNSCHEDULABLE),
         "groups": [{"name": escape_line(group.names[0]), "hosts": len(group.names)} for group in columns],
         "others": others.bit_count(),
         "lines": [_line(line, numbers, others, waiting=audit.is_waiting) for line in audit.lines],
@@ -126,7 +125,7 @@ def _data(audit: Audit) -> dict[str, Any]:
 def _line(line: Line, numbers: Sequence[int], others: int, *, waiting: bool) -> dict[str, Any]:
     return {
         "names": line.names,
-        "images": line.images,
+        "count": line.images,
         "flavor": line.flavor,
         "before": line.before.bit_count(),
         **({"waiting": line.waiting.bit_count()} if waiting else {}),

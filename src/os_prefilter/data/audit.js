@@ -4,15 +4,12 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 100;
   const NAMES = 100;
-  const ORDER = ["becomes unschedulable", "becomes rejected", "loses hosts", "already unschedulable",
-    "already rejected", "ok"];
   const CELLS = {
     "+": { sign: "\u2713", text: "stays", kind: "kept", rank: 0 },
     "-": { sign: "\u2717", text: "lost", kind: "lost", rank: 2 },
     ".": { sign: "\u00b7", text: "never", kind: "never", rank: 1 },
   };
-  const waiting = data.lines.some((line) => line.waiting !== undefined);
-  const flavors = data.lines.some((line) => line.flavor);
+  const some = (name) => data.lines.some((line) => line[name] !== undefined && line[name] !== "");
   const byText = new Intl.Collator("en", { numeric: true }).compare;
   const byNumber = (one, two) => one - two;
 
@@ -23,25 +20,30 @@
     element.append(...children);
     return element;
   };
-  // Names of traits have no spaces: a line may end behind "_".
+  // Names of traits and hosts have no spaces: a line may end behind "_", "." and "-".
   const foldable = (text) => make("bdi", "",
-    ...text.split(/(?<=_)/).flatMap((part, index) => (index ? [make("wbr"), part] : [part])));
+    ...text.split(/(?<=[-_.])/).flatMap((part, index) => (index ? [make("wbr"), part] : [part])));
   const more = (count, what) => ` and ${count.toLocaleString("en")} more ${what}${count === 1 ? "" : "s"}`;
-  const number = (value) => make("td", "number", value.toLocaleString("en"));
 
-  const columns = [
-    { head: "Images", value: (line) => line.names[0] || "", compare: byText, cell: imagesCell },
-    { head: "Count", value: (line) => line.images, compare: byNumber, cell: (line) => number(line.images) },
-    ...(flavors ? [{ head: "Flavor", value: (line) => line.flavor, compare: byText,
-      cell: (line) => make("td", "", make("bdi", "", line.flavor)) }] : []),
-    { head: "Before", value: (line) => line.before, compare: byNumber, cell: (line) => number(line.before) },
-    ...(waiting ? [{ head: "Waiting", value: (line) => line.waiting, compare: byNumber,
-      cell: (line) => number(line.waiting) }] : []),
-    { head: "After", value: (line) => line.after, compare: byNumber, cell: (line) => number(line.after) },
-    { head: "Verdict", value: (line) => ORDER.indexOf(line.verdict), compare: byNumber, kind: "wide",
-      cell: (line) => make("td", "verdict wide", ...verdictParts(line)) },
+  const texts = (head, name) => ({ head, value: (line) => line[name], compare: byText,
+    cell: (line) => make("td", "text", foldable(line[name])) });
+  const numbers = (head, name) => ({ head, value: (line) => line[name], compare: byNumber,
+    cell: (line) => make("td", line[name] || data.kind === "images" ? "number" : "number bad",
+      line[name].toLocaleString("en")) });
+  const verdicts = { head: "Verdict", value: (line) => data.verdicts.indexOf(line.verdict), compare: byNumber,
+    kind: "wide", cell: (line) => make("td", "verdict wide", ...verdictParts(line)) };
+  const named = { head: data.kind === "images" ? "Images" : "Servers", value: (line) => line.names[0] || "",
+    compare: byText, cell: namesCell };
+  const columns = data.kind === "images" ? [
+    named,
+    numbers("Count", "count"),
+    ...(some("flavor") ? [texts("Flavor", "flavor")] : []),
+    numbers("Before", "before"),
+    ...(some("waiting") ? [numbers("Waiting", "waiting")] : []),
+    numbers("After", "after"),
+    verdicts,
     { head: "Lost to", value: (line) => (line.lost[0] || [""])[0], compare: byText, kind: "wide",
-      cell: (line) => make("td", "causes wide", causesList(line)) },
+      cell: (line) => make("td", "causes wide", detailsList(line)) },
     ...data.groups.map((group, index) => ({
       head: group.name,
       more: group.hosts > 1 ? more(group.hosts - 1, "host") : "",
@@ -53,34 +55,49 @@
     ...(data.others ? [{ head: `${data.others} other hosts`, kind: "group",
       value: (line) => line.others[0] - line.others[1], compare: byNumber,
       cell: (line) => make("td", "number", `${line.others[0]} \u2192 ${line.others[1]}`) }] : []),
+  ] : [
+    named,
+    numbers("Count", "count"),
+    texts("Host", "host"),
+    texts("Project", "project"),
+    numbers("Now", "now"),
+    numbers("If died", "if_died"),
+    ...(some("without") ? [numbers("Without", "without")] : []),
+    verdicts,
+    { head: "Destinations", value: (line) => line.now, compare: byNumber, kind: "wide",
+      cell: (line) => make("td", "causes wide", detailsList(line)) },
   ];
 
-  function imagesCell(line) {
+  function namesCell(line) {
     const cell = make("th", "", make("bdi", "", line.names[0] || "(not named)"));
     cell.scope = "row";
-    if (line.images > 1) {
+    if (line.count > 1) {
+      const what = data.kind.slice(0, -1);
       const list = make("ul", "", ...line.names.slice(1, NAMES).map((name) => make("li", "", make("bdi", "", name))));
-      const left = line.images - Math.min(line.names.length, NAMES);
-      if (left > 0) list.append(make("li", "", more(left, "image")));
-      cell.append(make("details", "", make("summary", "", more(line.images - 1, "image")), list));
+      const left = line.count - Math.min(line.names.length, NAMES);
+      if (left > 0) list.append(make("li", "", more(left, what)));
+      cell.append(make("details", "", make("summary", "", more(line.count - 1, what)), list));
     }
-    // Where the columns of the verdict and the causes would be out of sight.
-    const causes = line.lost.length || line.combined ? [causesList(line)] : [];
-    cell.append(make("div", "narrow causes verdict", ...verdictParts(line), ...causes));
+    // Where the columns of the verdict and the details would be out of sight.
+    const details = detailsList(line);
+    cell.append(make("div", "narrow causes verdict", ...verdictParts(line), ...(details.children.length ? [details] : [])));
     return cell;
   }
 
   function verdictParts(line) {
-    const kind = line.verdict.startsWith("becomes") ? "strong" : "span";
+    const kind = data.worst.includes(line.verdict) ? "strong" : "span";
     const parts = [make(kind, line.verdict === "loses hosts" ? "less" : "", line.verdict)];
-    if (line.reason) parts.push(make("br"), make("small", "", make("bdi", "", line.reason)));
+    if (line.reason) parts.push(make("br"), make("small", "", foldable(line.reason)));
     return parts;
   }
 
-  function causesList(line) {
-    const list = make("ul", "", ...line.lost.map(([told, because]) =>
+  // What an image loses hosts to, or where a server may go.
+  function detailsList(line) {
+    const list = make("ul", "", ...(line.lost || []).map(([told, because]) =>
       make("li", "", foldable(told), " ", make("small", "", foldable(because)))));
     if (line.combined) list.append(make("li", "", `only together: ${line.combined}`));
+    list.append(...(line.hosts || []).map((name) => make("li", "", make("bdi", "", name))));
+    if (line.hosts && line.now > line.hosts.length) list.append(make("li", "", more(line.now - line.hosts.length, "host")));
     return list;
   }
 
@@ -92,7 +109,8 @@
 
   const found = data.lines.map((line) => ({
     line,
-    text: [line.flavor, line.verdict, line.reason, ...line.lost.flat(), ...line.names].join("\n").toLowerCase(),
+    text: [line.flavor, line.host, line.project, line.verdict, line.reason, ...(line.lost || []).flat(), ...line.names]
+      .join("\n").toLowerCase(),
   }));
   const find = document.getElementById("find");
   const verdict = document.getElementById("verdict");
@@ -119,7 +137,7 @@
   });
   document.querySelector("#matrix thead").append(make("tr", "", ...heads));
 
-  for (const each of ORDER.filter((each) => data.lines.some((line) => line.verdict === each))) {
+  for (const each of data.verdicts.filter((each) => data.lines.some((line) => line.verdict === each))) {
     const option = make("option", "", each);
     option.value = each;
     verdict.append(option);
@@ -148,9 +166,9 @@
     const first = page * PAGE;
     const rows = shown.slice(first, first + PAGE);
     body.replaceChildren(...rows.map((line) => make("tr", "", ...columns.map((column) => column.cell(line)))));
-    const images = shown.reduce((sum, line) => sum + line.images, 0);
-    const what = flavors ? "pairs of image and flavor" : "images";
-    status.textContent = `${images.toLocaleString("en")} ${what} in ${shown.length.toLocaleString("en")} lines`;
+    const count = shown.reduce((sum, line) => sum + line.count, 0);
+    const what = some("flavor") ? "pairs of image and flavor" : data.kind;
+    status.textContent = `${count.toLocaleString("en")} ${what} in ${shown.length.toLocaleString("en")} lines`;
     const pages = Math.max(1, Math.ceil(shown.length / PAGE));
     document.getElementById("pages").hidden = pages === 1;
     document.getElementById("page").textContent = `Page ${page + 1} of ${pages}`;

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Flavor, Image, Options, Pipeline
-from os_prefilter.cli.audit_page import MOST_COLUMNS, page
+from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from os_prefilter.cli.audit_page import MOST_COLUMNS, page, server_page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.operators.audit.audit import Audit, Change, audit
+from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.entry_list import LeftOut
+from os_prefilter.operators.audit.server_audit import audit_servers
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.request.server import Server
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
@@ -85,6 +88,32 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page of servers with hostile names and plain ones, of which some have destinations."""
+    listed = [
+        Server(
+            RequestSpec(Flavor(1, 512), Image({f"trait:CUSTOM_{number}": "required"})),
+            host="all",
+            uuid=f"{number}",
+            name=name,
+            project=name,
+            not_judged=(name,),
+        )
+        for number, name in enumerate(HOSTILE)
+    ]
+    plain = ("web-frontend", "database", "database", "cache")
+    listed += [
+        Server(RequestSpec(Flavor(1, 512)), host=host, uuid=f"6f1c0c1e-0000-4000-8000-00000000000{n}", name=name)
+        for n, (name, host) in enumerate(zip(plain, ("all", "none", "none", ""), strict=True))
+    ]
+    pipeline = pipeline_of("image_metadata", "image_type")
+    audited = audit_servers(listed, Destinations(FLEET, pipeline), ["none"])
+    path = tmp_path_factory.mktemp("page") / "servers.html"
+    path.write_text(server_page(audited, pipeline, LeftOut(), FLEET), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory, large_audit(), [])
 
@@ -123,6 +152,10 @@ def sort_of(driver: Any, head: str) -> str | None:
     return value
 
 
+_BOTH_PAGES = pytest.mark.parametrize("which", ["hostile", "servers"])
+"""The pages of images and of servers, by their fixtures."""
+
+
 def requests(driver: Any, page: Path) -> list[str]:
     """Return what a page asked for, itself first; the browser starts with another."""
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
@@ -143,18 +176,25 @@ def test_audit_page_shows_the_hosts_while_filters_wait(driver: Any, tmp_path_fac
 
 
 @needs_browser
-def test_audit_page_makes_no_network_request_and_violates_no_csp_rule(driver: Any, hostile: Path) -> None:
-    show(driver, hostile)
-    # Two flavors; the three plain images are one line.
-    assert len(names(driver)) == 2 * (len(HOSTILE) + 3)
-    assert requests(driver, hostile) == [hostile.as_uri()]
+@_BOTH_PAGES
+def test_audit_page_makes_no_network_request_and_violates_no_csp_rule(
+    driver: Any, which: str, request: pytest.FixtureRequest
+) -> None:
+    path = request.getfixturevalue(which)
+    show(driver, path)
+    # Of images two flavors, and the three plain ones are one line; of servers, two are alike.
+    assert len(names(driver)) == (2 * (len(HOSTILE) + 3) if which == "hostile" else len(HOSTILE) + 3)
+    assert requests(driver, path) == [path.as_uri()]
     assert driver.get_log("browser") == []
 
 
 @needs_browser
-def test_hostile_names_are_shown_as_text_and_run_no_script(driver: Any, hostile: Path) -> None:
+@_BOTH_PAGES
+def test_hostile_names_are_shown_as_text_and_run_no_script(
+    driver: Any, which: str, request: pytest.FixtureRequest
+) -> None:
     """No script runs, no element comes out of a name, and what is printable is shown as it is."""
-    show(driver, hostile)
+    show(driver, request.getfixturevalue(which))
     assert driver.execute_script("return window.hacked") is None
     assert driver.execute_script("return document.querySelectorAll('img, svg, b, i, iframe').length") == 0
     assert driver.execute_script("return document.scripts.length") == 2
@@ -167,11 +207,12 @@ def test_hostile_names_are_shown_as_text_and_run_no_script(driver: Any, hostile:
 @needs_browser
 @pytest.mark.parametrize("width", [320, 360, 768, 1400])
 @pytest.mark.parametrize("dark", [False, True])
+@_BOTH_PAGES
 def test_audit_page_fits_the_window_and_keeps_its_headers_in_view(
-    driver: Any, hostile: Path, width: int, dark: bool
+    driver: Any, which: str, width: int, dark: bool, request: pytest.FixtureRequest
 ) -> None:
     """The table scrolls in its own box; the first column and the heads stay in sight."""
-    show(driver, hostile, width=width, dark=dark)
+    show(driver, request.getfixturevalue(which), width=width, dark=dark)
     content, window = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     assert content <= window == width
     box = "const box = document.querySelector('.scroll');"
@@ -206,6 +247,63 @@ def test_reason_is_in_view_beside_its_image_at_each_width(driver: Any, hostile: 
     assert sum(bool(reasons) for reasons, _, _ in rows) > 2
     assert all(in_view for _, in_view, _ in rows)
     assert max(blank for _, _, blank in rows) < 40
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [360, 500, 800, 1280, 1600])
+@_BOTH_PAGES
+def test_no_word_of_a_table_is_broken(driver: Any, which: str, width: int, request: pytest.FixtureRequest) -> None:
+    """Words of up to twelve letters, and the numbers of an ID, are on one line each."""
+    show(driver, request.getfixturevalue(which), width=width)
+    words, broken = driver.execute_script("""
+        const words = [], broken = [], range = document.createRange();
+        for (const table of document.querySelectorAll('table')) {
+            const walker = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+            while (walker.nextNode()) {
+                const node = walker.currentNode;
+                for (const token of node.data.matchAll(/\\S+/g)) {
+                    // A script has no words to break between.
+                    if (!/^[\\w.(),:=!+-]+$/.test(token[0]) || node.parentElement.closest('.group')) continue;
+                    for (const found of token[0].matchAll(/[A-Za-z0-9]+/g)) {
+                        range.setStart(node, token.index + found.index);
+                        range.setEnd(node, token.index + found.index + found[0].length);
+                        const lines = new Set([...range.getClientRects()].map((each) => Math.round(each.top)));
+                        if (found[0].length > 12 || !lines.size) continue;
+                        words.push(found[0]);
+                        if (lines.size > 1) broken.push(found[0]);
+                    }
+                }
+            }
+        }
+        return [words.length, broken];
+    """)
+    assert words > 100
+    assert broken == []
+
+
+@needs_browser
+def test_page_of_servers_is_searched_sorted_and_filtered_as_that_of_images(driver: Any, servers: Path) -> None:
+    from selenium.webdriver.common.keys import Keys  # noqa: PLC0415
+
+    show(driver, servers, width=1600)
+    everything = len(names(driver))
+    assert driver.find_element("id", "status").text == f"{len(HOSTILE) + 4} servers in {everything} lines"
+    assert column(driver, "Verdict")[0].startswith("no capable host")
+    find = driver.find_element("id", "find")
+    for text, found in (("WEB-FRONT", 1), ("custom_3", 1), ("no such server", 0), ("", everything)):
+        find.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE, text)
+        assert len(names(driver)) == found, text
+    button(driver, "Now").click()
+    button(driver, "Now").click()
+    assert (sort_of(driver, "Now"), names(driver)[0]) == ("descending", "cache (6f1c0c1e-0000-4000-8000-000000000003)")
+    assert column(driver, "Now")[0] == "3"
+    options = [each.text for each in driver.find_elements("css selector", "#verdict option")]
+    assert options == ["all", "no capable host", "ok"]
+    driver.execute_script(
+        "const list = document.getElementById('verdict'); list.value = 'ok'; list.dispatchEvent(new Event('change'))"
+    )
+    assert set(column(driver, "Verdict")) == {"ok"}
+    assert sorted(column(driver, "Count")) == ["1", "1", "2"]
 
 
 @needs_browser

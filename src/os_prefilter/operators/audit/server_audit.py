@@ -171,7 +171,7 @@ def audit_servers(
         if placed.own is not None:
             by_host.setdefault(placed.own, []).append(placed)
         _count(notes, placed.notes)
-        _count(not_judged, server.not_judged)
+        _count(not_judged, map(escape_line, server.not_judged))
         _count(unknown, (Unknown(each.what, _printable(each.name)) for each in destinations.unknown_of(server)))
         progress("servers", count, None)
     names = tuple(host.name for host in destinations.index.hosts)
@@ -227,7 +227,7 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
         line.conflict = destinations.conflict(judged, own, drained)
     elif server.unknown:
         line.verdict = Verdict.UNKNOWN
-        line.reason = server.unknown
+        line.reason = escape_line(server.unknown)
     return line, _Placed(kind, own, if_died, judged.notes)
 
 

@@ -39,6 +39,7 @@ from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
 from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.remarks import notes_on_named_traits
 from os_prefilter.request.requirements import ROOT, Requirement
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, clone_of, field_of
 
@@ -434,7 +435,7 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
         facts = placement_facts(conf, client, _some_compute_nodes)
         facts["minimum_compute_version"] = _minimum_compute_version
         _check_stays_with_nova(conf[GROUP].enabled_filters)
-        return Pipeline.from_conf(
+        pipeline = Pipeline.from_conf(
             conf,
             facts,
             ensure_traits=client.ensure_traits,
@@ -443,6 +444,9 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
         )
     except ConfigurationError as error:
         problem = error
+    else:
+        pipeline.remarks = notes_on_named_traits
+        return pipeline
     # Nova logs errors at its start as tracebacks; this is the line to read. It is logged after the except block because
     # oslo.log appends the error that is being handled, which would repeat it.
     LOG.error("nova-scheduler cannot start with the request filters as configured: %s", problem)

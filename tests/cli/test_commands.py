@@ -61,6 +61,22 @@ def test_explain_lists_values_that_were_ignored(capsys: Capture) -> None:
     assert line["Because of"] == r"image property hw_vif_model: unknown value 'a\nb': not required"
 
 
+@pytest.mark.parametrize("command", ["explain", "candidates", "diagnose", "audit"])
+def test_misspelt_names_and_traits_without_their_property_are_told(
+    command: str, capsys: Capture, tmp_path: Path
+) -> None:
+    (tmp_path / "images.json").write_text(json.dumps([{"name": "a", "properties": {"hw_vif_modle": "e1000"}}]))
+    asked = ["--property", "hw_vif_modle=e1000", "--extra-spec", "trait:COMPUTE_SOUND_MODEL_USB=required"]
+    if command == "audit":
+        asked = ["--images", str(tmp_path / "images.json")]
+    main([command, *asked, "--filter", "image_metadata"])
+    captured = capsys.readouterr()
+    # A table breaks its lines.
+    told = " ".join(f"{captured.out}{captured.err}".replace("|", " ").split())
+    assert "hw_vif_modle: Nova does not know it, and drops it. Did you mean hw_vif_model?" in told
+    assert command == "audit" or "it builds the guest by hw_sound_model or hw:sound_model" in told
+
+
 def test_candidates_reads_image_and_flavor_from_files(capsys: Capture, tmp_path: Path) -> None:
     image, flavor = tmp_path / "image.json", tmp_path / "flavor.json"
     image.write_text(json.dumps({"disk_format": "raw", "properties": {"hw_vif_model": "igb"}}))

@@ -83,6 +83,22 @@ def test_request_spec_is_unchanged_without_enabled_filters(start: Start) -> None
     assert spec.obj_to_primitive() == before
 
 
+def test_trait_by_name_whose_device_nova_does_not_switch_on_is_noted_and_logged_in_one_line(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start("hpet")
+    by_name = {"trait:CUSTOM_COMPUTE_TIME_HPET": "required"}
+    our_entry()(user_context(), nova_spec({"hw_time_hpet": True}, by_name))
+    assert "Ignored part" not in caplog.text
+    our_entry()(user_context(), nova_spec({}, by_name))
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING" and each.name in _SHOWN]
+    assert "Nova only chooses a host by it; it builds the guest by hw_time_hpet, which" in record.getMessage()
+    (note,) = our_entry().pipeline.decide(nova_spec({}, by_name)).notes
+    assert str(note) in record.getMessage()
+    # Other schedulers have drivers that switch the device on.
+    assert not Pipeline.from_names("hpet").decide(nova_spec({}, by_name)).notes
+
+
 def test_rejected_request_raises_request_filter_failed_and_is_unchanged(start: Start) -> None:
     start("compute_status,image_metadata")
     spec = nova_spec(_IMPOSSIBLE)

@@ -37,6 +37,7 @@ from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
+from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits
 
@@ -340,7 +341,9 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
     conf.set_override("metrics", False, GROUP)
     conf.set_override("decision_history", 0, GROUP)
     conf.set_override("decision_history_dir", "", GROUP)
-    return Pipeline.from_conf(conf, facts)
+    pipeline = Pipeline.from_conf(conf, facts)
+    pipeline.remarks = lambda request: (*notes_on_names(request), *notes_on_named_traits(request))
+    return pipeline
 
 
 def _enabled_filters(

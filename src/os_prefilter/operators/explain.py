@@ -43,6 +43,7 @@ def lines_of(decision: Decision) -> tuple[Line, ...]:
         lines += map(_aggregates_line, run.aggregates)
         lines += map(_preferred_line, run.preferences)
         lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
+    lines += (Line("", "not required", "", "request", str(note)) for note in decision.remarks)
     return tuple(lines)
 
 

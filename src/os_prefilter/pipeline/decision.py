@@ -24,6 +24,8 @@ class Decision:
     """The requirements for one request, each with its filter and source, and how long each filter took."""
 
     runs: tuple[Run, ...]
+    remarks: tuple[Note, ...] = ()
+    """Notes on the request itself, whatever the filters require."""
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -51,7 +53,7 @@ class Decision:
     @property
     def notes(self) -> tuple[Note, ...]:
         """The parts of the request that did not become requirements, and why."""
-        return tuple(note for run in self.runs for note in run.notes)
+        return (*(note for run in self.runs for note in run.notes), *self.remarks)
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -26,7 +26,15 @@ from os_prefilter.pipeline.kept_machine_type import KeptMachineType, MachineType
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.pipeline.no_host import NoHostCheck, no_host_check, root_demand
 from os_prefilter.pipeline.report_gates import FACT, deferring_filters, gate_filter
-from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, AggregateRequirement, Preference, Requirement
+from os_prefilter.request.requirements import (
+    NOTHING,
+    ROOT,
+    UNSUFFIXED,
+    AggregateRequirement,
+    Note,
+    Preference,
+    Requirement,
+)
 from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request, clone_of
 from os_prefilter.rules.model import RuleSet
@@ -57,6 +65,8 @@ class Pipeline:
         self._measuring = measuring
         self.history: DecisionLog | None = None
         """Where decisions are recorded; None for nowhere."""
+        self.remarks: Callable[[Request], Iterable[Note]] | None = None
+        """Yields notes on a request beside those of the filters (:mod:`os_prefilter.request.remarks`)."""
 
         def call_of(each: LoadedFilter) -> Call:
             call = gate_filter(each, bind(each, self.options), self.options, deferred)
@@ -151,7 +161,7 @@ class Pipeline:
         """Return the pipeline as it enforces once every gate is open: nothing waits for compute nodes to report."""
         gates = {each.declaration.gate for each in self.filters} - {""}
         known = {**self._known, **{gate: Fact(gate, lambda _context: True, inf) for gate in gates}}
-        return Pipeline(self.filters, replace(self.options, wait_for_answers=()), known)
+        return self._variant(self.filters, replace(self.options, wait_for_answers=()), known)
 
     def with_rules(self, rules: RuleSet) -> "Pipeline":
         """Return the pipeline with these operator's rules in place of its own; at its end, if it has none."""
@@ -159,11 +169,16 @@ class Pipeline:
         if not any(RULES in each.facts for each in filters):
             filters += load_filters((RULES,), NEEDS | {RULES})
         known = {**self._known, RULES: Fact(RULES, lambda _context: rules, inf, unknown=rules)}
-        return Pipeline(filters, self.options, known)
+        return self._variant(filters, self.options, known)
 
     def on_root_only(self) -> "Pipeline":
         """Return the pipeline with each requirement once: no trait of the root goes on the unsuffixed group as well."""
-        return Pipeline(self.filters, replace(self.options, trait_scope=TraitScope.ROOT), self._known)
+        return self._variant(self.filters, replace(self.options, trait_scope=TraitScope.ROOT), self._known)
+
+    def _variant(self, filters: Iterable[LoadedFilter], options: Options, facts: Mapping[str, Fact]) -> "Pipeline":
+        variant = Pipeline(filters, options, facts)
+        variant.remarks = self.remarks
+        return variant
 
     def without_nova_style(self) -> "Pipeline":
         """Return the pipeline of the filters that only look at a request."""
@@ -275,7 +290,8 @@ class Pipeline:
             if self._measuring:
                 self._measuring.count_requirements(run)
             runs.append(run)
-        decision = Decision(tuple(runs))
+        # Without a filter the library changes nothing, and says nothing.
+        decision = Decision(tuple(runs), tuple(self.remarks(request)) if runs and self.remarks else ())
         additions = request_writer.prepare(request, pending, own_groups, preferred, in_aggregates)
         described = self.history.describe(decision) if self.history else ""
         return Outcome(decision, additions, root_demand(required), _warning(decision), described)

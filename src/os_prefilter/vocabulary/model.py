@@ -103,6 +103,8 @@ class Row:
 
     An extra spec that starts so and has no row is an unknown configuration.
     """
+    of_host: bool = False
+    """Whether its traits say what a host is, so that a request which names one has all that it asks for."""
     set_by_operators: frozenset[Trait] = frozenset()
     """The traits of the row that no reporter finds out."""
 

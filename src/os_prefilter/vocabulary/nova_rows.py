@@ -111,6 +111,7 @@ TRANSLATED_BY_NOVA: tuple[Row, ...] = (
         },
         image_property="hw_cpu_thread_policy",
         extra_spec="hw:cpu_thread_policy",
+        of_host=True,
         flavor_overrides={"prefer": frozenset(("require", "isolate"))},
         required_by=("query",),
     ),

@@ -113,7 +113,8 @@ WITHOUT_ROWS: tuple[WithoutRow, ...] = (
         image="img_signature img_signature_hash_method img_signature_key_type img_signature_certificate_uuid",
     ),
     _names(
-        "it describes the guest's system, and drivers choose defaults by it; hosts run any",
+        "it describes the guest's system, which hosts run without knowing it; where nova-compute has libosinfo, the "
+        "libvirt driver takes the model of the NIC and the bus of the disk from it, and no trait is required for these",
         image="os_distro os_type",
     ),
     # Drivers for which it is a matter of aggregates.

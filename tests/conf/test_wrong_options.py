@@ -22,7 +22,10 @@ class Wrong(NamedTuple):
 
 
 _WRONG = [
-    Wrong("enabled_filters", "enabled_filters = hpett", "names 'hpett', which no installed package offers"),
+    Wrong("enabled_filters", "enabled_filters = hpett", "names 'hpett', which no installed .* Did you mean hpet\\?"),
+    Wrong(
+        "enabled_filters", "enabled_filters = warp", "names 'warp', which no installed .* Known filters: accelerators, "
+    ),
     Wrong("enabled_filters", "enabled_filters = hpet,,owner", "a name in it is empty"),
     Wrong("enabled_filters", "enabled_filters = hpet,hpet", "'hpet' is named twice"),
     Wrong("trait_scope", "trait_scope = both", "trait_scope in FILE is not valid: .*found 'both'"),
@@ -179,3 +182,41 @@ def test_every_option_has_a_case_with_a_wrong_value() -> None:
 )
 def test_edge_value_of_an_option_is_accepted(lines: str, nova_conf: Path) -> None:
     assert _started(nova_conf, lines).filters == ()
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            "enabled_filtres = hpet",
+            "[prefilter] has no option 'enabled_filtres'; the line is ignored. Did you mean enabled_filters?",
+        ),
+        (
+            "Trait_Scope = root",
+            "[prefilter] has no option 'Trait_Scope'; the line is ignored. Did you mean trait_scope?",
+        ),
+        ("warp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
+        (
+            "[prefliter]\nenabled_filters = hpet",
+            "the section [prefliter] is not one of os-prefilter. Did you mean prefilter?",
+        ),
+        ("[Prefilter]\nwarp = 9", "[prefilter] has no option 'warp'; the line is ignored."),
+        ("enabled_filters = hpet\ntrait_scope = root\n[filter_scheduler]\nwarp = 9\n[placement]\nuser = x", ""),
+    ],
+)
+def test_name_that_no_option_has_is_warned_of_with_the_nearest(
+    lines: str, told: str, nova_conf: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _started(nova_conf, lines)
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert warnings == [f"{nova_conf}: {told}"] * bool(told)
+
+
+def test_names_in_a_directory_of_configuration_are_read_as_well(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "a.conf").write_text("[prefilter]\nenabled_filter = hpet\n", encoding="utf-8")
+    conf = cfg.ConfigOpts()
+    conf([], default_config_files=[], default_config_dirs=[str(tmp_path)])
+    Pipeline.from_conf(conf)
+    assert f"{tmp_path}/a.conf: [prefilter] has no option 'enabled_filter'" in caplog.text

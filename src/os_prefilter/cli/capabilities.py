@@ -29,7 +29,7 @@ from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.conf import GROUP
+from os_prefilter.conf import GROUP, misspelt_names
 from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
@@ -210,6 +210,8 @@ def _scope(arguments: argparse.Namespace) -> ReportScope:
     from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
     conf = load_conf(arguments.nova_conf)
+    for misspelt in misspelt_names(conf):
+        logging.getLogger(__name__).warning("%s", misspelt)
     scope = configured_scope(conf)
     if not conf[GROUP].enabled_filters:
         where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"

@@ -5,6 +5,7 @@ through :func:`os_prefilter.common.quoting.quote`, so that it can break neither 
 """
 
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
 
@@ -37,10 +38,11 @@ class UnknownFilter(ConfigurationError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         self.known = sorted(known)
+        close = get_close_matches(name.lower(), self.known, n=1)
+        advice = f"Did you mean {close[0]}?" if close else f"Known filters: {join_names(self.known)}."
         super().__init__(
             f"[prefilter] enabled_filters names {quote(name)}, which no installed package offers under the entry point "
-            f"group os_prefilter.request_filters. Known filters: {join_names(self.known)}. Correct the name, or "
-            "install the package that offers it."
+            f"group os_prefilter.request_filters. {advice} Correct the name, or install the package that offers it."
         )
 
 

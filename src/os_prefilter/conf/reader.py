@@ -1,14 +1,18 @@
 """How options are read from oslo.config, and checked."""
 
 import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 from oslo_config import cfg
+from oslo_config.iniparser import ParseError
 
 from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
-from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
 from os_prefilter.conf.options import Options, TraitScope, matches_any, names_of
@@ -29,6 +33,38 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options; doing so twice is harmless."""
     conf.register_opts(OPTIONS, group=GROUP)
+
+
+def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
+    """Yield a sentence for each unknown name in the section ``[prefilter]``, and each section that is almost named so.
+
+    oslo.config takes such a line without a word, and the option keeps its default.
+    """
+    try:
+        folders = [path for folder in conf.config_dir or () for path in sorted(Path(folder).glob("*.conf"))]
+        files = [*map(Path, conf.config_file or ()), *folders]
+    except cfg.NoSuchOptError:
+        # It was not read from files.
+        return
+    known = {name for option in OPTIONS for name in (option.name, option.dest)}
+    for path in files:
+        sections: dict[str, dict[str, Any]] = {}
+        with suppress(OSError, UnicodeError, ParseError):
+            # oslo.config has read the file, and tells what is wrong with it.
+            cfg.ConfigParser(str(path), sections).parse()
+        where = escape_line(str(path))
+        for section, values in sections.items():
+            if section.lower() == GROUP:
+                for name in sorted(values.keys() - known):
+                    yield f"{where}: [{GROUP}] has no option {quote(name)}; the line is ignored.{_closest(name, known)}"
+            elif close := _closest(section, (GROUP,)):
+                yield f"{where}: the section [{escape_line(section)}] is not one of os-prefilter.{close}"
+
+
+def _closest(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the known name that is nearest, or nothing."""
+    close = get_close_matches(name.lower(), sorted(known), n=1, cutoff=0.7)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def options_from(conf: cfg.ConfigOpts) -> Options:

@@ -11,7 +11,7 @@ from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.quoting import shorten
-from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
+from os_prefilter.conf import GROUP, as_configuration_error, misspelt_names, options_from, register_opts
 from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import known_traits, nova_style, request_writer, trait_scope
@@ -121,6 +121,8 @@ class Pipeline:
         if kept_machine_type is not None:
             check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
         register_opts(conf)
+        for misspelt in misspelt_names(conf):
+            LOG.warning("%s", misspelt)
         try:
             options = options_from(conf)
             names = conf[GROUP].enabled_filters

@@ -123,7 +123,7 @@ def _format(value: object) -> str:
     return "a mapping" if isinstance(value, dict) else quote(value)
 
 
-def _check_format(name: str) -> Callable[[Callable[[object], str]], Callable[[object], str]]:
+def check_format(name: str) -> Callable[[Callable[[object], str]], Callable[[object], str]]:
     """Register a function that says what was expected in place of a value, empty if the value is right."""
 
     def register(expected: Callable[[object], str]) -> Callable[[object], str]:
@@ -138,21 +138,22 @@ def _check_format(name: str) -> Callable[[Callable[[object], str]], Callable[[ob
     return register
 
 
-@_check_format("name")
+@check_format("name")
 def _expected_name(value: object) -> str:
     if isinstance(value, str) and _NAME.fullmatch(value):
         return ""
     return "1 to 64 of a-z A-Z 0-9 _ . -; in quotes where YAML takes it for something else (on, off, yes, no, 1)"
 
 
-@_check_format("line")
-def _expected_line(value: object) -> str:
+@check_format("line")
+def expected_line(value: object) -> str:
+    """Return what was expected in place of a text of one line; empty if the value is one."""
     if isinstance(value, str) and value and value.isprintable():
         return ""
     return "a text of one line, in quotes where YAML takes it for something else"
 
 
-@_check_format("trait")
+@check_format("trait")
 def _expected_trait(value: object) -> str:
     if not isinstance(value, str) or not is_trait_name(value):
         return "the name of a trait: A-Z, 0-9 and _"

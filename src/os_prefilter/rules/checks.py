@@ -1,10 +1,10 @@
 """Semantic checks on parsed rules: conflicts with one another, with the vocabulary, and with Nova."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice, product
+from itertools import chain, product
 from math import prod
 from typing import NamedTuple
 
@@ -22,6 +22,8 @@ from os_prefilter.rules.conditions import (
     as_nova_spells,
     describe_clauses,
     format_value,
+    items_of,
+    readings,
 )
 from os_prefilter.rules.model import PORTS, Rule
 from os_prefilter.vocabulary import table
@@ -30,6 +32,7 @@ from os_prefilter.vocabulary.model import Row, canonical_boolean
 
 _VMWARE_ADAPTER = "vmware_adaptertype"
 _MOST_CASES = 10_000
+_MOST_STEPS = 500_000
 
 
 class Problem(NamedTuple):
@@ -50,8 +53,9 @@ class Problem(NamedTuple):
 def check_rules(rules: list[Rule]) -> Iterator[Problem]:
     """Yield the problems of well-formed rules, taken together."""
     yield from _same_names(rules)
+    rows = _rows_by_key()
     for rule in rules:
-        for text, warning in (*_within(rule), *_against_vocabulary(rule)):
+        for text, warning in (*_within(rule), *_against_vocabulary(rule, rows)):
             yield Problem(rule.file, rule.line, f"the rule {rule.name} {text}", warning)
     yield from _contradictions(rules)
 
@@ -114,9 +118,14 @@ def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
         )
 
 
+def _current_name(name: str) -> str:
+    """Return the name that took the place of an image property's old one; empty for any other name."""
+    return LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
+
+
 def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
     name = condition.name
-    current = LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
+    current = _current_name(name)
     if current:
         yield (
             f"{never}: {name} is an old name of {current}. Write {current}; images with either name match.",
@@ -142,12 +151,18 @@ def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, boo
             )
 
 
-def _against_vocabulary(rule: Rule) -> Iterator[tuple[str, bool]]:
+def _against_vocabulary(rule: Rule, rows: Mapping[tuple[str, str], list[Row]]) -> Iterator[tuple[str, bool]]:
     for condition in dict.fromkeys(chain.from_iterable(rule.when)):
-        for row in table() if condition.place in (IMAGE_PROPERTY, EXTRA_SPEC) and not condition.in_list else ():
-            name = row.image_property if condition.place == IMAGE_PROPERTY else row.extra_spec
-            if name == condition.name:
-                yield from _against_row(rule, condition, row)
+        for row in rows.get(condition.key, ()) if not condition.in_list else ():
+            yield from _against_row(rule, condition, row)
+
+
+def _rows_by_key() -> dict[tuple[str, str], list[Row]]:
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in table():
+        for key in ((IMAGE_PROPERTY, row.image_property), (EXTRA_SPEC, row.extra_spec)):
+            found.setdefault((key[0], key[1] or ""), []).append(row)
+    return found
 
 
 def _against_row(rule: Rule, condition: Condition, row: Row) -> Iterator[tuple[str, bool]]:
@@ -181,77 +196,136 @@ def _against_value(rule: Rule, row: Row, value: Value, canonical: str) -> Iterat
 def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
     """Yield pairs of rules of which one requires, always or for one value, a trait that the other one forbids.
 
-    Rules about different names are allowed: a request that matches both is rejected with the reason.
+    Rules about different names are allowed: a request that matches both is rejected with the reason. So are rules that
+    never apply, which are problems of their own.
     """
     rules = list(rules)
-    forbidding: dict[tuple[object, ...], dict[int, None]] = {}
+    alternatives = [[clause for clause in rule.when if _can_hold(clause)] for rule in rules]
+    forbidding: dict[tuple[str, str], list[_Alternative]] = {}
     for number, rule in enumerate(rules):
         for trait in rule.forbid:
-            for key in _keys(rule, _where_found):
-                forbidding.setdefault((rule.scope, trait, *key), {})[number] = None
-    for one in rules:
-        for trait in one.require:
-            # By common names and values: comparing all pairs would take minutes for thousands of rules.
-            keys = _keys(one, _where_to_look)
-            near = dict.fromkeys(chain.from_iterable(forbidding.get((one.scope, trait, *key), ()) for key in keys))
-            met = ((rules[number], _find_overlap(one, rules[number])) for number in near)
-            # One is enough.
-            for other, meeting in islice((each for each in met if each[0] is not one and each[1]), 1):
-                text = (
-                    f"the rule {one.name} requires {trait} on {one.scope}, which the rule {other.name} "
-                    f"({other.file}:{other.line}) forbids for {meeting}. Change one of the two."
-                )
-                yield Problem(one.file, one.line, text)
+            forbidding.setdefault((rule.scope, trait), []).extend((number, each) for each in alternatives[number])
+    indexes = {key: _Alternatives(some) for key, some in forbidding.items()}
+    steps = 0
+    for one, clauses in zip(rules, alternatives, strict=True):
+        for trait in one.require if clauses else ():
+            index = indexes.get((one.scope, trait), _NO_ALTERNATIVES)
+            for ours, number, theirs in index.pairs(clauses):
+                other = rules[number]
+                unless = (*one.unless, *other.unless)
+                both = None if other is one else _join(ours, theirs)
+                cases = _cases(both, unless) if both is not None else ()
+                steps += 1 + len(cases)
+                if steps > _MOST_STEPS:
+                    text = (
+                        f"the rule {one.name}, and those after it, were not compared with all others: there are too "
+                        "many combinations. A request that meets two rules which contradict each other is rejected."
+                    )
+                    yield Problem(one.file, one.line, text, warning=True)
+                    return
+                if both is not None and not _are_excluded(cases, unless):
+                    text = (
+                        f"the rule {one.name} requires {trait} on {one.scope}, which the rule {other.name} "
+                        f"({other.file}:{other.line}) forbids for {_describe_meeting(ours, theirs, both, unless)}. "
+                        "Change one of the two."
+                    )
+                    yield Problem(one.file, one.line, text)
+                    # One is enough.
+                    break
 
 
+_Alternative = tuple[int, Clause]
+"""The number of a rule, and one of its alternatives."""
+_Mark = tuple[tuple[str, str], object]
+"""What a condition is about, and a value of it; None for any, and ``_ANY_VALUE`` where any other is looked for."""
 _ANY_VALUE = "any"
-_ANYWHERE = ("anywhere",)
-_ALWAYS = ("always",)
 
 
-def _keys(rule: Rule, marks: Callable[[Condition], Iterable[object]]) -> Iterator[tuple[object, ...]]:
-    """Yield the keys of a rule: where a rule that forbids is found, or where one that requires looks.
+class _Alternatives:
+    """Alternatives of rules, found by the conditions that another alternative has in common with them.
 
-    One that applies to each request meets every other.
+    Two can be met together without a condition about something else only if one of them is about all that the other is
+    about. Each is so looked up by its rarest condition alone: comparing all pairs would take minutes.
     """
-    is_found = marks is _where_found
-    for clause in rule.when:
-        if is_found or not clause:
-            yield _ANYWHERE
-        if not is_found or not clause:
-            yield _ALWAYS
-        for condition in clause:
-            for mark in marks(condition):
-                yield *condition.key, mark
+
+    def __init__(self, alternatives: Iterable[_Alternative]) -> None:
+        self._all = tuple(alternatives)
+        self._by_mark: dict[_Mark, list[_Alternative]] = {}
+        # Each once, under its rarest condition.
+        self._by_rarest: dict[_Mark, list[_Alternative]] = {}
+        self._always = [each for each in self._all if not each[1]]
+        conditions = [(each, list(map(_where_found, each[1]))) for each in self._all if each[1]]
+        for each, places in conditions:
+            for mark in chain.from_iterable(places):
+                self._by_mark.setdefault(mark, []).append(each)
+        for each, places in conditions:
+            for mark in min(places, key=self._times):
+                self._by_rarest.setdefault(mark, []).append(each)
+
+    def _times(self, marks: Sequence[_Mark]) -> int:
+        # The first is there for any value.
+        return sum(len(self._by_mark.get(mark, ())) for mark in marks[1:])
+
+    def pairs(self, clauses: Iterable[Clause]) -> Iterator[tuple[Clause, int, Clause]]:
+        """Yield each of the clauses with each alternative that one value may meet together with it."""
+        return ((clause, *each) for clause in clauses for each in self._near(clause))
+
+    def _near(self, clause: Clause) -> Iterator[_Alternative]:
+        if not clause:
+            yield from self._all
+            return
+        yield from self._always
+        keys = {each.key for each in clause}
+        places = list(map(_where_to_look, clause))
+        for mark in chain.from_iterable(places):
+            for each in self._by_rarest.get(mark, ()):
+                if keys.issuperset(other.key for other in each[1]):
+                    yield each
+        for mark in min(places, key=lambda marks: sum(len(self._by_mark.get(mark, ())) for mark in marks)):
+            for each in self._by_mark.get(mark, ()):
+                # Those about exactly the same were among the others.
+                if keys < {other.key for other in each[1]}:
+                    yield each
 
 
-def _where_found(condition: Condition) -> Iterable[object]:
-    return (_ANY_VALUE, *_marks(condition)) if condition.values else (_ANY_VALUE, None)
+_NO_ALTERNATIVES = _Alternatives(())
 
 
-def _where_to_look(condition: Condition) -> Iterable[object]:
-    return (None, *_marks(condition)) if condition.values else (_ANY_VALUE,)
+def _where_found(condition: Condition) -> list[_Mark]:
+    return [(condition.key, _ANY_VALUE), *(_marks(condition) if condition.values else [(condition.key, None)])]
 
 
-def _marks(condition: Condition) -> set[object]:
+def _where_to_look(condition: Condition) -> list[_Mark]:
+    return [(condition.key, None), *_marks(condition)] if condition.values else [(condition.key, _ANY_VALUE)]
+
+
+def _marks(condition: Condition) -> set[_Mark]:
     """Return the texts and booleans that one value can match in common with another condition, also as an item."""
-    both = (condition, replace(condition, in_list=True))
-    return {("value", each) for value in condition.values for one in both for each in one.readings(value)}
+    place, name = key = condition.key
+    texts = chain.from_iterable((value, items_of(value)) for value in condition.values)
+    return {(key, ("value", each)) for text in texts for each in readings(place, name, text)}
 
 
-def _find_overlap(one: Rule, other: Rule) -> str:
-    """Return conditions of a request that both rules apply to; empty if there is none, or about different names."""
-    unless = (*one.unless, *other.unless)
-    for ours, theirs in product(one.when, other.when):
-        both = _join(ours, theirs)
-        if both is not None and not _is_excluded(both, unless):
-            shared = {each.key for each in ours} & {each.key for each in theirs}
-            if shared:
-                examples = (replace(each, values=_first(each.values)) for each in both if each.key in shared)
-                return " and ".join(sorted(map(str, examples)))
-            met = describe_clauses([both]) or "every request"
-            return f"{met} unless {describe_clauses(unless)}" if unless else met
-    return ""
+def _can_hold(clause: Clause) -> bool:
+    """Whether any request can meet a clause."""
+    return all(_join_conditions(some, some) and not any(map(_never_holds, some)) for some in _by_key(clause).values())
+
+
+def _never_holds(condition: Condition) -> bool:
+    if condition.place != IMAGE_PROPERTY:
+        return False
+    mistakes = [text for text, is_warning in _image_property(condition, "") if not is_warning]
+    return bool(mistakes) and (bool(_current_name(condition.name)) or len(mistakes) == len(condition.values))
+
+
+def _describe_meeting(ours: Clause, theirs: Clause, both: Clause, unless: tuple[Clause, ...]) -> str:
+    """Return conditions of a request that both rules apply to."""
+    shared = {each.key for each in ours} & {each.key for each in theirs}
+    if shared:
+        examples = (replace(each, values=_first(each.values)) for each in both if each.key in shared)
+        return " and ".join(sorted(map(str, examples)))
+    met = describe_clauses([both]) or "every request"
+    return f"{met} unless {describe_clauses(unless)}" if unless else met
 
 
 def _first(values: Iterable[Value]) -> frozenset[Value]:
@@ -299,10 +373,14 @@ def _join_conditions(ours: list[Condition], theirs: list[Condition]) -> list[Con
 def _is_excluded(clause: Clause, unless: Iterable[Clause]) -> bool:
     """Whether each request that meets the clause meets one of the others."""
     unless = tuple(unless)
-    return all(any(_clause_implies(each, other) for other in unless) for each in _cases(clause, unless))
+    return _are_excluded(_cases(clause, unless), unless)
 
 
-def _cases(clause: Clause, unless: tuple[Clause, ...]) -> Iterable[Clause]:
+def _are_excluded(cases: Iterable[Clause], unless: tuple[Clause, ...]) -> bool:
+    return all(any(_clause_implies(each, other) for other in unless) for each in cases)
+
+
+def _cases(clause: Clause, unless: tuple[Clause, ...]) -> Sequence[Clause]:
     """Return the clause once for each value that decides which of the others are met, if there are not too many."""
     keys = {each.key for other in unless for each in other} if len(unless) > 1 else set()
     single = [
@@ -311,7 +389,7 @@ def _cases(clause: Clause, unless: tuple[Clause, ...]) -> Iterable[Clause]:
         else [each]
         for each in clause
     ]
-    return product(*single) if prod(map(len, single)) <= _MOST_CASES else (clause,)
+    return tuple(product(*single)) if prod(map(len, single)) <= _MOST_CASES else (clause,)
 
 
 def _clause_implies(clause: Clause, other: Clause) -> bool:

@@ -66,7 +66,7 @@ class Condition:
 
     def readings(self, value: object) -> list[Value]:
         """Return the values, as in a file, that a request's value matches."""
-        return readings(self.place, self.name, _items_of(value) if self.in_list else value)
+        return readings(self.place, self.name, items_of(value) if self.in_list else value)
 
     def describe_match(self, matched: Iterable[Value]) -> str:
         """Return the condition in the words of the file, and never in those of the request.
@@ -126,7 +126,7 @@ class Subject:
         key = place, name, in_list
         if key not in self._readings:
             value = self.value_of(place, name)
-            items = _items_of(value) if in_list else value
+            items = items_of(value) if in_list else value
             if isinstance(items, tuple) and place in NAMED and len(items) > MOST_ITEMS:
                 self.cut_off[f"{place} {name}"] = None
                 items = items[:MOST_ITEMS]
@@ -194,7 +194,7 @@ def is_set(value: object) -> bool:
     return value is not None and value not in ("", ())
 
 
-def _items_of(value: object) -> object:
+def items_of(value: object) -> object:
     """Return the items of a list that is separated by commas, or of several such lists; any other value as it is.
 
     A tenant may write a hundred thousand of them: at most one more than :data:`MOST_ITEMS` is read.

@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from os_prefilter.documents.schema import LINE, NAME, TRAITS, at_least_one, exactly_one, mapping
+from os_prefilter.documents.schema import (
+    LINE,
+    NAME,
+    TRAITS,
+    at_least_one,
+    check_format,
+    exactly_one,
+    expected_line,
+    mapping,
+)
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules.conditions import (
     EXTRA_SPEC,
@@ -27,7 +36,12 @@ OTHER_KEYS = {
     "forbids": FORBIDS,
 }
 _OF_VERSION_1 = ("image_property", "extra_spec")
-_TEXT = {**LINE, "maxLength": 255, "expected": "a text of one line, of at most 255 characters"}
+_LONGEST_TEXT = 255
+_TEXT = {
+    **LINE,
+    "maxLength": _LONGEST_TEXT,
+    "expected": f"a text of one line, of at most {_LONGEST_TEXT} characters",
+}
 _VALUE = {"if": {"type": "boolean"}, "else": {**_TEXT, "expected": "a text, true or false"}}
 _COMPARISONS = {
     "is": _VALUE,
@@ -86,6 +100,19 @@ _OTHERS: dict[str, Any] = {
     **dict.fromkeys(("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")),
 }
 _COMPARISONS_2 = {**_COMPARISONS, "contains": _VALUE}
+_USUAL = (tuple(NAMED_KEYS), ("is", "contains"))
+
+
+@check_format("usual condition")
+def _expected_condition(value: object) -> str:
+    """Accept most conditions at once: the rest of the schema takes a millisecond for each."""
+    if isinstance(value, dict) and len(value) == len(_USUAL):
+        texts = [value[key] for keys in _USUAL for key in keys if key in value]
+        if len(texts) == len(_USUAL) and not any(map(expected_line, texts)) and max(map(len, texts)) <= _LONGEST_TEXT:
+            return ""
+    return "a name and one text to compare with"
+
+
 _CONDITION_2 = {
     "if": _IS_JOINED,
     "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
@@ -110,7 +137,7 @@ RULE_2 = {
     **mapping(
         {"name": NAME}, {"when": _WHEN_2, "unless": _NESTED, **_EFFECTS_2}, at_least_one("when", "unless"), _HAS_EFFECT
     ),
-    "$defs": {"condition": _CONDITION_2},
+    "$defs": {"condition": {"if": {"format": "usual condition"}, "else": _CONDITION_2}},
 }
 DOCUMENT_2 = mapping(
     {"version": _VERSION},

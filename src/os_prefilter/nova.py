@@ -9,6 +9,7 @@ anything in Nova's code; the others only read Nova's objects.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import TimeoutError as NotDoneError
 from contextlib import AbstractContextManager, nullcontext
@@ -35,7 +36,7 @@ from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.conf.options import names_of
 from os_prefilter.filters.report_scope import ReportScope, configured_scope
-from os_prefilter.pipeline.deployment_facts import PATIENCE
+from os_prefilter.pipeline.deployment_facts import PATIENCE, seconds_to
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
 from os_prefilter.request.extra_specs import trait_key
@@ -202,6 +203,7 @@ class RequestFilters:
 
         :raises nova.exception.RequestFilterFailed: if the request cannot be scheduled as it is; Nova shows the user why
         """
+        until = time.monotonic() + PATIENCE
         try:
             decision = self.pipeline.apply(request_spec, context)
         except RequestRejected as error:
@@ -215,7 +217,7 @@ class RequestFilters:
         host_traits = self.pipeline.host_traits
         if decision.preferences and host_traits:
             traits = frozenset(item.trait for item in decision.preferences)
-            known = host_traits.current(traits, context)
+            known = host_traits.current(traits, context, until)
             self._preferred[request_spec] = lambda host: decision.preferred_share(partial(known.has, host))
         if self._isolate:
             _run_with_all_traits(self._isolate, context, request_spec)
@@ -301,6 +303,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         """
         if not _is_rebuild(spec_obj):
             return True
+        until = time.monotonic() + PATIENCE
         # Nova hands no context to host filters.
         context = nova_context.get_admin_context()
         is_of_image = False
@@ -326,7 +329,7 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             for item in required
             if item.scope == ROOT and item.properties and (item.trait, item.required) not in in_force
         )
-        unmet = self._unmet(required, host_state, spec_obj) if required else ()
+        unmet = self._unmet(required, host_state, spec_obj, until) if required else ()
         if unmet:
             LOG.info(
                 "Refused to rebuild server %s on host %s: %s.",
@@ -337,11 +340,13 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             raise exception.NoValidHost(reason=_refusal(unmet))
         return True
 
-    def _unmet(self, required: Iterable[Requirement], host_state: Any, spec_obj: Any) -> tuple[Requirement, ...]:
+    def _unmet(
+        self, required: Iterable[Requirement], host_state: Any, spec_obj: Any, until: float
+    ) -> tuple[Requirement, ...]:
         """Return the requirements that the host certainly does not meet."""
         try:
             read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
-            _, traits = read.result(PATIENCE)
+            _, traits = read.result(seconds_to(until))
         except NotDoneError:
             LOG.warning("%s", _unchecked(host_state, spec_obj, f"Placement did not respond in {PATIENCE:g} seconds"))
             return ()

@@ -1,21 +1,29 @@
 """The scheduler's side: Placement breaks at random while facts are asked. No request hangs, no gate opens wrongly."""
 
 import logging
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from os_prefilter import Pipeline
+from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage
+from os_prefilter.adapters.placement.coverage import OwnerCoverage, ReportCoverage, placement_facts
+from os_prefilter.adapters.placement.from_conf import client_from
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.common.threads import start_thread
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
-from tests.support.placements import Observed, provider
+from tests.support.placements import Observed, nova_conf, provider
 
 ROUNDS = times(10)
 FOREVER = 60.0
@@ -96,7 +104,7 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
         )
         monkeypatch.setattr(
             "os_prefilter.pipeline.deployment_facts.Query.wait",
-            lambda query: waited.append(query.seconds_left),
+            lambda query, _until: waited.append(query.deadline - time.monotonic()),
         )
         found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
     assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20
@@ -104,3 +112,35 @@ def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
     assert all(4 < seconds <= 5 for seconds in waited)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len([line for line in warnings if "no answer in 5 seconds" in line]) == 2
+
+
+@contextmanager
+def frozen() -> Iterator[str]:
+    """Yield the URL of a server that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=100) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_request_waits_five_seconds_for_a_placement_that_never_answers(tmp_path: Path) -> None:
+    """For the facts and for the hosts that have the traits together, not for each; then the candidates' timeout."""
+    with frozen() as url:
+        path = tmp_path / "nova.conf"
+        section = "[prefilter]\nenabled_filters = image_metadata, hpet\nwait_for_answers = hpet\n"
+        path.write_text(f"{nova_conf(url)}timeout = 1\n{section}", encoding="utf-8")
+        conf = load_conf(path)
+        client = client_from(conf, path)
+        # Longer than a request waits: the bound is not that of each query.
+        facts_client = client_of(url, tmp_path)
+        facts_client._timeout = 60.0
+        reader = HostTraitsReader(facts_client)
+        pipeline = Pipeline.from_conf(conf, placement_facts(conf, facts_client), host_traits=reader)
+        for longest in (6.5, 1.0):
+            spec = spec_of({"hw_vif_model": "igb", "hw_time_hpet": "yes"})
+            begun = time.monotonic()
+            decision = pipeline.apply(spec)
+            assert time.monotonic() - begun < longest
+            assert {item.trait for item in decision.requirements} == {IGB}
+        begun = time.monotonic()
+        with pytest.raises(PlacementUnavailable):
+            client.allocation_candidates(allocation_candidates_query(spec))
+        assert time.monotonic() - begun < 3.5

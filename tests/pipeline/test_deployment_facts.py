@@ -215,9 +215,9 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             steps.append("begin")
             return super().begin(*arguments)
 
-        def wait(self, question: Query) -> None:
+        def wait(self, query: Query, until: float = float("inf")) -> None:
             steps.append("wait")
-            super().wait(question)
+            super().wait(query, until)
 
     assert values_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == ("known",) * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3

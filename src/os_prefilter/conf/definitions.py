@@ -189,7 +189,7 @@ directories, log a warning.
         help=_help(
             """
 Seconds for which a fact about the deployment, such as the minimum version of all compute services, is used before it is
-queried again.
+queried again. A request waits 5 seconds at most for facts and for Placement, all together.
 """,
             values="a number of at least 0; with 0, each request queries it.",
             default="60.0.",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -23,7 +24,7 @@ from os_prefilter.filters.loading import UNKNOWN
 LOG = logging.getLogger(__name__)
 
 PATIENCE = 5.0
-"""The seconds that requests wait for a query, at most; the query goes on without them."""
+"""The seconds that a request waits for all queries together, at most; they go on without it."""
 
 GIVEN_UP = 600.0
 """The seconds after which another query is started beside one that has no answer."""
@@ -33,6 +34,11 @@ ReadFact = Callable[[Any], Any]
 
 A new value is a new object: pipelines keep the results of their filters for as long as they are given the same one.
 """
+
+
+def seconds_to(until: float) -> float:
+    """Return how long it is to a time on the clock of :func:`time.monotonic`; 0.0 if that is over."""
+    return max(0.0, until - time.monotonic())
 
 
 def check_callable(what: str, given: object, *arguments: str) -> None:
@@ -74,14 +80,9 @@ class Query:
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
 
-    @property
-    def seconds_left(self) -> float:
-        """How long requests still wait."""
-        return max(0.0, self.deadline - time.monotonic())
-
-    def wait(self) -> bool:
-        """Wait for the answer; return whether there is one."""
-        return self.done.wait(self.seconds_left)
+    def wait(self, until: float = inf) -> bool:
+        """Wait for the answer, as long as requests and this one wait; return whether there is one."""
+        return self.done.wait(seconds_to(min(self.deadline, until)))
 
 
 class Fact:
@@ -149,9 +150,9 @@ class Fact:
                 return None
             return query
 
-    def wait(self, query: Query) -> None:
-        """Wait for a query as long as requests wait."""
-        if query.wait():
+    def wait(self, query: Query, until: float = inf) -> None:
+        """Wait for a query as long as requests wait, and not after ``until``."""
+        if query.wait(until):
             return
         with self._lock:
             # Later requests do not wait as long again.

@@ -7,6 +7,7 @@ A host is the root provider of a compute node. A set of hosts is an ``int`` in w
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -90,14 +91,17 @@ class HostTraitsFact:
         self._wanted.update(traits)
         return is_new
 
-    def current(self, traits: frozenset[str], context: Any = None) -> HostTraits:
-        """Return what is known, after a first reading of traits that were never read."""
+    def current(self, traits: frozenset[str], context: Any = None, until: float = inf) -> HostTraits:
+        """Return what is known, after a first reading of traits that were never read.
+
+        :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
+        """
         is_new = self.want(traits)
         if is_new:
             self._fact.expire()
         query = self._fact.begin(context, self._now)
         if query and is_new:
-            self._fact.wait(query)
+            self._fact.wait(query, until)
         return self.latest
 
     def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:

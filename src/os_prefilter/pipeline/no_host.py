@@ -12,6 +12,7 @@ from concurrent.futures import TimeoutError as NotDoneError
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +22,7 @@ from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import intersection, smallest_disjoint
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
-from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE
+from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE, seconds_to
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
 from os_prefilter.request.requirements import ROOT, Requirement
 
@@ -104,14 +105,15 @@ class NoHostCheck:
         self._late: tuple[Future[bool], float] | None = None
         self._failing = False
 
-    def check(self, demand: RootDemand, context: Any) -> int | None:
+    def check(self, demand: RootDemand, context: Any, until: float = inf) -> int | None:
         """Let the request pass if any host may serve it; return how many have the traits, or None if that is not known.
 
+        :param until: when the request waits no longer, on the clock of :func:`time.monotonic`
         :raises NoHostServes: if none does, and Placement confirms it
         """
         if not demand.by_properties:
             return None
-        known = self._fact.current(demand.all, context)
+        known = self._fact.current(demand.all, context, until)
         try:
             if serving := demand.total.hosts(known):
                 return serving.bit_count()
@@ -126,11 +128,11 @@ class NoHostCheck:
         traits = demand.every_request
         for properties in blamed:
             traits |= demand.by_properties[properties]
-        if not self._is_refuted(traits, known):
+        if not self._is_refuted(traits, known, until):
             raise self._rejection(blamed, demand, usable, known)
         return None
 
-    def _is_refuted(self, traits: Traits, known: HostTraits) -> bool:
+    def _is_refuted(self, traits: Traits, known: HostTraits, until: float) -> bool:
         """Ask Placement whether any host has the traits by now; True also if it does not answer in time."""
         if self._refuted[0] is not known:
             self._refuted = (known, set())
@@ -140,7 +142,7 @@ class NoHostCheck:
         if self._late and not self._late[0].done() and time.monotonic() < self._late[1]:
             # Or each request would leave a thread behind.
             return True
-        found, problem = self._ask(traits)
+        found, problem = self._ask(traits, until)
         if problem and not self._failing:
             LOG.warning("Whether any host serves a request is not known, so such requests are scheduled: %s", problem)
         elif self._failing and not problem:
@@ -151,13 +153,13 @@ class NoHostCheck:
         # Exactly False: whatever else a reader returns is no answer.
         return found is not False
 
-    def _ask(self, traits: Traits) -> tuple[bool | None, str]:
+    def _ask(self, traits: Traits, until: float) -> tuple[bool | None, str]:
         """Return whether any host has the traits by now, None if that is not known; and then why not."""
         try:
             # In a thread: the service's client may wait longer.
             asked = start_thread(partial(self._fact.any_host, traits.required, traits.forbidden), "any host")
             # Not the result: nothing that the client raises, of whatever class, may end the request.
-            error = asked.exception(PATIENCE)
+            error = asked.exception(min(PATIENCE, seconds_to(until)))
         except NotDoneError:
             self._late = asked, time.monotonic() + GIVEN_UP
             return None, f"Placement did not respond in {PATIENCE:g} seconds"

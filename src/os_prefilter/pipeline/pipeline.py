@@ -1,9 +1,9 @@
 """The pipeline: run the filters in order, and apply one decision to the request spec, completely or not at all."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import inf
-from time import perf_counter
 from typing import Any
 
 from oslo_config import cfg
@@ -18,7 +18,7 @@ from os_prefilter.pipeline import known_traits, nova_style, request_writer, trai
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
 from os_prefilter.pipeline.decision_log import DecisionLog, decision_log_from
-from os_prefilter.pipeline.deployment_facts import Fact, ReadFact, check_callable, known_or_none, values_of
+from os_prefilter.pipeline.deployment_facts import PATIENCE, Fact, ReadFact, check_callable, known_or_none, values_of
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from, prepared
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.host_traits import HostTraitsFact, Reader
@@ -199,6 +199,8 @@ class Pipeline:
         The result for a request of the same content is applied again without running them, as long as the facts are the
         same. Where one is written the Nova way, all run each time.
 
+        It waits for facts and for Placement 5 seconds at most, in all; what is not known by then excludes no host.
+
         :param context: handed to filters written the Nova way and to facts.
         :raises RequestRejected: if the request cannot be scheduled as it is, or no host can serve it.
         :raises FilterFailed: if a filter raises an error of its own.
@@ -206,10 +208,12 @@ class Pipeline:
         """
         before = nova_style.Snapshot(request_spec) if self._changes_in_place else None
         outcome = hosts = None
+        # The facts, the hosts that have the traits, and Placement's confirmation: one bound for all.
+        until = time.monotonic() + PATIENCE
         try:
             outcome = self._outcome(request_spec, context)
             if self._no_host:
-                hosts = self._no_host.check(outcome.root_demand, context)
+                hosts = self._no_host.check(outcome.root_demand, context, until)
             request_writer.write(outcome.additions, request_spec)
         except BaseException as error:
             if before:
@@ -270,9 +274,9 @@ class Pipeline:
                 before = request_writer.prepare(request, pending, own_groups, aggregates=in_aggregates)
                 request_writer.write(before, request_spec)
                 pending, own_groups = [], []
-            start = perf_counter()
+            start = time.perf_counter()
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
-            seconds = perf_counter() - start
+            seconds = time.perf_counter() - start
             if not each.nova_style:
                 result = known_traits.leave_out_unknown(result, traits_of_placement, of_rules)
             requirements = tuple([item._replace(filter=each.name) for item in result.requirements])

@@ -203,7 +203,7 @@ def test_installed_filter_has_a_complete_section_with_an_example_in_filters_rst(
     section = re.search(
         rf"^\.\. _filter-{name}:\n\n{name}\n-+\n(.*?)(?=^\.\. _filter-|\Z)", text, re.MULTILINE | re.DOTALL
     )
-    assert section
+    assert section, f"The filter {name} lacks its section in docs/filters.rst, as docs/contribute.rst says."
     assert f'"{name}"' in section[1], "its example loads it by name"
     for field in (":Reads:", ":Requires:", ":Ignores:", ":Nova:", ":Options:"):
         assert field in section[1]

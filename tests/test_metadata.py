@@ -3,6 +3,7 @@
 from importlib.metadata import distribution, entry_points
 
 from os_prefilter.conf import list_opts
+from tests.support.project import project_table
 
 
 def test_every_entry_point_loads() -> None:
@@ -12,6 +13,15 @@ def test_every_entry_point_loads() -> None:
     assert {point.group for point in ours} == set(groups)
     for point in ours:
         assert callable(point.load()), point
+
+
+def test_installed_entry_points_are_those_of_pyproject_toml() -> None:
+    """An editable install does not see a new one by itself."""
+    table = project_table()
+    written = {("console_scripts", *each) for each in table["scripts"].items()}
+    written |= {(group, *each) for group, points in table["entry-points"].items() for each in points.items()}
+    installed = {(each.group, each.name, each.value) for each in distribution("os-prefilter").entry_points}
+    assert installed == written, "pyproject.toml and what is installed differ. Install it again: pip install -e ."
 
 
 def test_options_are_exposed_to_oslo_config_generator() -> None:

@@ -1,13 +1,17 @@
 """Loading filters: an operator who enabled a filter never gets a scheduler without it."""
 
 from collections.abc import Iterable
+from importlib import import_module
 from importlib.metadata import EntryPoint
+from inspect import isfunction, signature
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 from stevedore.extension import ExtensionManager
 
+from os_prefilter import Requirements, filters
 from os_prefilter.common.errors import (
     ConfigurationError,
     DuplicateFilter,
@@ -19,6 +23,7 @@ from os_prefilter.common.errors import (
 )
 from os_prefilter.filters.loading import NAMESPACE, as_filter, installed_filters, load_filters
 from tests.conftest import pipeline_of
+from tests.support.project import ROOT
 
 _OURS = EntryPoint("noop", "os_prefilter.filters.noop:noop", NAMESPACE)
 
@@ -33,9 +38,13 @@ def test_filters_are_loaded_in_the_order_of_enabled_filters() -> None:
     assert [each.name for each in pipeline_of(*names).filters] == names
 
 
-def test_unknown_filter_is_named_with_the_known_filters() -> None:
-    with pytest.raises(UnknownFilter, match="'image_metdata'.*Known filters: accelerators, .*image_metadata"):
-        pipeline_of("noop", "image_metdata")
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("image_metdata", r"Did you mean image_metadata\?"), ("warp", "Known filters: accelerators, .*image_metadata")],
+)
+def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters(name: str, advice: str) -> None:
+    with pytest.raises(UnknownFilter, match=f"'{name}'.*{advice}"):
+        pipeline_of("noop", name)
 
 
 def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,18 +134,37 @@ def test_all_filter_loading_errors_are_configuration_errors() -> None:
         assert issubclass(error, ConfigurationError)
 
 
-def test_each_installed_filter_loads_under_its_name_and_has_a_test() -> None:
-    """The registry walk: entry point, function, first line of help, test."""
+def _filters() -> list[str]:
+    """Return the names of our filters: those of the files that define one, and those that are installed."""
+    modules = (import_module(f"os_prefilter.filters.{each.name}") for each in iter_modules(filters.__path__))
+    found = {each.__name__.rpartition(".")[2]: each for each in modules}
+    ours = {name for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
+    return sorted(ours | {name for name, each in found.items() if _is_filter(getattr(each, name, None))})
+
+
+def _is_filter(function: object) -> bool:
+    return isfunction(function) and signature(function).return_annotation is Requirements
+
+
+@pytest.mark.parametrize("name", _filters())
+def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
+    """The registry walk; the section in docs/filters.rst is looked for with the other pages."""
     here = Path(__file__)
     tests = "".join(path.read_text(encoding="utf-8") for path in here.parents[1].glob("*/test_*.py") if path != here)
-    ours = {name: target for name, target in installed_filters().items() if target.startswith("os_prefilter.")}
-    assert len(ours) == 19
-    for name, target in ours.items():
-        module = "rules.filter" if name == "rules" else f"filters.{name}"
-        assert target == f"os_prefilter.{module}:{name}"
-        (loaded,) = load_filters([name], ("options", "owner_is_reported", "rules", "aggregates", "networks"))
-        assert loaded.summary
-        assert f'"{name}"' in tests
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    target = f"os_prefilter.{'rules.filter' if name == 'rules' else f'filters.{name}'}:{name}"
+    has = {
+        f'its entry point in pyproject.toml, {name} = "{target}", installed again with: pip install -e .': (
+            installed_filters().get(name) == target
+        ),
+        "a docstring, of which 'os-prefilter filter list' shows the first line": bool(
+            as_filter(name, getattr(import_module(target.partition(":")[0]), name), None).summary
+        ),
+        f"a test that loads it by its name, in tests/filters/test_{name}.py": f'"{name}"' in tests,
+        "its row in the table of README.md": f"`{name}`" in readme,
+    }
+    lacks = "; ".join(what for what, there in has.items() if not there)
+    assert not lacks, f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a filter', lists all."
 
 
 def test_filter_need_with_a_default_is_passed_only_if_it_is_provided() -> None:

@@ -37,16 +37,17 @@ def test_legacy_property_names_are_those_of_nova() -> None:
         assert {LEGACY_NAMES[name] for name in row.legacy_names} <= {row.image_property}
 
 
-def _valid_values(name: str) -> list[str]:
+def valid_values(name: str) -> list[str]:
+    """Return the values of the enumeration that Nova has for an image property; none without one."""
     kind: Any = ImageMetaProps.fields[name]
     kind = getattr(kind, "AUTO_TYPE", None) or kind._type
     return [str(value) for value in getattr(kind, "_valid_values", None) or ()]
 
 
-@pytest.mark.parametrize("name", sorted(name for name in KEPT_BY_NOVA if _valid_values(name)))
+@pytest.mark.parametrize("name", sorted(name for name in KEPT_BY_NOVA if valid_values(name)))
 def test_property_value_is_normalized_as_nova_normalizes_it(name: str) -> None:
     """Each value of each enumeration, in capitals and not; what Nova refuses cannot be in a request."""
-    for value in _valid_values(name):
+    for value in valid_values(name):
         for spelling in (value, value.upper(), value.lower()):
             try:
                 kept = ImageMetaProps.from_dict({name: spelling}).get(name)
@@ -54,7 +55,7 @@ def test_property_value_is_normalized_as_nova_normalizes_it(name: str) -> None:
                 continue
             assert as_nova_spells(name, spelling) == kept
     if name in LOWER_CASED:
-        assert ImageMetaProps.from_dict({name: _valid_values(name)[0].upper()}).get(name) == _valid_values(name)[0]
+        assert ImageMetaProps.from_dict({name: valid_values(name)[0].upper()}).get(name) == valid_values(name)[0]
 
 
 @pytest.mark.parametrize(

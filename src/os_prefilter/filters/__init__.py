@@ -10,8 +10,7 @@ What else it needs it declares as keyword-only parameters: ``options`` (:class:`
 ``required_before`` (the requirements of the filters before it), or the name of a fact about the deployment that the
 embedding service provides (:mod:`os_prefilter.pipeline.deployment_facts`).
 
-To add one: write the file, its test, its section in ``docs/filters.rst`` and its entry point under
-``os_prefilter.request_filters``. A device model needs no filter at all, only a row in
+``docs/contribute.rst`` lists what a new one needs. A device model needs no filter at all, only a row in
 :mod:`os_prefilter.vocabulary`. ``noop.py`` is the worked example.
 
 Functions written the Nova way, ``f(context, request_spec) -> bool``, which change the request spec themselves, are

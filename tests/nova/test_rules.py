@@ -14,12 +14,19 @@ from nova.scheduler.client.report import SchedulerReportClient
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.fleet.model import provider_uuid
+from os_prefilter.pipeline import facts_from_conf
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, entries, our_entry, user_context
 from tests.support.placements import Observed, lone_host
 from tests.support.rule_texts import rule, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests wait for a reload on a slow machine."""
+    monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import InvalidOption
 from os_prefilter.conf import register_opts
+from os_prefilter.pipeline import facts_from_conf
+from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.rules.reload import RuleFolders
 from tests.conftest import conf_with, spec_of
 from tests.support.placements import Observed, lone_host
@@ -27,6 +30,12 @@ def _a(*traits: str) -> str:
 
 def _traits(rules: Any) -> list[str]:
     return sorted(rules.traits)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let requests wait for a reload on a slow machine, where a test says nothing else."""
+    monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 60.0)
 
 
 @pytest.fixture
@@ -294,6 +303,42 @@ def test_config_reload_reloads_the_rules_and_survives_a_broken_file(
     conf.mutate_config_files()
     assert _required(pipeline) == {"CUSTOM_2"}
     assert caplog.text.count("Failed to reload") == 1
+
+
+def test_no_request_waits_for_a_reload_that_takes_long(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rules of before stay in use meanwhile, and nothing is wrong."""
+    monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 0.01)
+    _, pipeline = _service(folder, interval=0)
+    assert _required(pipeline) == {"CUSTOM_1"}
+    go_on, read = threading.Event(), RuleFolders._read
+
+    def slowly(self: RuleFolders) -> Any:
+        assert go_on.wait(60)
+        return read(self)
+
+    monkeypatch.setattr(RuleFolders, "_read", slowly)
+    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
+    start = time.monotonic()
+    for _ in range(3):
+        assert _required(pipeline) == {"CUSTOM_1"}
+    # Less than a query of another fact may take.
+    assert time.monotonic() - start < PATIENCE
+    go_on.set()
+    end = start + 60
+    while _required(pipeline) != {"CUSTOM_2"}:
+        assert time.monotonic() < end
+    assert not [each for each in caplog.records if each.levelname != "INFO"]
+
+
+def test_other_threads_run_between_the_rules_that_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread of eventlet's goes on until it gives way, and all requests of the worker wait."""
+    given_way: list[float] = []
+    monkeypatch.setattr("os_prefilter.rules.reload.time.sleep", given_way.append)
+    write_rules(folder / "a.yaml", *(rule(f"r{number}", _WHEN, ["CUSTOM_1"]) for number in range(5)))
+    RuleFolders([str(folder)])
+    assert given_way == [0] * 15
 
 
 def test_every_concurrent_request_sees_one_complete_rule_set_during_reloads(folder: Path) -> None:

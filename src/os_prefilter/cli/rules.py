@@ -7,6 +7,7 @@ from typing import Any
 from os_prefilter.cli.arguments import fleet_from, pipeline_from
 from os_prefilter.cli.audit import cell, images_from
 from os_prefilter.cli.listing import NO_HOST, Cell, Listing, cut, first_of
+from os_prefilter.cli.output import progress_on
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, shorten
 from os_prefilter.operators.audit.audit import BECOMES_UNSCHEDULABLE
@@ -55,7 +56,9 @@ class RulesCheck(Listing):
             if getattr(parsed_args, name):
                 raise DocumentError(f"--{name.replace('_', '-')}", "it is for --against FLEET alone. Give that, too.")
         # A file that is named twice would have duplicate rules.
-        read = read_rules(list({Path(path).resolve(): path for path in parsed_args.paths}.values()))
+        paths = list({Path(path).resolve(): path for path in parsed_args.paths}.values())
+        with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress:
+            read = read_rules(paths, progress)
         for problem in read.problems:
             self.tell(str(problem), warning=True)
         if read.errors:

@@ -77,6 +77,8 @@ class Query:
     """When the log last said that it has no answer; before that, when it was started."""
     deadline: float
     """Until when requests wait, on the clock of :func:`time.monotonic`."""
+    may_take_long: bool = False
+    """Whether it is no failure that there is no answer by then."""
     process: int = field(default_factory=os.getpid)
     done: threading.Event = field(default_factory=threading.Event)
 
@@ -93,10 +95,19 @@ class Fact:
     begin to fail, and when they work again; while a query hangs, one line each interval says for how long.
 
     :param patience: the seconds that requests wait for a query, at most
+    :param later_patience: the same for all queries after the first one, which may then take longer without a warning;
+        None for the same as for the first
     """
 
-    def __init__(
-        self, name: str, read: ReadFact, interval: float, unknown: Any = UNKNOWN, *, patience: float = PATIENCE
+    def __init__(  # noqa: PLR0913 - all but three have defaults
+        self,
+        name: str,
+        read: ReadFact,
+        interval: float,
+        unknown: Any = UNKNOWN,
+        *,
+        patience: float = PATIENCE,
+        later_patience: float | None = None,
     ) -> None:
         self.name = name
         self.latest = unknown
@@ -104,6 +115,7 @@ class Fact:
         self._read = read
         self._interval = interval
         self._patience = patience
+        self._later_patience = later_patience
         self._lock = threading.Lock()
         self._query: Query | None = None
         self.due = float("-inf")
@@ -141,7 +153,9 @@ class Fact:
                 return None
             # Before the query: if the value expires meanwhile, the answer on its way may be the old one.
             self.is_expired = False
-            self._query = query = Query(now(), now(), time.monotonic() + self._patience)
+            later = self._later_patience if self._tried else None
+            deadline = time.monotonic() + (self._patience if later is None else later)
+            self._query = query = Query(now(), now(), deadline, may_take_long=later is not None)
             try:
                 start_thread(partial(self._run, query, context, now), f"fact {self.name}")
             except RuntimeError as error:
@@ -157,7 +171,7 @@ class Fact:
         with self._lock:
             # Later requests do not wait as long again.
             self._tried = True
-            if self._query is query:
+            if self._query is query and not query.may_take_long:
                 self._log_failure(f"no answer in {self._patience:g} seconds")
 
     def expire(self) -> None:

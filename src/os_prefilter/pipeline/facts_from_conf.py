@@ -22,6 +22,8 @@ OWNER = "owner_is_reported"
 _PREPARED: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
     {"aggregates": HostAggregates.of, "networks": RoutedNetworks.of}
 )
+# Seconds: enough for a few hundred rules. Thousands are read and checked while requests go on with those before.
+_RELOAD_PATIENCE = 0.2
 RULES = "rules"
 """The fact with the operator's rules, from the option ``rules_dirs``."""
 
@@ -115,7 +117,7 @@ def rules_fact(conf: cfg.ConfigOpts, ensure_traits: Callable[[Iterable[str]], ob
     except DocumentError as error:
         raise InvalidOption("rules_dirs", str(error)) from error
     LOG.info("Request rules: %r.", folders.latest)
-    fact = Fact(RULES, folders, group.facts_interval, unknown=folders.latest)
+    fact = Fact(RULES, folders, group.facts_interval, unknown=folders.latest, later_patience=_RELOAD_PATIENCE)
 
     def reload(_conf: object, _changed: object) -> None:
         folders.read_again()

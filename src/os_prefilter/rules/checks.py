@@ -1,7 +1,7 @@
 """Semantic checks on parsed rules: conflicts with one another, with the vocabulary, and with Nova."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, product
@@ -50,14 +50,23 @@ class Problem(NamedTuple):
         return f"{place}: {'warning: ' if self.warning else ''}{self.text}"
 
 
-def check_rules(rules: list[Rule]) -> Iterator[Problem]:
+Progress = Callable[[str, int, int], object]
+"""Called with what is done, how many of it are, and how many there are in all."""
+
+
+def no_progress(_what: str, _done: int, _all: int) -> None:
+    """Show nothing."""
+
+
+def check_rules(rules: list[Rule], progress: Progress = no_progress) -> Iterator[Problem]:
     """Yield the problems of well-formed rules, taken together."""
     yield from _same_names(rules)
     rows = _rows_by_key()
-    for rule in rules:
+    for number, rule in enumerate(rules, 1):
+        progress("rules by themselves", number, len(rules))
         for text, warning in (*_within(rule), *_against_vocabulary(rule, rows)):
             yield Problem(rule.file, rule.line, f"the rule {rule.name} {text}", warning)
-    yield from _contradictions(rules)
+    yield from _contradictions(rules, progress)
 
 
 def _same_names(rules: Iterable[Rule]) -> Iterator[Problem]:
@@ -193,13 +202,12 @@ def _against_value(rule: Rule, row: Row, value: Value, canonical: str) -> Iterat
         yield f"repeats the vocabulary, which {verb} {term.trait} for {said} (by {by}).", True
 
 
-def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
+def _contradictions(rules: Sequence[Rule], progress: Progress) -> Iterator[Problem]:
     """Yield pairs of rules of which one requires, always or for one value, a trait that the other one forbids.
 
     Rules about different names are allowed: a request that matches both is rejected with the reason. So are rules that
     never apply, which are problems of their own.
     """
-    rules = list(rules)
     alternatives = [[clause for clause in rule.when if _can_hold(clause)] for rule in rules]
     forbidding: dict[tuple[str, str], list[_Alternative]] = {}
     for number, rule in enumerate(rules):
@@ -207,7 +215,8 @@ def _contradictions(rules: Iterable[Rule]) -> Iterator[Problem]:
             forbidding.setdefault((rule.scope, trait), []).extend((number, each) for each in alternatives[number])
     indexes = {key: _Alternatives(some) for key, some in forbidding.items()}
     steps = 0
-    for one, clauses in zip(rules, alternatives, strict=True):
+    for count, (one, clauses) in enumerate(zip(rules, alternatives, strict=True), 1):
+        progress("rules against the others", count, len(rules))
         for trait in one.require if clauses else ():
             index = indexes.get((one.scope, trait), _NO_ALTERNATIVES)
             for ours, number, theirs in index.pairs(clauses):

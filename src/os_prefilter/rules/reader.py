@@ -12,7 +12,7 @@ from os_prefilter.documents.files import read_bytes
 from os_prefilter.documents.schema import NAME, Mistake, find_mistakes
 from os_prefilter.documents.strict_yaml import parse_document
 from os_prefilter.request.requirements import ROOT
-from os_prefilter.rules.checks import Problem, check_rules
+from os_prefilter.rules.checks import Problem, Progress, check_rules, no_progress
 from os_prefilter.rules.conditions import Clause, Condition
 from os_prefilter.rules.model import ALWAYS, NO_RULES, PORTS, Rule, RuleSet, rules_of_hint
 from os_prefilter.rules.schema import (
@@ -67,8 +67,12 @@ def rule_files(folder: str | Path) -> list[Path]:
     return [path for path in paths if path.suffix in SUFFIXES and not path.name.startswith(".")]
 
 
-def read_rules(paths: Iterable[str | Path]) -> RulesRead:
-    """Return the rules of files, and of the files of directories, with all their problems."""
+def read_rules(paths: Iterable[str | Path], progress: Progress = no_progress) -> RulesRead:
+    """Return the rules of files, and of the files of directories, with all their problems.
+
+    :param progress: called for each rule that is read, with its number and that of all in its file, then for each that
+        is checked
+    """
     rules: list[Rule] = []
     problems: list[Problem] = []
     for path in paths:
@@ -80,7 +84,7 @@ def read_rules(paths: Iterable[str | Path]) -> RulesRead:
         for file in files:
             name = escape_line(str(file))
             try:
-                found, mistakes = rules_in(read_bytes(file), name)
+                found, mistakes = rules_in(read_bytes(file), name, progress)
             except DocumentError as error:
                 found, mistakes = [], [Problem(name, 0, error.problem)]
             rules += found
@@ -89,12 +93,12 @@ def read_rules(paths: Iterable[str | Path]) -> RulesRead:
         over = rules[MAX_RULES]
         text = f"there are more than {MAX_RULES} rules, the most that are read."
         return RulesRead(NO_RULES, (*problems, Problem(over.file, over.line, text)))
-    problems += check_rules(rules)
+    problems += check_rules(rules, progress)
     problems.sort(key=lambda each: (each.file, each.line))
     return RulesRead(RuleSet(rules), tuple(problems))
 
 
-def rules_in(data: bytes, file: str) -> tuple[list[Rule], list[Problem]]:
+def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[list[Rule], list[Problem]]:
     """Return the well-formed rules of a document, those for its ``hint_traits`` too, and the mistakes in the others.
 
     :param file: names the document in problems and rules; printable
@@ -113,7 +117,9 @@ def rules_in(data: bytes, file: str) -> tuple[list[Rule], list[Problem]]:
         for number, trait in enumerate(traits):
             rules += rules_of_hint(trait, file, document.line(("hint_traits", number)))
     items = content.get("rules")
-    for number, item in enumerate(items if isinstance(items, list) else ()):
+    items = items if isinstance(items, list) else []
+    for number, item in enumerate(items):
+        progress(f"rules of {file}", number + 1, len(items))
         place = ("rules", number)
         is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
         mistakes = _mistakes_in(item, is_second=is_second)

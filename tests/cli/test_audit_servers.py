@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from oslo_versionedobjects.base import obj_tree_get_versions
 
 from os_prefilter.cli.main import main
 from tests.support.nova_objects import nova_spec
+from tests.test_docs import DOCS, files_of
 
 Capture = pytest.CaptureFixture[str]
 
@@ -64,6 +67,54 @@ def test_row_has_destinations_without_the_own_and_disabled_hosts(
     assert row["Destinations"] == ["b"]
     assert "Without" not in row
     assert "1 server on 1 host of 4." in err
+
+
+@pytest.mark.parametrize(
+    ("others", "without", "verdict", "why"),
+    [
+        ("", [], "no capable host", "the fleet has no other host"),
+        (
+            "  b: {resources: {VCPU: 8, MEMORY_MB: 8192}}\n",
+            ["--without", "b"],
+            "none without the drained",
+            "every other",
+        ),
+    ],
+)
+def test_server_without_any_other_host_has_a_reason(  # noqa: PLR0913, PLR0917
+    others: str, without: list[str], verdict: str, why: str, capsys: Capture, tmp_path: Path
+) -> None:
+    """No requirement excludes a host that there is not."""
+    fleet = tmp_path / "one.yaml"
+    fleet.write_text(f"hosts:\n  a: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}}}\n{others}")
+    path = written(tmp_path, server("alone", "a"))
+    ((row,), _) = rows(capsys, path, "--hosts", str(fleet), "--enable", "image_metadata", *without, code=2)
+    assert row["Verdict"].startswith(verdict)
+    assert row["Why"]["text"].startswith(why)
+
+
+def test_server_that_is_there_twice_is_named_and_counts_once(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
+    """Also on another line for another host: a join that meets two mappings of it. Those without an ID all count."""
+    no_id = {**server("x", "a"), "uuid": None}
+    path = written(tmp_path, server("s", "a"), server("t", "a"), server("s", "b"), no_id, no_id)
+    found, err = rows(capsys, path, *hosts)
+    assert sum(row["Count"] for row in found) == 4
+    assert "4 servers on 1 host of 4." in err
+    assert "There more than once, and counted once: 1: server 'id-s'.\n" in err
+
+
+def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capture, hosts: list[str]) -> None:
+    """By the script of the page; a server without a request spec is left out and named."""
+    entries = [server("s", "a"), server("t", "a")]
+    specs = [json.dumps({"uuid": "id-s", "spec": json.dumps(entries[0].pop("spec"))}), '{"uuid": "gone", "spec": "{}"}']
+    del entries[1]["spec"]
+    (tmp_path / "cell.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
+    (tmp_path / "specs.jsonl").write_text("\n".join(specs))
+    script = files_of(DOCS / "audit-servers.rst")["join.py"]
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+    found, err = rows(capsys, written(tmp_path, *done.stdout.splitlines()), *hosts, code=1)
+    assert [row["Servers"] for row in found] == [[{"id": "id-s", "name": "s"}]]
+    assert "'id-t': no request spec" in err
 
 
 def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:

@@ -308,6 +308,15 @@ _WRONG = [
     ("explain --flavor {tmp}", "this is a directory"),
     ("explain --flavor {tmp}/broken", "broken: line 1, column 2: broken JSON"),
     ("explain --request-spec {tmp}/empty", "empty: no flavor in it"),
+    ("explain --flavor {tmp}/nothing", "nothing: the file is empty; expected JSON. Check the command that wrote it."),
+    ("demo --hosts {tmp}/nothing", "nothing: the file is empty; expected hosts. 'os-prefilter snapshot' writes"),
+    ("audit --images {tmp}/nothing", "nothing: the file is empty; expected a JSON list of images. Check the command"),
+    ("demo --hosts {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
+    ("explain --flavor {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
+    ("demo --hosts {tmp}/digits.yaml", "digits.yaml: a number has thousands of digits. Correct it."),
+    ("demo --hosts {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
+    ("rules check {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
+    ("decisions {tmp}/loop", "Too many levels of symbolic links. Check"),
     ("explain --image {tmp}/flavor", "flavor: this is no image"),
     ("explain --flavor {tmp}/empty", "empty: this is no flavor"),
     ("explain --request-spec {tmp}/evil", "is not free to use"),
@@ -361,6 +370,10 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
 ) -> None:
     (tmp_path / "broken").write_text("{x")
     (tmp_path / "empty").write_text("{}")
+    (tmp_path / "nothing").touch()
+    (tmp_path / "digits").write_text(f'{{"vcpus": {"9" * 5000}}}')
+    (tmp_path / "digits.yaml").write_text(f"hosts: {'9' * 5000}")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "wrong").write_text("[prefilter]\nenabled_filters = hpet\nunknown_values = perhaps\n")
     (tmp_path / "typo").write_text("[prefilter]\nenabled_filter = hpet\n")
     (tmp_path / "binary").write_bytes(b"[prefilter]\n\xff")

@@ -38,6 +38,41 @@ def test_a_command_imports_no_other_command() -> None:
     assert not [name for name in imported if name.partition(".")[0] in ("placement", "openstack")]
 
 
+@pytest.mark.parametrize("argv", [["--help"], ["help"], []])
+def test_help_fits_the_terminal_and_names_each_command(
+    argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first text that a new user reads."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    names = {line[2:25].strip() for line in lines[lines.index("Commands:") + 1 :]} - {""}
+    assert names == dict(Program("0").command_manager).keys()
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("--os-cloud none explain --property x=y", "The cloud 'none' cannot be used: "),
+        ("--os-cloud=none explain --property x=y", "The cloud 'none' cannot be used: "),
+        ("--os-cloud none", "The option --os-cloud belongs after a command, as in 'os-prefilter explain --os-cloud"),
+        ("--os-cloud none --os-cloud other explain", "The option --os-cloud belongs after a command"),
+        ("--os-cloud none vocabulary list", "unrecognized arguments: --os-cloud none"),
+        ("--hosts f candidates", "The option --hosts belongs after a command"),
+    ],
+)
+def test_option_before_the_command_is_understood_or_named(
+    argv: str, says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The openstack client takes --os-cloud there."""
+    monkeypatch.chdir(tmp_path)
+    assert main(argv.split()) == 1
+    err = capsys.readouterr().err
+    assert says in err
+    assert "is not an os-prefilter command" not in err
+
+
 _INTERRUPTED = """
 import signal, sys
 
@@ -71,7 +106,16 @@ def test_interrupt_while_importing_ends_the_command_without_a_traceback(name: st
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize(
-    "command", ["--version", "help demo", "explain --help", "filter list", "snapshot", "filter list -f json"]
+    "command",
+    [
+        "--version",
+        "--help",
+        "help demo",
+        "explain --help",
+        "filter list",
+        "snapshot",
+        "vocabulary list -f json",
+    ],
 )
 def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str) -> None:
     """On a full disk, with exit code 1 and the reason. A reader that has gone is none."""
@@ -81,7 +125,10 @@ def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False)
     assert done.returncode == 1
-    assert "No space left on device" in done.stderr
+    says = (
+        "The standard output cannot be written: No space left on device. Check where it is redirected to, and how much "
+    )
+    assert done.stderr.count("No space left") == done.stderr.count(says) == 1
     assert "Traceback" not in done.stderr
     assert "Exception ignored" not in done.stderr
     reader, writer = os.pipe()

@@ -64,6 +64,32 @@ def test_no_command_writes_through_a_symbolic_link(argv: str, target: str, capsy
     assert not (tmp_path / "new").exists()
 
 
+def test_link_that_leads_to_itself_is_named(capsys: Capture, tmp_path: Path) -> None:
+    """Its own path is no advice."""
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    assert main(["snapshot", "--force", "-o", str(link)]) == 1
+    assert capsys.readouterr().err == (
+        f"{link}: this is a symbolic link that leads to itself. Remove it, or give another path.\n"
+    )
+
+
+def test_fleet_is_read_from_a_pipe(capsys: Capture) -> None:
+    """As a shell makes one of ``--hosts <(os-prefilter snapshot ...)``."""
+    text = snapshot(example_fleet())
+    for argv in (["candidates", "--example", "nova-vgpu"], ["readiness"], ["diagnose", "--example", "impossible"]):
+        printed = []
+        with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(text)
+            process.stdin.close()
+            for hosts in ([], ["--hosts", f"/dev/fd/{process.stdout.fileno()}"]):
+                main([*argv, *hosts])
+                printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
+
+
 def test_mode_of_a_new_offer_follows_the_umask(tmp_path: Path) -> None:
     """As what a shell redirects into a file: it is made to be shown, and names no host."""
     path = tmp_path / "offer.md"

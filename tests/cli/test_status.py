@@ -444,7 +444,8 @@ def test_scheduler_that_is_older_than_the_configuration_must_be_restarted(
 ) -> None:
     monkeypatch.setattr(processes, "PROC", Path("/proc"))
     text = _enabled(server, "hpet")
-    with _scheduler(tmp_path) as pid:
+    files = ("--config-file", str(conf), f"--config-dir={tmp_path}/conf.d")
+    with _scheduler(tmp_path, *files) as pid, _scheduler(tmp_path, "--config-file", "/etc/other.conf") as other:
         # Another nova-scheduler of this machine may be there as well.
         assert str(pid) not in re.findall(r"\d+", check(text)["Workers"][1])
         drop_in = tmp_path / "conf.d" / "later.conf"
@@ -455,6 +456,7 @@ def test_scheduler_that_is_older_than_the_configuration_must_be_restarted(
         code, details = check(text, "--config-dir", str(drop_in.parent))["Workers"]
     assert code == WARNING
     assert str(pid) in re.findall(r"\d+", details)
+    assert str(other) not in re.findall(r"\d+", details)
     assert f"{drop_in} changed at " in details
     assert details.endswith("Restart it.")
 
@@ -462,12 +464,12 @@ def test_scheduler_that_is_older_than_the_configuration_must_be_restarted(
 def test_only_processes_that_run_nova_scheduler_are_schedulers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PROC", Path("/proc"))
     with _scheduler(tmp_path, "--config-file", "x") as pid, started(["sleep", "600"]) as other:
-        found = processes.start_times("nova-scheduler")
+        found = processes.processes_of("nova-scheduler")
         assert pid in found
         assert other.pid not in found
         with started([sys.executable, "-c", "import sys; sys.stdin.read()", "nova-scheduler"], stdin=-1) as named:
-            assert named.pid not in processes.start_times("nova-scheduler")
-    assert pid not in processes.start_times("nova-scheduler")
+            assert named.pid not in processes.processes_of("nova-scheduler")
+    assert pid not in processes.processes_of("nova-scheduler")
 
 
 def test_log_of_client_libraries_shows_no_password(tmp_path: Path, capsys: Capture) -> None:

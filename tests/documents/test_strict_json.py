@@ -27,7 +27,7 @@ def test_equal_strings_of_lists_are_one_object() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "line 1, column 1"),
+        (b"", "the file is empty; expected JSON"),
         # Python 3.13 points at the comma, those before it behind it.
         (b'{"a": 1,}', f"line 1, column {8 if sys.version_info >= (3, 13) else 9}"),
         (b'{\n"a" 1}', "line 2, column 5"),
@@ -37,7 +37,7 @@ def test_equal_strings_of_lists_are_one_object() -> None:
         (b'{"a": NaN}', "NaN is no number"),
         (b'{"a": -Infinity}', "-Infinity is no number"),
         (b'{"a": 1e999}', "'1e999' is too large"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "cannot be read"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "thousands of digits"),
         (b'{"a": ' + b"[" * 100_000, "nested too deep"),
         (b'{"a\x1b": 1}', "column 4"),
     ],

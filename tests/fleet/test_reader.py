@@ -143,7 +143,7 @@ def test_the_uuid_of_a_name_never_changes() -> None:
 
 
 BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
-    ("empty", "", ("the file", "None", "a mapping")),
+    ("empty", "", ("the file is empty", "expected hosts", "snapshot")),
     ("list", "[1]", ("the file", "a list", "a mapping")),
     ("no hosts", "x-a: 1", ("hosts", "None", "a mapping")),
     ("empty hosts", "hosts: {}", ("hosts", "at least one host")),
@@ -157,7 +157,7 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("tag", "hosts: !!python/object:os.system {}", ("line 1", "tags")),
     ("deep", "hosts: " + "[" * 100_000, ("nested deeper",)),
     ("impossible date", "hosts: {a: 2024-13-45}", ("cannot be read",)),
-    ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("cannot be read",)),
+    ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("thousands of digits",)),
     ("merge of a list", "x-a: &a {}\nhosts: {b: {<<: [*a, *a]}}", ("line 2", "<<")),
     ("host not a mapping", "hosts: {kvm-1: 3}", ("hosts.kvm-1", "3", "a mapping")),
     ("host nothing", "hosts: {kvm-1: }", ("hosts.kvm-1", "None", "a mapping")),

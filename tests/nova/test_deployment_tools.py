@@ -124,6 +124,12 @@ def test_array_of_enabled_filters_in_puppet_leaves_the_last_one(nova_folder: Pat
     assert read_conf("--config-file", rendered("Puppet", nova_folder, text)).section["enabled_filters"] == ["owner"]
 
 
+def test_page_names_the_parameter_of_the_puppet_module_of_2023_1() -> None:
+    """A parameter that the class does not have is ignored without a word."""
+    text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
+    assert "(puppet-nova 22) the parameter is ``nova::scheduler::filter::scheduler_available_filters``" in text
+
+
 def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_folder: Path) -> None:
     """Its container has an empty nova.conf, and starts nova-scheduler without arguments."""
     plane = yaml.safe_load(FILES["openstackcontrolplane.yaml"])

@@ -270,7 +270,7 @@ def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path)
     ]
     assert _problems(tmp_path / "none", Path("a\0b")) == [
         f"{tmp_path}/none: there is no such file. Check the path.",
-        "a\\x00b: the file cannot be read: embedded null byte.",
+        "a\\x00b: the file cannot be read: embedded null byte. Check the path and its permissions.",
     ]
 
 

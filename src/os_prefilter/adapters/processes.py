@@ -2,13 +2,25 @@
 
 import os
 import time
+from itertools import dropwhile
 from pathlib import Path
+from typing import NamedTuple
 
 PROC = Path("/proc")
 
 
-def start_times(program: str) -> dict[int, float]:
-    """Return the process ID and the start time, in seconds since the epoch, of each process that runs a program.
+class Process(NamedTuple):
+    """A process that runs a program."""
+
+    started: float
+    """In seconds since the epoch."""
+    arguments: tuple[str, ...]
+    folder: Path
+    """The working directory, of which its arguments may be relative."""
+
+
+def processes_of(program: str) -> dict[int, Process]:
+    """Return each process that runs a program, by its ID.
 
     :param program: the name of its file, also of a script that Python runs
     """
@@ -22,8 +34,10 @@ def start_times(program: str) -> dict[int, float]:
         except (OSError, IndexError, ValueError):
             # It has ended meanwhile.
             continue
-        if Path(words[0]).name.startswith("python"):
-            words = [word for word in words[1:] if not word.startswith("-")]
+        words = [word for word in words if word]
+        if words and Path(words[0]).name.startswith("python"):
+            words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
         if words and Path(words[0]).name == program:
-            found[int(folder.name)] = booted + ticks / os.sysconf("SC_CLK_TCK")
+            started = booted + ticks / os.sysconf("SC_CLK_TCK")
+            found[int(folder.name)] = Process(started, tuple(words[1:]), Path(os.path.realpath(folder / "cwd")))
     return found

@@ -110,7 +110,8 @@ class AuditImages(Listing):
             change = _change(arguments, fleet)
             without = _names(arguments.without)
             servers = servers_from(arguments, left_out)
-            found = audit_servers(servers, Destinations(fleet, change.after), without, progress)
+            repeated = LeftOut()
+            found = audit_servers(servers, Destinations(fleet, change.after), without, progress, repeated)
         if left_out.count and not found.servers:
             raise DocumentError(
                 arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
@@ -129,6 +130,8 @@ class AuditImages(Listing):
         for text in server_summary(found):
             self.tell(text)
         for text in first_of("Left out", left_out.first, left_out.count):
+            self.tell(text, warning=True)
+        for text in first_of("There more than once, and counted once", repeated.first, repeated.count):
             self.tell(text, warning=True)
         escape = cell if arguments.formatter == "csv" else str
         return server_rows(found, only_stranded=arguments.only == "unschedulable", escape=escape)

@@ -1,6 +1,7 @@
 """``os-prefilter decisions``: the history of decisions of a service."""
 
 import argparse
+import os
 from collections.abc import Iterator
 from heapq import nlargest
 from typing import Any
@@ -63,7 +64,7 @@ class Decisions(Listing):
     def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, Decision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
         # A file may be named twice.
-        files = {each.path.resolve(): each for path in arguments.paths for each in decision_files(path)}
+        files = {os.path.realpath(each.path): each for path in arguments.paths for each in decision_files(path)}
         for file in files.values():
             for each in file:
                 self._read += 1

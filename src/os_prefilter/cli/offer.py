@@ -83,12 +83,13 @@ class OfferPublish(Listing):
             changes = plan_metadefs(connection, namespaces(found), MARK)
             if parsed_args.apply:
                 write_metadefs(connection, changes)
-        if not changes:
+        rows = [row for each in changes for row in _rows(each)]
+        if not rows:
             self.tell("Nothing was changed." if not found.hosts else "Nothing is left to do.")
         else:
             written = "written" if parsed_args.apply else "planned; nothing was written without --apply"
-            self.tell(f"{pluralize(len(changes), 'change')} {written}.")
-        return ("Namespace", "Property", "Change", "Before", "After"), [row for each in changes for row in _rows(each)]
+            self.tell(f"{pluralize(len(rows), 'change')} {written}.")
+        return ("Namespace", "Property", "Change", "Before", "After"), rows
 
 
 def _check_metadefs_arguments(arguments: argparse.Namespace) -> None:

@@ -1,5 +1,6 @@
 """What the programs have in common: how they write to the standard output, and log lines without passwords."""
 
+import errno
 import io
 import logging
 import os
@@ -10,6 +11,7 @@ from os_prefilter.common.quoting import mask_passwords
 
 ERROR = 1
 BROKEN_PIPE = 141
+_CANNOT_WRITE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 
 class PasswordMaskingFormatter(logging.Formatter):
@@ -32,9 +34,21 @@ def prepare_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace", write_through=False)
 
 
-def flush(code: int, error_code: int = ERROR) -> int:
-    """Write out what was printed; return the exit code, or that of an error if it cannot be written."""
+def is_of_writing(error: object) -> bool:
+    """Whether an error is that of writing to a file that was open, such as the standard output."""
+    return isinstance(error, OSError) and error.errno in _CANNOT_WRITE and error.filename is None
+
+
+def flush(code: int, error_code: int = ERROR, text: str = "", failed: OSError | None = None) -> int:
+    """Write out a text and what was printed; return the exit code, or that of an error if it cannot be written.
+
+    :param failed: the error of an earlier writing
+    """
     try:
+        if failed:
+            raise failed
+        if text:
+            sys.stdout.write(text)
         # autopage closes it where the reader of a help has gone.
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()

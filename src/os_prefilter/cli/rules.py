@@ -1,7 +1,7 @@
 """``os-prefilter rules check``: check files of rules before they are deployed, and see what each rule does."""
 
 import argparse
-from pathlib import Path
+import os
 from typing import Any
 
 from os_prefilter.cli.arguments import fleet_from, pipeline_from
@@ -56,7 +56,7 @@ class RulesCheck(Listing):
             if getattr(parsed_args, name):
                 raise DocumentError(f"--{name.replace('_', '-')}", "it is for --against FLEET alone. Give that, too.")
         # A file that is named twice would have duplicate rules.
-        paths = list({Path(path).resolve(): path for path in parsed_args.paths}.values())
+        paths = list({os.path.realpath(path): path for path in parsed_args.paths}.values())
         with progress_on(self.app.stderr, is_wanted=not self.is_quiet) as progress:
             read = read_rules(paths, progress)
         for problem in read.problems:

@@ -6,6 +6,7 @@ a table, or with ``--json`` a document. Its exit codes are those of oslo.upgrade
 
 import argparse
 import logging
+import os
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,7 @@ from os_prefilter.adapters.nova_conf import available_filters, closed_owner_gate
 from os_prefilter.adapters.placement.client import MICROVERSION, PlacementClient
 from os_prefilter.adapters.placement.fleet_reader import read_fleet
 from os_prefilter.adapters.placement.from_conf import client_from
-from os_prefilter.adapters.processes import start_times
+from os_prefilter.adapters.processes import Process, processes_of
 from os_prefilter.cli.program import PasswordMaskingFormatter, flush, prepare_output
 from os_prefilter.common.errors import DocumentError, PlacementError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
@@ -52,6 +53,7 @@ _BOTH_LINES = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_
 # The facts that the entry point for Nova provides. Nothing queries them here.
 _FACTS = ("minimum_compute_version", "owner_coverage", "answers", "known_traits", "nested_providers")
 _MOST_TRAITS = 5
+_FIND = (cfg.find_config_files, cfg.find_config_dirs)
 _UNAUTHORIZED = 401
 # oslo.upgradecheck's exit code for an error that is not the result of a check.
 _UNEXPECTED = 255
@@ -207,9 +209,11 @@ class Checks(upgradecheck.UpgradeCommands):
         return Result(Code.SUCCESS, f"{ours}, Nova {nova} (supported: {', '.join(map(str, NOVA_RELEASES))}).")
 
     def _workers(self) -> Result:
-        started = start_times("nova-scheduler")
+        every = processes_of("nova-scheduler")
+        started = {pid: each.started for pid, each in every.items() if self._has_these_files(each)}
         if not started:
-            return Result(Code.SUCCESS, "No nova-scheduler runs on this host.")
+            others = f", {len(every)} with other files" if every else ""
+            return Result(Code.SUCCESS, f"No nova-scheduler with this configuration runs on this host{others}.")
         package = Path(os_prefilter.__file__).parent.rglob("*.py")
         changed, path = max((_changed(path), path) for path in (*self._files(), *package))
         old = sorted(pid for pid, when in started.items() if when + GRACE < changed)
@@ -220,6 +224,12 @@ class Checks(upgradecheck.UpgradeCommands):
         since = f"since before {escape_line(str(path))} changed at {when} UTC"
         pids = ", ".join(map(str, old))
         return Result(Code.WARNING, f"nova-scheduler runs {since} (process {pids}). Restart it.")
+
+    def _has_these_files(self, process: Process) -> bool:
+        """Whether a process reads any file or directory of this configuration: a host may have several deployments."""
+        named = [process.folder / path for path in _named_in(process.arguments)] or _default_files()
+        own = {os.path.realpath(path) for path in (*self._conf.config_file, *self._conf.config_dir)}
+        return not own.isdisjoint(map(os.path.realpath, named))
 
     def _files(self) -> list[Path]:
         """Return the files of the configuration: each option of ours needs a restart."""
@@ -257,7 +267,7 @@ def main(argv: Sequence[str]) -> int:
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, Checks(conf))
     # As nova-scheduler does.
-    files, folders = (find("nova", "nova-scheduler") for find in (cfg.find_config_files, cfg.find_config_dirs))
+    files, folders = (find("nova", "nova-scheduler") for find in _FIND)
     prepare_output()
     named = _named_in(argv) or [*files, *folders]
     try:
@@ -278,8 +288,12 @@ def main(argv: Sequence[str]) -> int:
     # oslo.upgradecheck would print a traceback where the reader of its output has gone.
     with _masked_log(), redirect_stdout(StringIO()) as text:
         code = int(upgradecheck.run(conf))
-    print(text.getvalue(), end="")  # noqa: T201
-    return flush(code, _UNEXPECTED)
+    return flush(code, _UNEXPECTED, text.getvalue())
+
+
+def _default_files() -> list[Path]:
+    """Return the files and directories that nova-scheduler reads without arguments."""
+    return [Path(path) for find in _FIND for path in find("nova", "nova-scheduler")]
 
 
 def _named_in(argv: Sequence[str]) -> list[str]:

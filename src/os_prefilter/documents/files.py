@@ -46,6 +46,14 @@ def decode(data: bytes, path: object, encoding: str = "utf-8-sig") -> str:
         raise not_utf8(path, error) from error
 
 
+def describe_value(error: Exception) -> str:
+    """Return what is wrong with a value that a parser refused."""
+    # Python's advice is for programmers.
+    if "integer string conversion" in str(error):
+        return "a number has thousands of digits. Correct it."
+    return f"a value cannot be read: {error}."
+
+
 def not_utf8(path: object, error: UnicodeDecodeError) -> DocumentError:
     """Return the error about a file that is not UTF-8."""
     return DocumentError(path, f"byte {error.start} is not UTF-8; save the file as UTF-8.")
@@ -66,7 +74,8 @@ def open_file(path: str | Path) -> Iterator[BinaryIO]:
     except IsADirectoryError as error:
         raise DocumentError(path, "this is a directory; give the path of a file.") from error
     except (OSError, ValueError) as error:
-        raise DocumentError(path, f"the file cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DocumentError(path, f"the file cannot be read: {reason}. Check the path and its permissions.") from error
 
 
 def check_readable(path: str | Path) -> None:
@@ -106,8 +115,12 @@ def status_to_replace(path: str | Path) -> os.stat_result | None:
         raise _unwritable(path, error) from error
     if stat.S_ISLNK(status.st_mode):
         # Followed, it could lead a process of root anywhere; replaced, it could be /dev/stdout.
-        target = escape_line(os.path.realpath(path))
-        raise DocumentError(path, f"this is a symbolic link to {target}, and links are not followed. Give that path.")
+        target = Path(os.path.realpath(path))
+        if target.is_symlink():
+            raise DocumentError(path, "this is a symbolic link that leads to itself. Remove it, or give another path.")
+        raise DocumentError(
+            path, f"this is a symbolic link to {escape_line(str(target))}, and links are not followed. Give that path."
+        )
     if not stat.S_ISREG(status.st_mode):
         raise DocumentError(path, "this is not a file; give the path of one, which may be new.")
     return status

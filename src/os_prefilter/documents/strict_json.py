@@ -10,7 +10,7 @@ from typing import Any
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import decode
+from os_prefilter.documents.files import decode, describe_value
 
 
 def parse_json(data: bytes, path: object) -> object:
@@ -19,6 +19,8 @@ def parse_json(data: bytes, path: object) -> object:
     :raises DocumentError: the text is not UTF-8 or not JSON, has a key twice, or a number that is none
     """
     text = decode(data, path)
+    if not text.strip():
+        raise DocumentError(path, "the file is empty; expected JSON. Check the command that wrote it.")
     try:
         return _decoder(_Shared()).decode(text)
     except json.JSONDecodeError as error:
@@ -27,7 +29,7 @@ def parse_json(data: bytes, path: object) -> object:
         raise DocumentError(path, "the JSON is nested too deep.") from error
     except ValueError as error:
         # A refusal of ours, or an integer of thousands of digits.
-        raise DocumentError(path, f"a value cannot be read: {error}.") from error
+        raise DocumentError(path, describe_value(error)) from error
 
 
 def strict(text: str) -> Any:

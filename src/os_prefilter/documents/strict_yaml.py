@@ -17,7 +17,7 @@ import yaml
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import decode, read_bytes
+from os_prefilter.documents.files import decode, describe_value, read_bytes
 
 MAX_BYTES = 4 * 1024 * 1024
 """The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
@@ -162,7 +162,7 @@ def _document_errors(path: object, error_at: Callable[[object, Any, str], Docume
         raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from None
     except (ValueError, OverflowError) as error:
         # Dates that do not exist and integers of thousands of digits get past YAML's grammar.
-        raise DocumentError(path, f"a value cannot be read: {error}.") from error
+        raise DocumentError(path, describe_value(error)) from error
     except RecursionError as error:
         raise DocumentError(path, "the YAML is nested too deep.") from error
 

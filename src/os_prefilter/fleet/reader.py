@@ -106,6 +106,10 @@ class _Reader:
         self._inventories: dict[tuple[object, ...], Inventory] = {}
 
     def fleet(self, document: object) -> Fleet:
+        if document is None:
+            raise DocumentError(
+                self._path, "the file is empty; expected hosts. 'os-prefilter snapshot' writes such a file."
+            )
         top = self._mapping("the file", document)
         for key in top:
             if key not in _TOP_KEYS and not key.startswith("x-"):

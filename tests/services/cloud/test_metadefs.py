@@ -103,7 +103,8 @@ def test_users_choose_among_the_values_that_the_hosts_serve(site: Site) -> None:
     """Horizon asks for the namespaces of a resource type; a second run changes nothing."""
     rows, said = site.publish(BOTH)
     assert {row["Change"] for row in rows} == {"create", "add"}
-    assert "2 changes planned; nothing was written without --apply." in said
+    assert len(rows) > 20
+    assert f"{len(rows)} changes planned; nothing was written without --apply." in said
     assert site.namespace(IMAGES) is None
     assert site.cloud.written == []
     site.publish(BOTH, "--apply")

@@ -28,12 +28,21 @@ def api(cloud: Cloud, tmp_path: Path) -> Iterator[Api]:
 
 def _select(cloud: Cloud) -> list[str]:
     """Return what the statement of the page selects, one line a server."""
-    statement = files_of(DOCS / "audit-servers.rst")["servers.sql"]
+    files = files_of(DOCS / "audit-servers.rst")
+    found = []
     token = cloud.databases.token
-    for name, ours in (("nova_api.", f"{token}_nova_api."), (" nova.", f" {token}_nova_cell1.")):
-        assert name in statement
-        statement = statement.replace(name, ours)
-    return [str(row[0]) for row in cloud.databases.select(statement)]
+    for name in ("servers.sql", "cell.sql", "specs.sql"):
+        statement = files[name]
+        for database, ours in (("nova_api.", f"{token}_nova_api."), (" nova.", f" {token}_nova_cell1.")):
+            assert database in statement or name != "servers.sql"
+            statement = statement.replace(database, ours)
+        found.append([str(row[0]) for row in cloud.databases.select(statement)])
+    whole, of_cell, of_api = found
+    # On two database servers: the same, in two parts.
+    specs = {row["uuid"]: row["spec"] for row in map(json.loads, of_api)}
+    joined = [{**row, "spec": specs[row["uuid"]]} for row in map(json.loads, of_cell)]
+    assert sorted(joined, key=str) == sorted(map(json.loads, whole), key=str)
+    return whole
 
 
 def test_selected_servers_have_their_hosts_and_destinations(

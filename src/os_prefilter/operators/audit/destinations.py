@@ -240,6 +240,12 @@ class Destinations:
             self._conflicts[key] = self._find_conflict(judged.kind.demand, usable)
         return tuple(self._describe(item, judged.sources) for item in self._conflicts[key])
 
+    def describe_alone(self, own: int | None, excluded: int = 0) -> str:
+        """Return why there is no other host at all, whatever a server requires; empty if there is one."""
+        if self.index.all & ~_bit(own) & ~excluded:
+            return ""
+        return "every other host is drained" if self.index.all & ~_bit(own) else "the fleet has no other host"
+
     def _find_conflict(self, demand: Demand, usable: int) -> list[Condition]:
         if not usable:
             return []

@@ -66,6 +66,9 @@ def _entries(file: BinaryIO, path: str | Path, kind: Kind, broken: Broken) -> It
     number, first = 1, file.readline(MAX_BYTES + 1).removeprefix(b"\xef\xbb\xbf")
     while first and not first.strip():
         number, first = number + 1, file.readline(MAX_BYTES + 1)
+    if not first and Path(path).suffix not in _OF_LINES:
+        advice = "Check the command that wrote it."
+        raise DocumentError(path, f"the file is empty; expected a JSON list of {kind.many}. {advice}")
     if Path(path).suffix in _OF_LINES or _is_entry(first, kind):
         yield from _from_lines(number, first, file, kind, broken)
         return

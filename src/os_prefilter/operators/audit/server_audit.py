@@ -7,9 +7,10 @@ from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.common.quoting import escape_line, pluralize
+from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter.operators.audit.audit import Progress
 from os_prefilter.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
+from os_prefilter.operators.audit.entry_list import Broken
 from os_prefilter.operators.audit.together import Together
 from os_prefilter.request.server import Server
 
@@ -151,10 +152,12 @@ def audit_servers(
     destinations: Destinations,
     without: Sequence[str] = (),
     progress: Progress = lambda _what, _done, _of: None,
+    repeated: Broken = lambda _text: None,
 ) -> ServerAudit:
     """Find the destinations of each server.
 
     :param without: names of hosts that are drained
+    :param repeated: called with a server that was there before, and counts once
     :raises DocumentError: if the fleet has no host of one of these names
     :raises PrefilterError: if a filter fails; a request that it rejects is a result
     """
@@ -163,7 +166,14 @@ def audit_servers(
     unknown, notes, not_judged = Counter[Unknown](), Counter[str](), Counter[str]()
     by_host: dict[int, list[_Placed]] = {}
     count = 0
-    for count, server in enumerate(servers, 1):
+    seen: set[str] = set()
+    for server in servers:
+        if server.uuid and server.uuid in seen:
+            # Counted again, it would need its place twice.
+            repeated(f"server {quote(server.uuid)}")
+            continue
+        seen.add(server.uuid)
+        count += 1
         line, placed = _line(server, destinations, drained)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
         found = lines.setdefault(key, line)
@@ -219,12 +229,14 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
         line.if_empty = destinations.count_if_empty(kind, own)
         line.verdict = Verdict.NONE if line.if_empty else Verdict.NONE_IF_EMPTY
         line.conflict = destinations.conflict(judged, own)
+        line.reason = destinations.describe_alone(own)
     elif not if_died:
         line.verdict = Verdict.NONE_IF_DIED
         line.reason = _SHARED
     elif not without:
         line.verdict = Verdict.NONE_WITHOUT
         line.conflict = destinations.conflict(judged, own, drained)
+        line.reason = destinations.describe_alone(own, drained)
     elif server.unknown:
         line.verdict = Verdict.UNKNOWN
         line.reason = escape_line(server.unknown)

@@ -252,7 +252,8 @@ def _machine_types(entries: list[str], where: str) -> Mapping[str, str]:
             ignored[quote(entry)] = None
     if ignored:
         LOG.warning(
-            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write ARCHITECTURE=MACHINE, as in x86_64=q35.",
+            "%s: [libvirt] hw_machine_type: ignored, as by Nova: %s. Write ARCHITECTURE=MACHINE, with an architecture "
+            "that Nova knows, as in x86_64=q35.",
             where,
             join_first_names(tuple(ignored), _SHOWN),
         )

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from oslo_config import cfg
@@ -403,3 +404,22 @@ def test_diagnosis_says_that_placement_did_not_confirm_it(
     out = capsys.readouterr().out
     assert out.startswith("Stage: no-answer. The Placement inside this process failed at GET /allocation_candidates: ")
     assert "Placement has not confirmed what is said of requirements and hosts: os-prefilter computed it" in out
+
+
+def test_claim_takes_what_is_there_once_and_refuses_a_server_that_has_resources() -> None:
+    """On a real Placement, with the allocation requests of its response."""
+    servers = [str(uuid4()) for _ in range(3)]
+    with EmbeddedPlacement(Fleet((provider("kvm", {"VCPU": Inventory(2)}),))) as placement:
+        client = placement.client
+        found = client.candidates("resources=VCPU:1")
+        assert list(found.by_host) == [provider_uuid("kvm")]
+        (candidate,) = found.allocation_requests
+        assert found.by_host[provider_uuid("kvm")] == (candidate,)
+        assert found.provider_summaries.keys() == found.by_host.keys()
+        claimed = [client.claim(server, candidate, project_id="p", user_id="u") for server in servers]
+        assert claimed == [True, True, False]
+        assert not client.candidates("resources=VCPU:1").by_host
+        with pytest.raises(PlacementRefused, match="consumer generation conflict"):
+            client.claim(servers[0], candidate, project_id="p", user_id="u")
+        with pytest.raises(ValueError, match="UUID"):
+            client.claim("../traits", candidate, project_id="p", user_id="u")

@@ -174,6 +174,22 @@ def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
     assert client.allocation_candidates("").hosts == ("host-d",)
 
 
+@pytest.mark.parametrize(("number", "lists"), [(0, 0), (5, 0), (6, 1), (1000, 1)])
+def test_names_of_a_few_providers_are_read_without_listing_all(number: int, lists: int) -> None:
+    """The list of 50,000 providers is 39 MB."""
+    uuids = [f"rp-{each}" for each in range(number)]
+
+    def answer(_method: str, url: str) -> Answer:
+        some = [url.partition("uuid=")[2]] if "uuid=" in url else uuids
+        return 200, {"resource_providers": [{"uuid": each, "name": f"name of {each}"} for each in some]}
+
+    client, transport = client_of(answer)
+    for _ in range(2):
+        assert client.names_of(uuids) == {each: f"name of {each}" for each in uuids}
+        assert [url for _, url in transport.sent].count("/placement/resource_providers") == lists
+    assert len(transport.sent) == (lists or number)
+
+
 def test_silent_server_raises_placement_unavailable_after_the_timeout() -> None:
     """A real connection that the kernel accepts, and no response."""
     http = requests.Session()

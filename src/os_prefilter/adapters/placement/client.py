@@ -33,15 +33,33 @@ TIMEOUT = 60.0
 # uWSGI refuses requests above 4,096 bytes; the endpoint's own path and the headers need room too.
 MAX_QUERY = 2_500
 
+# Names that are read one by one: the list of 50,000 providers is 39 MB.
+_FEW = 5
+
 _SHARING = "MISC_SHARES_VIA_AGGREGATE"
 _NO_SUCH_TRAIT = re.compile(r"No such trait(?:\(s\))?:? ([A-Z0-9_, ]+)")
 _MICROVERSION = re.compile(r"1\.\d{1,3}", re.ASCII)
 _BAD_REQUEST, _NOT_FOUND, _CONFLICT = 400, 404, 409
 
 
+AllocationRequest = Mapping[str, Any]
+"""One way to serve a request, as Placement has it: with a consumer, the body of a claim."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationCandidates:
+    """The allocation candidates of one query, as Placement has them: providers by UUID."""
+
+    allocation_requests: tuple[AllocationRequest, ...]
+    provider_summaries: Mapping[str, Any]
+    """UUID of a provider -> its resources, traits, parent and root."""
+    by_host: Mapping[str, tuple[AllocationRequest, ...]]
+    """UUID of the root provider of a host, which in Nova is that of the compute node -> its allocation requests."""
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The allocation candidates of one query.
+    """The allocation candidates of one query, with the names of providers.
 
     ``hosts`` are the names of root providers, sorted; a provider that only shares its resources with others is no host.
     ``providers`` has, for each host, the sorted names of all providers that some candidate takes resources from.
@@ -82,17 +100,55 @@ class PlacementClient:
         self._names: dict[str, str] = {}
 
     def allocation_candidates(self, query: str) -> Candidates:
-        """Return the hosts that could serve a request.
+        """Return the hosts that could serve a request, by name.
+
+        :param query: the urlencoded query string, without the question mark
+        """
+        found = self.candidates(query)
+        by_root = {root: {rp for each in some for rp in each["allocations"]} for root, some in found.by_host.items()}
+        names = self.names_of({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
+        by_name = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
+        return Candidates(tuple(sorted(by_name)), dict(sorted(by_name.items())), len(found.allocation_requests))
+
+    def candidates(self, query: str) -> AllocationCandidates:
+        """Return what could serve a request, in one request to Placement, and so without names.
 
         :param query: the urlencoded query string, without the question mark
         """
         document = self.request("GET", f"/allocation_candidates?{query}")
         with check_response("GET /allocation_candidates"):
-            used = [frozenset(request["allocations"]) for request in document["allocation_requests"]]
-            by_root = _providers_by_host(used, document["provider_summaries"])
-        names = self._provider_names({*by_root, *(rp for used_by in by_root.values() for rp in used_by)})
-        found = {names[root]: tuple(sorted(names[rp] for rp in used_by)) for root, used_by in by_root.items()}
-        return Candidates(tuple(sorted(found)), dict(sorted(found.items())), len(used))
+            found, summaries = tuple(document["allocation_requests"]), document["provider_summaries"]
+            return AllocationCandidates(found, summaries, _by_host(found, summaries))
+
+    def claim(self, consumer: str, candidate: AllocationRequest, *, project_id: str, user_id: str) -> bool:
+        """Take the resources of a candidate for a consumer that has none yet; return whether they were still there.
+
+        :param consumer: the UUID of the server
+        """
+        body = {**candidate, "project_id": project_id, "user_id": user_id}
+        # As of a consumer that does not exist, and of an instance, as Nova's.
+        body |= {"consumer_generation": None, "consumer_type": "INSTANCE"}
+        try:
+            self.request("PUT", f"/allocations/{UUID(consumer)}", body)
+        except PlacementRefused as error:
+            # No other candidate helps a server that has resources already.
+            if error.status == _CONFLICT and "consumer generation conflict" not in error.detail:
+                return False
+            raise
+        return True
+
+    def names_of(self, uuids: Iterable[str]) -> Mapping[str, str]:
+        """Return the names of providers by UUID; the UUID itself for a provider that is gone.
+
+        A few names that are not known yet take a request each, more take one request for the whole fleet.
+        """
+        uuids = set(uuids)
+        missing = sorted(uuids - self._names.keys())
+        queries = [f"?uuid={each}" for each in missing] if len(missing) <= _FEW else [""]
+        for query in queries:
+            rows = self.get_list(f"/resource_providers{query}", "resource_providers")
+            self._names = {**(self._names if query else {}), **{each["uuid"]: each["name"] for each in rows}}
+        return {rp: self._names.get(rp, rp) for rp in uuids}
 
     def get_list(self, url: str, name: str) -> list[Any]:
         """Return the list that the response to a GET has under a name: ``traits``, or ``resource_providers``."""
@@ -250,13 +306,6 @@ class PlacementClient:
                 raise GenerationConflict(uuid) from error
             raise
 
-    def _provider_names(self, uuids: set[str]) -> Mapping[str, str]:
-        """Return uuid -> name: one request for the whole fleet instead of one a host, again only for a new provider."""
-        if not uuids <= self._names.keys():
-            self._names = {rp["uuid"]: rp["name"] for rp in self.get_list("/resource_providers", "resource_providers")}
-        # A provider deleted between the two requests has no name any more.
-        return {rp: self._names.get(rp, rp) for rp in uuids}
-
 
 @contextmanager
 def check_response(what: str) -> Iterator[None]:
@@ -268,24 +317,26 @@ def check_response(what: str) -> Iterator[None]:
         raise PlacementUnavailable(what, f"the response is not that of a Placement ({found})") from error
 
 
-def _providers_by_host(used: list[frozenset[str]], summaries: Mapping[str, Any]) -> dict[str, set[str]]:
-    """Return the providers that candidates take resources from, by the root provider of the host.
+def _by_host(
+    found: Iterable[AllocationRequest], summaries: Mapping[str, Any]
+) -> dict[str, tuple[AllocationRequest, ...]]:
+    """Return the allocation requests by the root provider of the host.
 
-    Where a candidate takes resources from several trees, those that only share their resources are not the host.
+    Where one takes resources from several trees, those that only share their resources are not the host.
     """
     computing = {
         each["root_provider_uuid"]
         for each in summaries.values()
         if "COMPUTE_NODE" in each["traits"] or not set(HOST_CLASSES).isdisjoint(each["resources"])
     }
-    by_root: dict[str, set[str]] = {}
-    for providers in used:
-        roots = {summaries[rp]["root_provider_uuid"] for rp in providers}
+    by_root: dict[str, list[AllocationRequest]] = {}
+    for each in found:
+        roots = {summaries[rp]["root_provider_uuid"] for rp in frozenset(each["allocations"])}
         if len(roots) > 1:
             roots = {root for root in roots if root in computing or _SHARING not in summaries[root]["traits"]}
-        for root in roots:
-            by_root.setdefault(root, set()).update(providers)
-    return by_root
+        for root in sorted(roots):
+            by_root.setdefault(root, []).append(each)
+    return {root: tuple(some) for root, some in by_root.items()}
 
 
 def _refusal(what: str, status: int, detail: str, advice: str) -> UnknownTraits | PlacementRefused:

@@ -18,8 +18,6 @@ from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from oslo_log import log as logging
-
 from os_prefilter.adapters.nova_conf import closed_owner_gate, incompatible_nova, unsupported_nova
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
@@ -31,6 +29,7 @@ from os_prefilter.common.errors import (
     RejectedByFilter,
     RequestRejected,
 )
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, shorten
 from os_prefilter.common.threads import start_thread
 from os_prefilter.conf import GROUP, register_opts
@@ -61,7 +60,7 @@ try:
 except ImportError as problem:
     raise ImportError(incompatible_nova(problem)) from problem
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 # Nova keeps the first 255 bytes of a server's fault.
 _LONGEST_FAULT = 255
@@ -448,14 +447,11 @@ def _pipeline(asking: PlacementClient) -> Pipeline:
             host_traits=HostTraitsReader(client, asking),
         )
     except ConfigurationError as error:
-        problem = error
-    else:
-        pipeline.remarks = notes_on_named_traits
-        return pipeline
-    # Nova logs errors at its start as tracebacks; this is the line to read. It is logged after the except block because
-    # oslo.log appends the error that is being handled, which would repeat it.
-    LOG.error("nova-scheduler cannot start with the request filters as configured: %s", problem)
-    raise problem
+        # Nova logs errors at its start as tracebacks; this is the line to read.
+        LOG.error("nova-scheduler cannot start with the request filters as configured: %s", error)  # noqa: TRY400
+        raise
+    pipeline.remarks = notes_on_named_traits
+    return pipeline
 
 
 def _check_stays_with_nova(names: Iterable[str]) -> None:

@@ -298,7 +298,7 @@ def test_config_reload_reloads_the_rules_and_survives_a_broken_file(
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
     conf.mutate_config_files()
     assert _required(pipeline) == {"CUSTOM_2"}
-    assert "Reloaded the request rules: 1 in all; new: none; changed: a; removed: none." in caplog.text
+    assert "Reloaded the request rules: 1 rule in all; new: none; changed: a; removed: none." in caplog.text
     write_rules(folder / "a.yaml", _a("lower"), age=0)
     conf.mutate_config_files()
     assert _required(pipeline) == {"CUSTOM_2"}

@@ -23,6 +23,7 @@ from os_prefilter.common.errors import (
     UnknownTraits,
     install_extra,
 )
+from os_prefilter.common.logs import get_logger
 
 try:
     import requests
@@ -66,7 +67,7 @@ _GLOBALS = threading.RLock()
 # They log the traceback of each error of an application, and of each error of its database.
 _LOGGERS = tuple(map(logging.getLogger, ("placement.fault_wrap", "oslo_db.sqlalchemy.exc_filters")))
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 
 class EmbeddedPlacement:

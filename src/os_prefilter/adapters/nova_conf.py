@@ -13,9 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from oslo_config import cfg, types
-from oslo_log import log as logging
 
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
 from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
 from os_prefilter.conf.definitions import OWNER_SERVICE_VERSION
@@ -24,7 +24,7 @@ from os_prefilter.documents.files import check_readable
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, list_releases
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 _TPM_SECRET_SECURITY = ("user", "host", "deployment")
 _LIBVIRT = [

@@ -27,6 +27,7 @@ from os_prefilter.cli.host import (
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP, misspelt_names
@@ -211,7 +212,7 @@ def _scope(arguments: argparse.Namespace) -> ReportScope:
 
     conf = load_conf(arguments.nova_conf)
     for misspelt in misspelt_names(conf):
-        logging.getLogger(__name__).warning("%s", misspelt)
+        get_logger(__name__).warning("%s", misspelt)
     scope = configured_scope(conf)
     if not conf[GROUP].enabled_filters:
         where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"

@@ -15,8 +15,6 @@ from concurrent.futures import wait
 from functools import partial
 from typing import Protocol
 
-from oslo_log import log as logging
-
 from os_prefilter.common.errors import (
     ConfigurationError,
     IronicError,
@@ -24,11 +22,12 @@ from os_prefilter.common.errors import (
     PlacementUnavailable,
     PrefilterError,
 )
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.reporter import HostFacts
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 PROBE_INTERVAL = 3600.0
 """Seconds after which a host is probed again although its identity is the same."""

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from os_prefilter.common.errors import InvalidOption, PrefilterError, RequestRejected
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, mask_passwords, quote
 from os_prefilter.conf import GROUP
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.view import field_of
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 FORMAT: Final = 1
 """Raised when a program that reads the lines must be changed. It is their first key, ``decision``."""

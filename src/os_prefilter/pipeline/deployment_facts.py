@@ -14,14 +14,13 @@ from math import inf
 from operator import attrgetter
 from typing import Any
 
-from oslo_log import log as logging
-
 from os_prefilter.common.errors import UnusableArgument
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
 from os_prefilter.filters.loading import UNKNOWN
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 PATIENCE = 5.0
 """The seconds that a request waits for all queries together, at most; they go on without it."""

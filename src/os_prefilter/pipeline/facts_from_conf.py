@@ -6,16 +6,16 @@ from types import MappingProxyType
 from typing import Any
 
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from os_prefilter.common.errors import DocumentError, InvalidOption
+from os_prefilter.common.logs import get_logger
 from os_prefilter.conf import GROUP
 from os_prefilter.filters.host_aggregates import HostAggregates
 from os_prefilter.filters.routed_networks import RoutedNetworks
 from os_prefilter.pipeline.deployment_facts import Fact, ReadFact
 from os_prefilter.rules.model import NO_RULES
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 OWNER = "owner_is_reported"
 """The fact that opens the gate of the filter ``owner``, from what the option ``owner_gate`` names."""

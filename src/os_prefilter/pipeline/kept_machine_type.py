@@ -7,14 +7,13 @@ and never into the request spec. See the ADR "A server's whole life".
 from collections.abc import Callable
 from typing import Any
 
-from oslo_log import log as logging
-
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, quote
 from os_prefilter.conf.options import Options
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE, Request, field_of
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 MachineTypeOf = Callable[[Any, Any], str | None]
 """``(context, request_spec) -> machine type``, ``pc-q35-9.1`` for instance, that a server which exists keeps; None

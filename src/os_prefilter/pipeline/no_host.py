@@ -16,17 +16,16 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from oslo_log import log as logging
-
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.host_sets import intersection, smallest_disjoint
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error
 from os_prefilter.common.threads import start_thread
 from os_prefilter.pipeline.deployment_facts import GIVEN_UP, PATIENCE, seconds_to
 from os_prefilter.pipeline.host_traits import HostTraits, HostTraitsFact
 from os_prefilter.request.requirements import ROOT, Requirement
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 # Refuted rejections until the fact is read again.
 _MOST_REFUTED = 1_000

@@ -10,6 +10,7 @@ from oslo_config import cfg
 from oslo_log import log as logging
 
 from os_prefilter.common.errors import NoHostServes
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, as_configuration_error, misspelt_names, options_from, register_opts
 from os_prefilter.conf.options import Options, TraitScope
@@ -39,7 +40,7 @@ from os_prefilter.request.resources import unsuffixed_group_uses_host
 from os_prefilter.request.view import Request, clone_of
 from os_prefilter.rules.model import RuleSet
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 # Seconds, without a configuration.
 _FACTS_INTERVAL = 60.0

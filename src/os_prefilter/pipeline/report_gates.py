@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from oslo_log import log as logging
-
 from os_prefilter.common.errors import InvalidOption, MissingFact
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, pluralize, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.conf.options import Options
@@ -24,7 +23,7 @@ from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
 from os_prefilter.vocabulary.model import Row
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 FACT = "answers"
 """The name of the fact; its value is a :class:`Coverage`."""

@@ -123,9 +123,14 @@ class RuleSet:
             by_value.setdefault(value, []).append(number)
 
     def __repr__(self) -> str:
-        names = [rule.name for rule in self.rules]
+        names = [rule.name for rule in self.rules if not rule.hint_trait]
         shown = ", ".join(shorten(names, _MOST_NAMES_SHOWN)) or "none"
-        return f"<{pluralize(len(names), 'rule')}, {self.checksum}: {shown}>"
+        return f"<{self.describe_number()}, {self.checksum}: {shown}>"
+
+    def describe_number(self) -> str:
+        """Return how many rules the files have, and how many traits for hints: ``1 rule and 2 hint traits``."""
+        number = pluralize(sum(not rule.hint_trait for rule in self.rules), "rule")
+        return f"{number} and {pluralize(len(self.hint_traits), 'hint trait')}" if self.hint_traits else number
 
     @property
     def checksum(self) -> str:

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from oslo_log import log as logging
-
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, shorten
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.rules.model import RuleSet
 from os_prefilter.rules.reader import read_rules, rule_files
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 EnsureTraits = Callable[[Iterable[str]], object]
 """Creates the traits that Placement lacks; raises an error if it cannot have all of them."""
@@ -145,14 +144,15 @@ class RuleFolders:
 
 
 def _describe_changes(before: RuleSet, after: RuleSet) -> str:
-    old, new = ({rule.name: rule for rule in rules.rules} for rules in (before, after))
+    # The three rules of a trait for hints are one change.
+    old, new = ({rule.hint_trait or rule.name: rule for rule in rules.rules} for rules in (before, after))
     names = {
         "new": new.keys() - old.keys(),
         "changed": {name for name in new.keys() & old.keys() if new[name] != old[name]},
         "removed": old.keys() - new.keys(),
     }
     shown = (f"{kind}: {', '.join(shorten(sorted(some), _MOST_NAMES)) or 'none'}" for kind, some in names.items())
-    return f"{len(new)} in all; {'; '.join(shown)}"
+    return f"{after.describe_number()} in all; {'; '.join(shown)}"
 
 
 def _stat(path: Path) -> _Stat:

@@ -9,16 +9,15 @@ from typing import Any
 from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
-from oslo_log import log as logging
-
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.desired_traits import is_uuid
 from os_prefilter.request.from_json import flavor_from
 from os_prefilter.request.spec import Flavor, Image
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 # The fields that Glance has for each image; everything else is a property (its schema "image").
 _IMAGE_FIELDS = frozenset(

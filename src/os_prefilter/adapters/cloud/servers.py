@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from openstack import utils
-from oslo_log import log as logging
 
 from os_prefilter.adapters.cloud.resources import flavor_of, image_of
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.hosts.desired_traits import is_uuid
 from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 # The first that shows a server's flavor as it was, with its extra specs: Nova 16.0.0 (Pike).
 _FLAVOR = "2.47"

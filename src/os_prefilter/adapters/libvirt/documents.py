@@ -13,15 +13,15 @@ from xml.etree.ElementTree import Element, ParseError
 
 from defusedxml.common import DefusedXmlException
 from defusedxml.ElementTree import iterparse
-from oslo_log import log as logging
 
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import ARCHITECTURES, LIBVIRT_ARCHITECTURES, MACHINE_PREFIXES
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 MAX_BYTES = 8 * 1024 * 1024
 """The largest document that is read; libvirt's largest are below 1 MiB."""

@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 
 import os_traits
 from oslo_config import cfg
-from oslo_log import log as logging
 
 from os_prefilter.adapters.placement.client import PlacementClient, check_response
 from os_prefilter.common.errors import PlacementError, UnknownTraits
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import join_first_names
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf import GROUP
@@ -20,7 +20,7 @@ from os_prefilter.pipeline.known_traits import TraitNames
 from os_prefilter.pipeline.report_gates import REPORTS, Coverage, Unreported
 from os_prefilter.vocabulary import REPORTED, opt_in_traits
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 _SHOWN = 5
 # Traits that a reading creates: the first request waits for it. The next reading creates others.

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from oslo_log import log as logging
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from os_prefilter.adapters.placement.client import PlacementClient, ResourceProvider
@@ -19,6 +18,7 @@ from os_prefilter.common.errors import (
     UnknownProvider,
     UnknownTraits,
 )
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.conf.options import Options
@@ -34,7 +34,7 @@ from os_prefilter.hosts.desired_traits import (
 )
 from os_prefilter.vocabulary.model import is_reported_marker
 
-LOG = logging.getLogger(__name__)
+LOG = get_logger(__name__)
 
 ATTEMPTS = 10
 """How often a report is tried when others write at the same time."""

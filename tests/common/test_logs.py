@@ -1,0 +1,59 @@
+"""Lines of the log, as oslo.log writes them while an error is being handled."""
+
+from pathlib import Path
+
+import pytest
+from oslo_config import cfg
+from oslo_log import log
+from oslo_log.formatters import ContextFormatter
+
+import os_prefilter
+from os_prefilter.common.logs import get_logger
+from os_prefilter.rules.reload import RuleFolders
+from tests.support.rule_texts import rule, write_rules
+
+LOG = get_logger("os_prefilter.test")
+
+
+@pytest.fixture(autouse=True)
+def _as_services_log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.register_options(cfg.CONF)
+    monkeypatch.setattr(caplog.handler, "formatter", ContextFormatter())
+
+
+@pytest.mark.parametrize("write", [LOG.warning, LOG.error])
+def test_reason_of_an_error_is_in_its_line_once(write: object, caplog: pytest.LogCaptureFixture) -> None:
+    assert callable(write)
+    try:
+        raise OSError("the disk is full")
+    except OSError as error:
+        write("Failed to write: %s", error)
+    write("Failed again")
+    first, second = caplog.text.splitlines()
+    assert first.endswith("Failed to write: the disk is full")
+    assert second.endswith("Failed again")
+
+
+def test_traceback_is_written_where_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise OSError("the disk is full")
+    except OSError:
+        LOG.exception("A filter failed")
+    assert "A filter failed: OSError: the disk is full" in caplog.text
+    assert "Traceback (most recent call last)" in caplog.text
+
+
+def test_failed_reload_names_its_reason_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The line is written by a function that the handler of the error calls."""
+    file = write_rules(tmp_path / "a.yaml", rule("a", "{image_property: os_distro, is: x}", ["CUSTOM_A"]))
+    rules = RuleFolders([str(tmp_path)])
+    file.write_text("rules: [")
+    rules.read_again()
+    assert caplog.text.count("Failed to reload the request rules") == 1
+    assert caplog.text.count("broken YAML") == 1
+
+
+def test_each_module_has_such_a_logger() -> None:
+    package = Path(os_prefilter.__file__).parent
+    users = [path.name for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text(encoding="utf-8")]
+    assert users == []

@@ -212,8 +212,8 @@ class Checks(upgradecheck.UpgradeCommands):
         every = processes_of("nova-scheduler")
         started = {pid: each.started for pid, each in every.items() if self._has_these_files(each)}
         if not started:
-            others = f", {len(every)} with other files" if every else ""
-            return Result(Code.SUCCESS, f"No nova-scheduler with this configuration runs on this host{others}.")
+            others = f" with these files, {len(every)} with others" if every else ""
+            return Result(Code.SUCCESS, f"No nova-scheduler runs on this host{others}.")
         package = Path(os_prefilter.__file__).parent.rglob("*.py")
         changed, path = max((_changed(path), path) for path in (*self._files(), *package))
         old = sorted(pid for pid, when in started.items() if when + GRACE < changed)

@@ -1,9 +1,10 @@
 """The High Precision Event Timer (specs support-hpet-on-guest and the decision on traits as configuration).
 
 Two ways to request it: the image property ``hw_time_hpet`` ("explicit config, implicit trait"), or the trait itself in
-the image, in the flavor or in one of its groups that describes the host, which the virt driver then takes for its cue.
-In the group of a GPU, the trait would be one of the GPU. Enabling this filter says that hosts report the trait, and its
-qualified ones for guests of an emulated architecture, whatever ``reported_traits`` says.
+the image, in the flavor or in one of its groups that describes the host. Guest settings switch the timer on for both;
+Nova's own driver reads the property alone. In the group of a GPU, the trait would be one of the GPU. Enabling this
+filter says that hosts report the trait, and its qualified ones for guests of an emulated architecture, whatever
+``reported_traits`` says.
 """
 
 from collections.abc import Iterable

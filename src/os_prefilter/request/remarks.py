@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache, lru_cache
-from itertools import chain
+from itertools import chain, islice
 
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import quote
@@ -39,8 +39,7 @@ def notes_on_names(request: Request) -> Iterator[Note]:
         (request.extra_specs, "flavor extra spec", _problem_of_extra_spec),
     ):
         found = ((name, problem(name)) for name in names if isinstance(name, str) and len(name) <= _LONGEST)
-        unknown = [Note(f"{place} {name}", text, warn=True) for name, text in found if text]
-        yield from unknown[:_MOST]
+        yield from islice((Note(f"{place} {name}", text, warn=True) for name, text in found if text), _MOST)
 
 
 @lru_cache(maxsize=4096)

@@ -115,7 +115,7 @@ class Row:
 
     @property
     def device(self) -> Trait | None:
-        """The trait that switches the device of this row on as well; None if the row is no switch."""
+        """The trait that switches the device of this row on as well, in guest settings; None if it is no switch."""
         return self.values["true"].trait if self.boolean else None
 
     def canonical(self, value: object) -> str | None:

@@ -61,7 +61,8 @@ class Goal:
     known: frozenset[str] = frozenset()
     """``CUSTOM_`` traits that must exist, whether or not a host has them: a query with an unknown one fails."""
     spare: frozenset[str] = frozenset()
-    """Traits that the host has and no filter requires: not added, see :func:`with_traits`."""
+    """Traits that the host has and no filter requires: not added, and removed only where an earlier report may have set
+    them."""
 
 
 def is_uuid(provider: str) -> bool:

@@ -333,6 +333,14 @@ def nothing_required(answer: Answer, _spec: Any, _nova: Nova) -> Answer:
     return frozenset() if answer == FAILED else answer
 
 
+def as_of_another_project(answer: Answer, spec: Any, nova: Nova) -> Answer:
+    if answer != FAILED:
+        return answer
+    clone = spec.obj_clone()
+    clone.project_id = "a project that no aggregate is for"
+    return nova(clone)
+
+
 def without_unnamed_networks(answer: Answer, spec: Any, nova: Nova) -> Answer:
     requested: Any = spec.requested_networks if "requested_networks" in spec else ()
     named = [each for each in requested if each.network_id or each.port_id]

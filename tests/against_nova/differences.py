@@ -320,9 +320,12 @@ AGGREGATE_DIFFERENCES: tuple[Difference, ...] = (
         "A request without a project",
         of=("tenant_isolation",),
         nova="fails with an internal error",
-        ours="has no aggregate for it, or is rejected (tenant_aggregate_required)",
-        reason="the field may be null",
-        becomes=becomes.nothing_required,
+        ours=(
+            "treats it as one of a project that no aggregate is for: nothing is required, or it is rejected "
+            "(tenant_aggregate_required)"
+        ),
+        reason="the field may be null or unset",
+        becomes=becomes.as_of_another_project,
         change=_without_project,
     ),
     Difference(

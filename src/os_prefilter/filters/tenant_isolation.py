@@ -16,7 +16,7 @@ def tenant_isolation(request: Request, *, options: Options, aggregates: Any) -> 
     """Require a host in one of the aggregates that are for the tenant, where any is."""
     known = HostAggregates.of(aggregates)
     project = request.project_id
-    uuids = known.of_tenants.get(project) if project else None
+    uuids = known.of_tenants.get(project) if project is not None else None
     if uuids:
         return require_aggregates(uuids, f"tenant {quote(project)}", known.describe(uuids))
     if options.tenant_aggregate_required:

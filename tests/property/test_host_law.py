@@ -13,12 +13,12 @@ import pytest
 from os_prefilter.hosts.capabilities import REPORTERS, reporter_of
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.testing import reporter_conformance
-from os_prefilter.testing.law import Case, case_of, choices, single_cases
+from os_prefilter.testing.law import Case, case_of, choices, platform_cases, single_cases
 from os_prefilter.testing.reporters import compare
-from os_prefilter.vocabulary import BY_NAME
+from os_prefilter.vocabulary import BY_NAME, trait_of_platform
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
-from tests.support.hosts import few_libvirt_hosts, libvirt_hosts, other_hosts
+from tests.support.hosts import OFFERED, few_libvirt_hosts, libvirt_hosts, other_hosts
 from tests.test_docs import installed_by_us
 
 Record = Callable[[str, object], None]
@@ -85,6 +85,15 @@ def _iso_cases() -> list[Case]:
 def _pairs_without(owned: frozenset[str], emulated: frozenset[str]) -> list[Case]:
     others = [choice for choice in choices(emulated) if choice[0].name not in owned]
     return [case_of(pair, emulated=emulated) for pair in combinations(others, 2) if pair[0][0] is not pair[1][0]]
+
+
+@pytest.mark.parametrize("emulated", OFFERED, ids=len)
+def test_whole_requests_are_compared_but_for_an_architecture_that_no_trait_is_of(emulated: frozenset[str]) -> None:
+    """Of the others, the filters must require all that the late check looks at."""
+    for case in (*single_cases(emulated), *platform_cases(0, one_in(30), emulated)):
+        values = [value for row, value in case.choices if row.name == "emulation_architecture"]
+        unknown = not emulated and any(trait_of_platform(value) is None for value in values)
+        assert case.is_complete == (not unknown or case.required is None), case
 
 
 def test_enumerated_hosts_cover_all_drivers_virt_types_and_main_architectures() -> None:

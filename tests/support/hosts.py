@@ -93,9 +93,10 @@ _VERSIONS: tuple[tuple[Version, Version], ...] = (
 )
 _GUESTS = (
     ("x86_64", {"x86_64": X86}),
-    ("x86_64", {"x86_64": X86, "aarch64": ARM, "s390x": S390, "sparc": NOTHING}),
+    ("x86_64", {"x86_64": X86, "aarch64": ARM, "armv7l": ARM, "ppc64": POWER, "s390x": S390, "sparc": NOTHING}),
     ("x86_64", {"x86_64": _x86("q35", "q35 pc")}),
-    ("x86_64", {"x86_64": _x86("pc-q35-7.2", "q35", full=False), "aarch64": NOTHING}),
+    # Its own guests have less than those of an architecture of which Nova has no trait.
+    ("x86_64", {"x86_64": _x86("pc-q35-7.2", "q35", full=False), "aarch64": NOTHING, "armv7l": ARM}),
     ("x86_64", {"x86_64": _x86("microvm", "microvm isapc")}),
     ("x86_64", {"x86_64": NOTHING}),
     ("aarch64", {"aarch64": ARM}),

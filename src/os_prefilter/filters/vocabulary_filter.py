@@ -142,14 +142,25 @@ def _of_guest(row: Row, trait: Trait, found: RowValue, guest: Guest, options: Op
     """Return the trait for guests of the architecture that is to be emulated, where hosts report it.
 
     The plain trait speaks of guests of the host's own architecture, but for one of Nova's: that driver adds up what
-    guests of any architecture have. Where the cloud does not offer to emulate the architecture, only a host of that
-    architecture can run the guest.
+    guests of any architecture have.
     """
-    if not options.emulates(guest.architecture):
+    if not _has_own_traits(guest, options):
         return trait
     qualified = QUALIFIED.get((trait, guest.architecture))
-    own = row.values[found.value].opt_in
+    own = row.values[found.value].opt_in or not options.emulates(guest.architecture)
     return qualified if qualified and (own or options.reports(qualified)) else trait
+
+
+def _has_own_traits(guest: Guest, options: Options) -> bool:
+    """Whether hosts say of such an emulated guest what it can have by separate traits, or not at all.
+
+    Where the cloud does not offer to emulate the architecture, only a host of that architecture can run the guest, and
+    the trait of its platform says which one that is. For some Nova has no such trait: any host may run the guest then,
+    and what a host's own guests can have says nothing of it.
+    """
+    if options.emulates(guest.architecture):
+        return True
+    return guest.has_own_traits and trait_of_platform(guest.architecture) is None
 
 
 def _forbid_incapable_defaults(
@@ -171,7 +182,7 @@ def _forbid_incapable_defaults(
         return []
     known = {item.trait for item in requirements}
     traits: list[Trait | None] = [_DEFAULT_MACHINES[family] for family in sorted(without)]
-    if guest.default_architecture == "i686" or options.emulates(guest.default_architecture):
+    if guest.default_architecture == "i686" or _has_own_traits(guest, options):
         traits = [QUALIFIED.get((trait, guest.default_architecture)) for trait in traits if trait]
     return [
         found.source.requirement(trait, False, ROOT)

@@ -18,13 +18,13 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import row_named, table, trait_of_platform
+from os_prefilter.vocabulary import row_named, table
 from os_prefilter.vocabulary.model import Row
 
 Choice = tuple[Row, str]
 """A row and one of its values."""
 
-_EMULATED = ("x86_64", "i686", "aarch64", "s390x", "sparc")
+_EMULATED = ("x86_64", "i686", "aarch64", "armv7l", "s390x", "sparc")
 
 
 class Case(NamedTuple):
@@ -34,6 +34,8 @@ class Case(NamedTuple):
     spec: RequestSpec
     required: tuple[tuple[str, bool], ...] | None
     """(trait, required) of all requirements of the host; None where the filters, or Nova's query, reject it."""
+    is_complete: bool = True
+    """Whether all that it requests is required; else no host reports a part of it, and the filters note that."""
 
     def __str__(self) -> str:
         return " ".join(f"{row.name}={value}" for row, value in self.choices) or str(self.spec.flavor.extra_specs)
@@ -49,25 +51,9 @@ def list_requiring_filters() -> tuple[str, ...]:
 def choices(emulated: frozenset[str] = frozenset()) -> tuple[Choice, ...]:
     """Return each value of each row that filters require, with those of the bundled configuration templates.
 
-    :param emulated: the option ``emulated_architectures``; one that is not among them, and of whose platform no driver
-        of Nova reports a trait, requires nothing and is left out
+    :param emulated: the option ``emulated_architectures``
     """
-    options = _options(emulated)
-    return tuple(
-        (row, value)
-        for row in options.rows
-        if row.required_by
-        for value, term in row.values.items()
-        if not term.trait
-        or not term.opt_in
-        or row.namespace
-        or options.reports(term.trait)
-        or _has_platform(row, value)
-    )
-
-
-def _has_platform(row: Row, value: str) -> bool:
-    return row.name == "emulation_architecture" and trait_of_platform(value) is not None
+    return tuple((row, value) for row in _options(emulated).rows if row.required_by for value in row.values)
 
 
 @cache
@@ -107,7 +93,8 @@ def case_of(
     except RequestRejected:
         return Case(some, spec_with(some, extra_specs), None)
     items = (item for item in (*decision.requirements, *from_request) if Request(spec).is_of_host(item.scope))
-    return Case(some, spec_with(some, extra_specs), tuple({(item.trait, item.required) for item in items}))
+    required = tuple({(item.trait, item.required) for item in items})
+    return Case(some, spec_with(some, extra_specs), required, not decision.notes)
 
 
 @cache
@@ -184,7 +171,10 @@ def platform_cases(first: int = 0, step: int = 1, emulated: frozenset[str] = fro
 
 
 def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
-    """Yield each request for which a host's traits and its late check do not say the same."""
+    """Yield each request for which a host's traits and its late check do not say the same.
+
+    Where hosts do not report a part of it, the late check may refuse more; the filters must exclude no capable host.
+    """
     traits: dict[str, bool] = dict.fromkeys(known_traits(), False)
     traits.update(dict.fromkeys(facts.other_traits, True))
     traits.update(capability_traits(facts))
@@ -198,5 +188,5 @@ def disagreements(cases: Iterable[Case], facts: HostFacts) -> Iterator[str]:
             if case.required is None
             else [name if wanted else f"!{name}" for name, wanted in case.required if traits.get(name, False) != wanted]
         )
-        if bool(refused) != bool(missing):
+        if bool(refused) != bool(missing) and (missing or case.is_complete):
             yield f"{case} on {facts}: missing {missing}, late check {refused}"

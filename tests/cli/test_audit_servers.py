@@ -1,9 +1,13 @@
 """``os-prefilter audit --servers FILE``: what it prints, writes and returns, for right and wrong input."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,9 @@ import pytest
 from oslo_versionedobjects.base import obj_tree_get_versions
 
 from os_prefilter.cli.main import main
+from os_prefilter.common.errors import PlacementUnavailable
+from os_prefilter.operators.audit.server_list import server_from
+from os_prefilter.request.server import Server
 from tests.support.nova_objects import nova_spec
 from tests.test_docs import DOCS, files_of
 
@@ -252,6 +259,7 @@ def test_entry_that_is_no_server_is_left_out_with_its_place(
 _WRONG = [
     (["--servers"], "--servers: it needs a cloud to ask, or a file."),
     (["--without", "a"], "--without: it is about servers. Give --servers as well."),
+    (["--timeout", "9"], "--timeout: it is about servers. Give --servers as well."),
     (["--servers", "f", "--images", "g"], "--images: it cannot go with --servers."),
     (["--servers", "f", "--flavor", "g"], "--flavor: it cannot go with --servers."),
     (["--servers", "f", "--only", "changed"], "--only: changed is about images."),
@@ -272,6 +280,49 @@ def test_wrong_arguments_are_refused_with_advice(
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
     assert message in err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "1.5", "", "9" * 5_000, "\u0661"])
+def test_time_that_is_none_is_refused(value: str, capsys: Capture) -> None:
+    assert main(["audit", "--servers", "s", f"--timeout={value}"]) == 1
+    assert "is not a whole number of seconds of at least 1" in capsys.readouterr().err
+
+
+def _stop(reason: str) -> None:
+    if reason == "it went away":
+        raise PlacementUnavailable("GET /", reason)
+    if reason == "interrupted":
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("reason", ["interrupted", "the time is over", "it went away"])
+def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
+    reason: str, capsys: Capture, tmp_path: Path, hosts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 1
+
+    def servers_from(*_arguments: object) -> Iterator[Server]:
+        yield from (server_from(server(f"x-{number}", "c")) for number in range(count))
+        _stop(reason)
+
+    monkeypatch.setattr("os_prefilter.cli.audit.servers_from", servers_from)
+    page = tmp_path / "page.html"
+    argv = ["of the cloud", *hosts, "--timeout", "1", "--html", str(page)]
+    handler = signal.getsignal(signal.SIGINT)
+    document, err = audited(capsys, *argv, code=1)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert [row["Count"] for row in document["lines"]] == [1]
+    assert document["summary"]["is_complete"] is False
+    assert reason in document["summary"]["not_read"]
+    assert "Not all servers were read, only the first 1: " in err
+    assert reason in page.read_text()
+    # The time is not over a second time, while the result is printed.
+    time.sleep(0.1)
+    count = 0
+    assert main(["audit", "--servers", *argv]) == 1
+    out, err = capsys.readouterr()
+    assert (out, reason in err, len(err.splitlines())) == ("", True, 1)
 
 
 def test_server_on_a_host_that_the_fleet_does_not_know_is_judged_and_told(

@@ -23,11 +23,11 @@ from os_prefilter.cli.audit_servers import (
     server_summary,
     servers_from,
 )
-from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, note, option_name
+from os_prefilter.cli.cloud import UntilStopped, cloud_adapter, connection_of, has_cloud, note, option_name
 from os_prefilter.cli.listing import NO_HOST, Cell, Listing, cut, first_of
 from os_prefilter.cli.output import add_force_argument, check_output, progress_on, write_output
 from os_prefilter.cli.snapshot import summary
-from os_prefilter.common.errors import DocumentError
+from os_prefilter.common.errors import DocumentError, PrefilterError
 from os_prefilter.common.quoting import escape_line, pluralize, shorten
 from os_prefilter.conf import GROUP
 from os_prefilter.fleet.model import Fleet
@@ -109,22 +109,29 @@ class AuditImages(Listing):
             fleet = fleet_from(arguments)
             change = _change(arguments, fleet)
             without = _names(arguments.without)
-            servers = servers_from(arguments, left_out)
             repeated = LeftOut()
-            found = audit_servers(servers, Destinations(fleet, change.after), without, progress, repeated)
+            with UntilStopped() as reading:
+                servers = reading.items(servers_from(arguments, left_out))
+                found = audit_servers(servers, Destinations(fleet, change.after), without, progress, repeated)
+        not_read = escape_line(reading.reason)
+        if not_read and not found.servers:
+            raise PrefilterError(
+                f"no server was read: {not_read.rstrip('.')}. Give it more time, or a file of servers."
+            )
         if left_out.count and not found.servers:
             raise DocumentError(
                 arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
             )
         # Only 0 is an all-clear.
-        self.exit_code = (
-            NO_HOST if found.count(*STRANDED) else int(bool(left_out.count or found.count(ServerVerdict.UNKNOWN)))
-        )
-        self.about = {"filters": _filters_of(change.after), "summary": server_document(found, left_out)}
+        is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
+        self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
+        self.about = {"filters": _filters_of(change.after), "summary": server_document(found, left_out, not_read)}
         self.tell(_judged_with(change, arguments))
         if arguments.html:
-            text = server_page(found, change.after, left_out, fleet)
+            text = server_page(found, change.after, left_out, fleet, not_read)
             write_output(text, arguments.html, self.app.stdout, force=arguments.force, mark=PAGE_MARK, private=True)
+        if not_read:
+            self.tell(f"Not all servers were read, only the first {found.servers}: {not_read}", warning=True)
         for text in _of_servers_fleet(fleet):
             self.tell(text, warning=bool(fleet.changed_while_read))
         for text in server_summary(found):

@@ -60,8 +60,11 @@ def page(audit: Audit, change: Change, left_out: LeftOut | None = None, taken_at
     )
 
 
-def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet: Fleet) -> str:
-    """Return the page of an audit of servers."""
+def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet: Fleet, not_read: str = "") -> str:
+    """Return the page of an audit of servers.
+
+    :param not_read: why not all servers were read; empty if they were
+    """
     lines = [
         {
             "names": [format_name(server) for server in line.servers],
@@ -83,6 +86,7 @@ def server_page(audit: ServerAudit, pipeline: Pipeline, left_out: LeftOut, fleet
         filters=[each.name for each in pipeline.filters],
         drained=", ".join(map(escape_line, audit.drained)),
         left_out=left_out,
+        not_read=not_read,
         fleet=fleet,
         most_items=_MOST_ITEMS,
         verdicts=[(verdict, audit.count(verdict)) for verdict in URGENT],

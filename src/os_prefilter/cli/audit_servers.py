@@ -4,7 +4,15 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from os_prefilter.cli.cloud import cloud_adapter, connection_of, has_cloud, option_name
+from os_prefilter.cli.cloud import (
+    READ_TIMEOUT,
+    TIMEOUT,
+    cloud_adapter,
+    connection_of,
+    has_cloud,
+    option_name,
+    seconds,
+)
 from os_prefilter.cli.listing import Cell, cut, first_of
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.host_sets import numbers_in
@@ -49,6 +57,15 @@ def add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --servers: also count the destinations if this host is drained (comma-separated or repeated)",
     )
 
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        dest=READ_TIMEOUT,
+        help="with --servers: after this time, judge the servers that were read from the cloud until then; "
+        f"default: {TIMEOUT:g}",
+    )
+
 
 def check_arguments(arguments: argparse.Namespace) -> None:
     """Refuse options that do not go together.
@@ -56,8 +73,9 @@ def check_arguments(arguments: argparse.Namespace) -> None:
     :raises DocumentError: for such options
     """
     if arguments.servers is None:
-        if arguments.without:
-            raise DocumentError("--without", "it is about servers. Give --servers as well.")
+        for name, value in (("--without", arguments.without), ("--timeout", getattr(arguments, READ_TIMEOUT))):
+            if value:
+                raise DocumentError(name, "it is about servers. Give --servers as well.")
         return
     for name in _OF_IMAGES:
         if getattr(arguments, name):
@@ -133,9 +151,14 @@ def destinations_of(line: Line, found: ServerAudit) -> list[str]:
     return [found.names[number] for number in numbers_in(line.now)[:MOST_HOSTS]]
 
 
-def server_document(found: ServerAudit, left_out: LeftOut) -> dict[str, Any]:
-    """Return the summary for JSON and YAML."""
+def server_document(found: ServerAudit, left_out: LeftOut, not_read: str) -> dict[str, Any]:
+    """Return the summary for JSON and YAML.
+
+    :param not_read: why not all servers were read; empty if they were
+    """
     return {
+        "is_complete": not not_read,
+        "not_read": not_read,
         "servers": found.servers,
         "hosts": found.hosts,
         "verdicts": {str(verdict): found.count(verdict) for verdict in URGENT},

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from os_prefilter.cli.arguments import add_request_arguments, flavor_in, read_configuration, request_from
-from os_prefilter.cli.cloud import add_cloud_argument, connection_of, placement_from
+from os_prefilter.cli.cloud import add_cloud_argument, connection_of, placement_from, seconds
 from os_prefilter.cli.host import add_node_arguments, check_node_arguments, node_facts
 from os_prefilter.cli.listing import NO_HOST, Listing
 from os_prefilter.common.errors import RequestRejected
@@ -72,7 +72,7 @@ class BaremetalReconfigure(Listing):
         parser.add_argument("--instance", metavar="UUID", help="refuse if another instance is on the node")
         parser.add_argument("--apply", action="store_true", help="run the steps; otherwise nothing is changed")
         parser.add_argument(
-            "--timeout", metavar="SECONDS", type=_seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
+            "--timeout", metavar="SECONDS", type=seconds, default=_TIMEOUT, help="for the steps; default: %(default)s"
         )
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -142,9 +142,3 @@ def _pipeline(path: str | None) -> Pipeline:
     enabled = [each.name for each in filters if not each.declaration.only_new]
     conf.set_override("enabled_filters", enabled, GROUP)
     return Pipeline.from_conf(conf)
-
-
-def _seconds(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds of at least 1")
-    return int(text)

@@ -1,12 +1,15 @@
 """As little of Neutron and Cinder as Nova's API needs to show a server."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qsl
 from uuid import uuid4
 
 from tests.support.loopback import Call, Reply, serving
+
+_PAGE = 2
 
 
 class Others:
@@ -15,6 +18,9 @@ class Others:
     def __init__(self) -> None:
         self.url = ""
         self.volumes: dict[str, dict[str, Any]] = {}
+        self.sent: list[str] = []
+        self.hook: Callable[[str], tuple[int, object] | None] = lambda _path: None
+        """Answers a path, or returns None."""
 
     def volume(self, **metadata: str) -> str:
         """Make a bootable volume with this image metadata; return its ID."""
@@ -39,7 +45,10 @@ class Others:
 
     def answer(self, method: str, path: str) -> tuple[int, object]:
         """Return the status and the JSON of an answer."""
-        parts = path.partition("?")[0].strip("/").split("/")
+        path, _, query = path.partition("?")
+        parts = path.strip("/").split("/")
+        if parts[-2:] == ["volumes", "detail"]:
+            return 200, self._page(dict(parse_qsl(query)).get("marker", ""))
         if parts[0] == "v2.0":
             return 200, {parts[-1].replace("-", "_"): []}
         if method == "POST" and parts[-1] == "attachments":
@@ -51,6 +60,16 @@ class Others:
             return 200, {"versions": [{**version, "links": [{"rel": "self", "href": f"{self.url}/v3/"}]}]}
         return 404, {"itemNotFound": {"code": 404, "message": f"no {path}"}}
 
+    def _page(self, marker: str) -> object:
+        """Return a page of the list of volumes, as Cinder has it."""
+        names = sorted(self.volumes)
+        after = [name for name in names if name > marker]
+        page: dict[str, object] = {"volumes": [self.volumes[name] for name in after[:_PAGE]]}
+        if after[_PAGE:]:
+            href = f"http://elsewhere/v3/p/volumes/detail?limit={_PAGE}&marker={after[_PAGE - 1]}"
+            page["volumes_links"] = [{"rel": "next", "href": href}]
+        return page
+
 
 @contextmanager
 def others() -> Iterator[Others]:
@@ -58,7 +77,8 @@ def others() -> Iterator[Others]:
     state = Others()
 
     def answer(call: Call) -> Reply:
-        status, document = state.answer(call.method, call.path)
+        state.sent.append(call.path)
+        status, document = state.hook(call.path) or state.answer(call.method, call.path)
         return Reply(status, json.dumps(document).encode(), {"Content-Type": "application/json"})
 
     with serving(answer) as state.url:

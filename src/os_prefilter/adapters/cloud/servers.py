@@ -1,7 +1,10 @@
 """The servers of a live cloud and the requests they were scheduled by, as far as the services' APIs show them."""
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar
 
 from openstack import utils
 
@@ -10,12 +13,15 @@ from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
+from os_prefilter.common.threads import start_thread
 from os_prefilter.hosts.desired_traits import is_uuid
 from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 
 LOG = get_logger(__name__)
+
+_T = TypeVar("_T")
 
 # The first that shows a server's flavor as it was, with its extra specs: Nova 16.0.0 (Pike).
 _FLAVOR = "2.47"
@@ -24,7 +30,12 @@ _IMAGE_PROPERTIES = "2.98"
 _LISTING = "/servers/detail?all_tenants=1&limit=1000"
 _HOST = "OS-EXT-SRV-ATTR:hypervisor_hostname"
 _ZONE = "pinned_availability_zone"
-_MACHINE_TYPE = "hw_machine_type"
+_VOLUMES = "/volumes/detail?all_tenants=1&limit=1000"
+_VOLUME = ("attachments", "bootable", "volume_image_metadata")
+_THREADS = 8
+# Servers whose images are read before the first of them is judged.
+_BATCH = 100
+_NOT_FOUND = 404
 # Cinder keeps these fields of the image beside its properties.
 _VOLUME_FIELDS = frozenset(
     (
@@ -59,26 +70,39 @@ def request_of_server(connection: Any, server: str) -> RequestSpec:
     )
     flavor = flavor_of(shown.get("flavor"))
     if not shown.get("image"):
-        return RequestSpec(flavor, _image_of_volume(connection, shown, LOG.warning), is_bfv=True)
+        volumes = _Volumes(connection, lists=False)
+        volumes.read(_attached(shown))
+        image = None
+        try:
+            image = _image_of_volume(shown, volumes)
+        except CloudError as error:
+            LOG.warning("The image of the server's root volume is not known: %s", error)
+        return RequestSpec(flavor, image, is_bfv=True)
     return RequestSpec(flavor, _image(connection, shown["image"]))
 
 
 def servers(connection: Any, broken: Callable[[str], None]) -> Iterator[Server]:
-    """Yield each server of all projects, each page when it is needed, with a request for each image or root volume.
+    """Yield each server of all projects, each page when it is needed, with its image or that of its root volume.
 
-    A server that cannot be read is skipped, and ``broken`` gets a sentence about it.
+    A server that cannot be read is skipped, and ``broken`` gets a sentence about it. Where Glance or Cinder does not
+    show its image, ``Server.unknown`` has the reason.
 
     :param connection: an ``openstack.connection.Connection`` of an administrator
     :raises CloudError: a service does not answer, or refuses: by default only administrators may list all servers
     """
-    images: dict[str, Image | None] = {}
-    for row in Service(connection, "compute").rows(_LISTING, "servers", _microversion(connection)):
-        try:
-            server = _server(row)
-        except CloudError as error:
-            broken(str(error))
-        else:
-            _add_image(connection, server, row, images)
+    images, volumes = _Images(connection), _Volumes(connection)
+    rows = Service(connection, "compute").rows(_LISTING, "servers", _microversion(connection))
+    while batch := list(islice(rows, _BATCH)):
+        found = []
+        for row in batch:
+            try:
+                found.append((_server(row), row))
+            except CloudError as error:
+                broken(str(error))
+        images.read(_reference(row["image"])[0] for _, row in found if row.get("image"))
+        volumes.read(each for _, row in found if not row.get("image") for each in _attached(row))
+        for server, row in found:
+            _add_image(server, row, images, volumes)
             yield server
 
 
@@ -116,25 +140,123 @@ def _server(row: Any) -> Server:
     )
 
 
-def _add_image(connection: Any, server: Server, row: Mapping[str, Any], images: dict[str, Image | None]) -> None:
+def _add_image(server: Server, row: Mapping[str, Any], images: "_Images", volumes: "_Volumes") -> None:
     """Add the image to the request of a server, and what is known of its machine type."""
     reference = row.get("image")
     if not reference:
         server.request.is_bfv = True
-        server.request.image = _image_of_volume(connection, row, lambda *_problem: None)
-        if server.request.image is None:
+        try:
+            server.request.image = _image_of_volume(row, volumes)
+        except CloudError as error:
+            server.unknown = f"the image of its root volume is not known: {error}"
             server.not_judged = (*server.not_judged, "the image of a root volume that Cinder does not show")
         return
     image_id, built_with = _reference(reference)
-    if image_id not in images:
-        found = Service(connection, "image").find(f"/images/{image_id}")
-        images[image_id] = image_of(found) if found is not None else None
-    image = images[image_id] or Image(id=image_id)
+    image = Image(id=image_id)
+    try:
+        image = image_of(images[image_id])
+    except CloudError as error:
+        is_gone = error.status == _NOT_FOUND
+        if not is_gone or "properties" not in reference:
+            server.unknown = f"its image is not known: {error}"
+        what = "is gone from Glance" if is_gone else "Glance does not show"
+        server.not_judged = (*server.not_judged, f"an image that {what}: its format and its trait:...")
     server.request.image = Image({**image.properties, **built_with}, image.disk_format, image.id, image.name)
-    if images[image_id] is None:
-        server.not_judged = (*server.not_judged, "an image that is gone from Glance: its format and its trait:...")
     # With the properties that it was built with, Nova shows the machine type that it keeps.
     server.machine_type = None if "properties" in reference else UNKNOWN_MACHINE_TYPE
+
+
+class _Read:
+    """What a service has, by ID, each read once and at most eight at a time.
+
+    After a request without a response none is sent any more: each would wait as long.
+    """
+
+    def __init__(self, connection: Any, kind: str) -> None:
+        self._service = Service(connection, kind)
+        self._found: dict[str, Any] = {}
+        self._silent: CloudError | None = None
+
+    def __getitem__(self, identity: str) -> Any:
+        """Return what was read.
+
+        :raises CloudError: the service did not answer, refused, or does not have it
+        """
+        found = self._found.get(identity, self._silent)
+        if isinstance(found, CloudError):
+            raise found
+        return found
+
+    def read(self, identities: Iterable[str]) -> None:
+        """Read what was not read yet; errors are raised where it is looked at."""
+        waiting = deque(each for each in dict.fromkeys(identities) if each not in self._found)
+
+        def send() -> None:
+            while not self._silent:
+                try:
+                    identity = waiting.popleft()
+                except IndexError:
+                    return
+                self._found[identity] = self._outcome(partial(self._get, identity))
+
+        try:
+            # The first request alone: the SDK finds the service with it.
+            if waiting and not self._found:
+                identity = waiting.popleft()
+                self._found[identity] = self._outcome(partial(self._get, identity))
+            for each in [start_thread(send, f"requests {number}") for number in range(min(_THREADS, len(waiting)))]:
+                each.result()
+        finally:
+            # After an interruption.
+            waiting.clear()
+
+    def _outcome(self, call: Callable[[], _T]) -> _T | CloudError:
+        """Return the result of a call, or its error."""
+        try:
+            return call()
+        except CloudError as error:
+            if not error.status:
+                self._silent = error
+            return error
+
+    def _get(self, identity: str) -> Any:
+        raise NotImplementedError
+
+
+class _Images(_Read):
+    """The images of a Glance."""
+
+    def __init__(self, connection: Any) -> None:
+        super().__init__(connection, "image")
+
+    def _get(self, identity: str) -> object:
+        return self._service.get(f"/images/{identity}")
+
+
+class _Volumes(_Read):
+    """The volumes of a Cinder: those that it lists, of all projects for an administrator, and others by ID.
+
+    :param lists: whether to list them before one is read by ID
+    """
+
+    def __init__(self, connection: Any, *, lists: bool = True) -> None:
+        super().__init__(connection, "block_storage")
+        self._lists = lists
+
+    def read(self, identities: Iterable[str]) -> None:
+        wanted = list(identities)
+        if wanted and self._lists:
+            self._lists = False
+            self._outcome(self._list)
+        super().read(wanted)
+
+    def _list(self) -> None:
+        for row in self._service.rows(_VOLUMES, "volumes"):
+            if isinstance(row, dict) and isinstance(row.get("id"), str):
+                self._found[row["id"]] = {name: row.get(name) for name in _VOLUME}
+
+    def _get(self, identity: str) -> object:
+        return self._service.get(f"/volumes/{identity}").get("volume")
 
 
 def _microversion(connection: Any) -> str:
@@ -169,22 +291,29 @@ def _reference(reference: Any) -> tuple[str, Mapping[str, Any]]:
     return str(reference["id"]), properties
 
 
-def _image_of_volume(connection: Any, server: Mapping[str, Any], warn: Callable[..., object]) -> Image | None:
-    """Return what Cinder knows of the image that the root volume was made from; None, after a warning, if nothing."""
-    root = server.get("OS-EXT-SRV-ATTR:root_device_name")
-    cinder = Service(connection, "block_storage")
+def _attached(server: Mapping[str, Any]) -> list[str]:
+    """Return the IDs of a server's volumes; those of another answer than Nova's are left out."""
     attached = server.get("os-extended-volumes:volumes_attached")
-    for each in attached if isinstance(attached, list) else ():
+    rows = attached if isinstance(attached, list) else []
+    return [each["id"] for each in rows if isinstance(each, dict) and is_uuid(str(each.get("id")))]
+
+
+def _image_of_volume(server: Mapping[str, Any], volumes: _Read) -> Image:
+    """Return what Cinder knows of the image that the root volume was made from.
+
+    :raises CloudError: nothing
+    """
+    root = server.get("OS-EXT-SRV-ATTR:root_device_name")
+    for identity in _attached(server):
+        volume = volumes[identity]
         try:
-            volume = cinder.get(f"/volumes/{each['id']}")["volume"]
             devices = [attachment.get("device") for attachment in volume["attachments"]]
             is_root = root in devices if root and any(devices) else volume["bootable"] in ("true", True)
             metadata = dict(volume.get("volume_image_metadata") or {})
-        except (CloudError, KeyError, TypeError, AttributeError, ValueError) as error:
-            warn("The image of the server's root volume is not known: %s", error)
-            return None
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise unexpected("Cinder, a volume", volume) from error
         if is_root:
             properties = {name: value for name, value in metadata.items() if name not in _VOLUME_FIELDS}
             return Image(properties, metadata.get("disk_format"), name=metadata.get("image_name"))
-    warn("The server boots from a volume that Nova does not name: the requirements of its image are not known.")
-    return None
+    reason = "the server boots from a volume that is not named"
+    raise CloudError("Nova", reason, "The policy os_compute_api:os-extended-volumes must allow it.")

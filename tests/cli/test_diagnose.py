@@ -94,6 +94,74 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
         assert found["message"] == "No host meets all requirements now; 1 of 1 would if it were empty."
 
 
+_FAST = ["--extra-spec", "trait:CUSTOM_FAST=required"]
+_FAST_GPU = ["--extra-spec", "resources1:VGPU=1", "--extra-spec", "trait1:CUSTOM_FAST=required"]
+_FULL: dict[str, Any] = {"resources": {name: {"total": size, "used": size} for name, size in _SIZE.items()}}
+
+
+def _gpu(used: int, *traits: str) -> dict[str, Any]:
+    return {f"gpu-{used}": {"resources": {"VGPU": {"total": 1, "used": used}}, "traits": list(traits)}}
+
+
+_CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, list[str]]]] = [
+    (
+        {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
+        _FAST,
+        [["CUSTOM_FAST", "MEMORY_MB"], ["CUSTOM_FAST", "VCPU"]],
+        {"MEMORY_MB": ["full"], "VCPU": ["full"]},
+    ),
+    (
+        {"a": _host() | _FULL, "b": _host() | _FULL},
+        _FAST,
+        [["CUSTOM_FAST"], ["MEMORY_MB"], ["VCPU"]],
+        {"MEMORY_MB": ["a", "b"], "VCPU": ["a", "b"]},
+    ),
+    (
+        {"small": _host("CUSTOM_FAST") | {"resources": _SIZE | {"MEMORY_MB": 1}}, "full": _host() | _FULL},
+        _FAST,
+        [["MEMORY_MB"]],
+        {},
+    ),
+    ({"a": _host(providers=_gpu(1))}, _FAST_GPU, [["CUSTOM_FAST"], ["VGPU"]], {"VGPU": ["a"]}),
+    (
+        {"free": _host(providers=_gpu(0)), "full": _host(providers=_gpu(1, "CUSTOM_FAST"))},
+        _FAST_GPU,
+        [["CUSTOM_FAST", "VGPU"]],
+        {"VGPU": ["full"]},
+    ),
+]
+"""Hosts, what is requested, the smallest sets, and where room helps."""
+
+
+@pytest.mark.parametrize(
+    "case", _CAUSES, ids=["one full", "all full", "full without it", "full GPU", "free and full GPU"]
+)
+def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
+    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, list[str]]], capsys: Capture, tmp_path: Path
+) -> None:
+    hosts, argv, sets, free_on = case
+    found = _diagnosed(capsys, tmp_path, hosts, *argv, "--filter", "noop", code=2)
+    names = {each["number"]: each["names"][0] for each in found["requirements"]}
+    assert sorted(sorted(names[number] for number in each["requirements"]) for each in found["conflicts"]) == sets
+    assert {each["names"][0]: each["free_on"] for each in found["requirements"] if each["free_on"]} == free_on
+    for each in found["requirements"]:
+        assert ("Free some" in each["help"]) == bool(each["free_on"])
+
+
+def test_answer_stands_before_the_records(capsys: Capture, tmp_path: Path) -> None:
+    file = tmp_path / "hosts.json"
+    file.write_text(json.dumps({"hosts": {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL}}))
+    for argv, code, titles in (
+        (_FAST, 2, ["Stage", "Smallest sets", "Suggested", "Notes", "Nearest", "The 2 hosts", "GET", "+--"]),
+        ([], 0, ["Stage", "Candidates", "Notes", "The 2 hosts", "GET", "+--"]),
+    ):
+        assert main(["diagnose", "--hosts", str(file), *argv, "--property", "hw_vif_model=e1000?"]) == code
+        out = f"\n{capsys.readouterr().out}"
+        places = [out.find(f"\n{title}") for title in titles]
+        assert min(places) >= 0, (titles, places)
+        assert places == sorted(places)
+
+
 def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, tmp_path: Path) -> None:
     hosts = {
         "disabled": _host(_CARD, "COMPUTE_STATUS_DISABLED"),

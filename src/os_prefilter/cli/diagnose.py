@@ -72,7 +72,7 @@ class Diagnose(RequestListing):
             return diagnose(spec, pipeline, fleet, placement, live=live, limits=limits, load=load, progress=progress)
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Any, data: Any) -> int:
-        """Print all parts; csv and value print the table of requirements only."""
+        """Print all parts, the answer first; csv and value print the table of requirements only."""
         write = self.app.stdout.write
         if parsed_args.formatter == "json":
             write(f"{json.dumps(self._diagnosis.as_document(), indent=2)}\n")
@@ -82,12 +82,14 @@ class Diagnose(RequestListing):
             super().produce_output(parsed_args, column_names, data)
         else:
             write(f"{self._head()}\n")
-            if data:
-                super().produce_output(parsed_args, column_names, data)
             for title, lines in self._sections():
                 shown = [f"  {line}\n" for line in lines[:_MOST_LINES]]
                 shown += [f"  and {len(lines) - _MOST_LINES} more; -f json has all\n"] * (len(lines) > _MOST_LINES)
                 write("".join((f"\n{title}\n", *shown)))
+            if self._diagnosis.query:
+                write("\n" + escape_line(f"GET /allocation_candidates?{unquote(self._diagnosis.query)}") + "\n")
+            if data:
+                super().produce_output(parsed_args, column_names, data)
         return 0
 
     def _row(self, finding: Finding) -> tuple[Any, ...]:
@@ -112,42 +114,42 @@ class Diagnose(RequestListing):
     def _head(self) -> str:
         found = self._diagnosis
         stage = found.stage + (f" by {found.by}" if found.by else "")
-        lines = [f"Stage: {stage}. {found.message}"]
-        if found.query:
-            lines.append(f"GET /allocation_candidates?{unquote(found.query)}")
-        return "\n".join(map(escape_line, lines))
+        return escape_line(f"Stage: {stage}. {found.message}")
 
     def _sections(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the answer, and then the hosts that it comes from."""
         found = self._diagnosis
         short = {each.number: f"{each.number} ({self._describe(each.condition)})" for each in found.requirements}
         if found.candidates:
             yield "Candidates", [_names(found.candidates)]
             yield from _first(found.first_candidates)
         elif found.conflicts:
+            freed = {each.number for each in found.requirements if each.free_on}
             lines = [
                 f"{' + '.join(short[number] for number in each.requirements)}: "
-                f"{'no host could ever' if each.ever else 'no host now; one could if it were empty'}"
+                + ("no host could ever" if each.ever else "no host now")
+                + ("" if each.ever or freed.isdisjoint(each.requirements) else "; one could if it were empty")
                 for each in found.conflicts
             ]
-            yield "Smallest sets of requirements that no host meets", lines
-        if found.accounts:
-            lines = [_account(each.without, each.hosts) for each in found.accounts]
-            yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
+            yield "Smallest sets of requirements that no host meets (each set must be broken)", lines
+        in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
+        in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
+        helpful = [each for each in found.requirements if each.number in in_the_way]
+        helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
+        lines = [f"{short[each.number]}: {each.help}{_others(each)}" for each in helpful]
+        if lines and not found.candidates:
+            yield "Suggested changes, most effective first", lines
+        if found.notes:
+            yield "Notes", [escape_line(note) for note in found.notes]
         if found.nearest and not found.candidates:
             lines = [
                 f"{_names(each.hosts)}: " + "; ".join(f"{short[lack.requirement]}: {lack.has}" for lack in each.lacks)
                 for each in found.nearest
             ]
             yield "Nearest hosts, and what they have instead of the requirements that they fail", lines
-        in_the_way = {number for conflict in found.conflicts for number in conflict.requirements}
-        in_the_way |= {each.number for each in found.requirements if each.state == UNKNOWN}
-        helpful = [each for each in found.requirements if each.number in in_the_way]
-        helpful.sort(key=lambda each: (-each.candidates_without_it, -each.hosts_lacking))
-        lines = [f"{each.number}: {each.help}{_others(each)}" for each in helpful]
-        if lines and not found.candidates:
-            yield "Suggested changes, most effective first", lines
-        if found.notes:
-            yield "Notes", [escape_line(note) for note in found.notes]
+        if found.accounts:
+            lines = [_account(each.without, each.hosts) for each in found.accounts]
+            yield f"The {found.hosts} hosts grouped by the requirements that they fail", lines
 
 
 def _limits(arguments: argparse.Namespace) -> Limits:

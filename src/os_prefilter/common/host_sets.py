@@ -1,15 +1,15 @@
 """Sets of hosts: an ``int`` in which host n is bit n."""
 
 from collections.abc import Iterable, Mapping
-from itertools import combinations
-from math import comb
 from typing import TypeVar
+
+from os_prefilter.common.smallest_sets import one_unmet, smallest_sets
 
 _K = TypeVar("_K")
 
 _BITS = range(8)
-# There are some ten conditions of one request.
-_MOST_COMBINATIONS = 5_000
+# The scheduler waits for this search.
+_MOST_COMPARED = 50_000
 
 
 def numbers_in(hosts: int) -> list[int]:
@@ -53,19 +53,16 @@ def smallest_disjoint(sets: Mapping[_K, int], rather_not: Iterable[_K] = ()) -> 
 
     Where there are too many selections to try all, it is one of which none can be left out.
 
-    :param rather_not: keys to leave out before others, where that is possible
+    :param rather_not: keys to leave out before others, the first of them first, where that is possible
     """
-    if intersection(sets.values()):
+    last = list(dict.fromkeys(rather_not))
+    keys = [*(key for key in sets if key not in last), *reversed(last)]
+
+    def have_one(some: frozenset[_K]) -> bool:
+        return intersection(sets[key] for key in some) != 0
+
+    found = smallest_sets(keys, have_one, most_unmet=1, most_compared=_MOST_COMPARED)
+    if not found.to_drop[0]:
         return ()
-    needed = list(sets)
-    for key in dict.fromkeys((*rather_not, *sets)):
-        rest = [each for each in needed if each != key]
-        if rest and not intersection(sets[each] for each in rest):
-            needed = rest
-    for size in range(1, len(needed)):
-        if comb(len(sets), size) > _MOST_COMBINATIONS:
-            break
-        for some in combinations(sets, size):
-            if not intersection(sets[each] for each in some):
-                return some
-    return tuple(needed)
+    chosen = found.unmet[0] if found.unmet else one_unmet(keys, have_one)
+    return tuple(key for key in sets if key in chosen)

@@ -9,10 +9,12 @@ import pytest
 
 from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.fleet.model import Fleet, Provider
+from os_prefilter.fleet.matching import hosts_in
+from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.operators.diagnose.diagnose import diagnose
 from os_prefilter.operators.diagnose.result import CANDIDATES, NO_CANDIDATES, Diagnosis
 from os_prefilter.request.demand import RESOURCE, Condition, Demand
+from os_prefilter.request.requirements import ROOT
 from tests.conftest import spec_of, times
 from tests.support.demands import oracle, random_demand, random_fleet, request_of
 from tests.support.placements import lone_host
@@ -28,14 +30,55 @@ def test_diagnosis_matches_brute_force_queries_to_placement(seed: int) -> None:
     random = Random(seed)  # noqa: S311
     fleet, demand = _drawn(random, flat=seed % 4 == 0, alike=seed % 4 == 1)
     merged = demand.merge_alike()
+    hosts = frozenset(host.name for host in fleet.instance_hosts)
     with oracle(fleet) as placement:
         found = diagnose(request_of(demand), Pipeline.from_names(), fleet, placement.client, live=False)
         assert {each.condition for each in found.requirements} == set(merged.conditions())
-        now = {part: placement.meeting(merged, part) for part in _parts(merged)}
+        returned = {part: placement.meeting(merged, part) for part in _parts(merged)}
         without = {item: placement.without(demand, item) for item in merged.conditions()}
     with oracle(Fleet(tuple(map(_emptied, fleet.hosts)))) as placement:
-        empty = {part: placement.meeting(merged, part) for part in _parts(merged)}
-    _check(found, now, empty, without, frozenset(host.name for host in fleet.instance_hosts))
+        returned_if_empty = {part: placement.meeting(merged, part) for part in _parts(merged)}
+    with_room: dict[Condition, frozenset[str]] = {}
+    for suffix, group in merged.groups.items():
+        with oracle(_with_plenty(fleet, frozenset(group.resources))) as placement:
+            of_group = Demand({suffix: group})
+            rest = (item for item in of_group.conditions() if item.kind != RESOURCE)
+            with_room |= {item: placement.meeting(of_group, {item}) for item in rest}
+    now, empty = (
+        {part: _meeting(part, hosts, of_fleet, with_room) for part in _parts(merged)}
+        for of_fleet in (returned, returned_if_empty)
+    )
+    _check(found, now, empty, without, hosts)
+    for conflict in _told(found):
+        assert not returned[conflict]
+
+
+def _meeting(
+    part: frozenset[Condition],
+    hosts: frozenset[str],
+    returned: Parts,
+    with_room: dict[Condition, frozenset[str]],
+) -> frozenset[str]:
+    """Return the hosts that meet the groups with resources in a part of a demand, and the rest if they have room."""
+    scopes = {item.scope for item in part if item.kind == RESOURCE} | {ROOT}
+    rest = [item for item in part if item.scope not in scopes]
+    return (hosts & returned.get(part.difference(rest), hosts)).intersection(*(with_room[item] for item in rest))
+
+
+def _with_plenty(fleet: Fleet, classes: frozenset[str]) -> Fleet:
+    """Return a fleet with plenty of each class where it has any, or on the root of a host that has none of them."""
+    poor = {
+        host.root.uuid
+        for host in hosts_in(fleet)
+        if not any(classes & each.resources.keys() for each in (*host.own, *host.shared))
+    }
+
+    def filled(provider: Provider) -> Provider:
+        names = classes if provider.uuid in poor else classes & provider.resources.keys()
+        children = tuple(map(filled, provider.providers))
+        return replace(provider, resources=dict.fromkeys(names, Inventory(1_000_000)), providers=children)
+
+    return Fleet(tuple(map(filled, fleet.hosts)))
 
 
 def test_finding_names_the_extra_spec_that_asks_for_a_resource() -> None:
@@ -70,6 +113,10 @@ def _parts(demand: Demand) -> Iterator[frozenset[Condition]]:
     yield from map(frozenset, chain.from_iterable(combinations(conditions, size) for size in sizes))
 
 
+def _told(found: Diagnosis) -> list[frozenset[Condition]]:
+    return [frozenset(found.requirements[n - 1].condition for n in each.requirements) for each in found.conflicts]
+
+
 def _check(
     found: Diagnosis, now: Parts, empty: Parts, without: dict[Condition, frozenset[str]], hosts: frozenset[str]
 ) -> None:
@@ -86,18 +133,26 @@ def _check(
         assert each.candidates_without_it == len(without[each.condition]), each
         assert each.hosts_lacking_only_this == len(without[each.condition] - alone)
         assert sum(each.others_kept_out_by.values()) == len(alone - candidates)
-    conflicts = _smallest(part for part, met in now.items() if not met)
-    told = [part for part in conflicts if not _follows(part, conflicts, everything)]
-    assert {each.requirements for each in found.conflicts} == {_numbers(part, numbers) for part in told}
-    for conflict in found.conflicts:
-        (part,) = (each for each in now if _numbers(each, numbers) == conflict.requirements)
+    told = _told(found)
+    assert set(told) == set(_smallest(part for part, met in now.items() if not met))
+    assert bool(told) == (not candidates)
+    for part, conflict in zip(told, found.conflicts, strict=True):
         assert conflict.ever == (not empty[part])
+    # Each way to break all sets gives a host.
+    least = _smallest(part for part in (frozenset[Condition](), *now) if all(part & conflict for conflict in told))
+    assert all(now[everything - part] for part in least if part != everything)
+    free_on: dict[Condition, set[str]] = {item: set() for item in everything}
+    for part in least:
+        for item in (item for item in part if item.kind == RESOURCE):
+            if part != everything:
+                free_on[item] |= now[everything - part] & empty[everything - part | {item}]
+    assert {each.condition: set(each.free_on) for each in found.requirements} == free_on
     assert sorted(host for each in found.accounts for host in each.hosts) == sorted(hosts)
     for account in found.accounts:
         for host in account.hosts:
             kept = [frozenset[Condition](), *now]
             ways = _smallest(everything - part for part in kept if not part or host in now[part])
-            assert set(account.without) == {_numbers(_without_rest(way, everything), numbers) for way in ways}
+            assert set(account.without) == {_numbers(way, numbers) for way in ways}
     fewest = {host: min(map(len, each.without)) for each in found.accounts for host in each.hosts if each.without[0]}
     near = {host: len(each.lacks) for each in found.nearest for host in each.hosts}
     assert near == {host: fewest[host] for host in near}
@@ -111,20 +166,6 @@ def _smallest(parts: Iterable[frozenset[Condition]]) -> list[frozenset[Condition
         if not any(other <= part for other in found):
             found.append(part)
     return found
-
-
-def _follows(part: frozenset[Condition], others: list[frozenset[Condition]], everything: frozenset[Condition]) -> bool:
-    """Whether no host can meet a set because none meets the resources of its groups."""
-    scopes = {item.scope for item in part if item.kind != RESOURCE}
-    resources = {item for item in everything if item.kind == RESOURCE and item.scope in scopes}
-    return any(other != part and other <= part | resources for other in others)
-
-
-def _without_rest(way: frozenset[Condition], everything: frozenset[Condition]) -> frozenset[Condition]:
-    """Return a way without what goes with all resources of a group."""
-    kept = {item.scope for item in everything - way if item.kind == RESOURCE}
-    groups = {item.scope for item in everything if item.kind == RESOURCE} - kept
-    return frozenset(item for item in way if item.kind == RESOURCE or item.scope not in groups)
 
 
 def _numbers(part: frozenset[Condition], numbers: dict[Condition, int]) -> tuple[int, ...]:

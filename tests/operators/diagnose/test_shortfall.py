@@ -1,40 +1,56 @@
-"""Smallest sets are exact: by brute force for the sets alone, and for hosts whose groups compete for one device."""
+"""Smallest sets are exact: by brute force on flat hosts, and for hosts whose groups compete for one device."""
 
+from collections.abc import Collection, Sequence
 from itertools import chain, combinations
 from random import Random
 
 import pytest
 
-from os_prefilter.fleet.matching import hosts_in, meets
+from os_prefilter.fleet.matching import fits, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
-from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way, smallest_hitting_sets
-from os_prefilter.request.demand import RESOURCE, TRAIT, Condition
+from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
+from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition
 from os_prefilter.request.requirements import UNSUFFIXED
-from tests.support.demands import demand_in
-
-_CONDITIONS = [Condition(TRAIT, "root", True, (f"CUSTOM_{number}",)) for number in range(24)]
-_FEW = _CONDITIONS[:8]
+from tests.conftest import times
+from tests.support.demands import demand_in, random_demand, random_fleet
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_smallest_hitting_sets_match_brute_force(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(times(40)))
+def test_on_flat_hosts_each_smallest_set_is_found_and_each_way_to_break_all_gives_a_host(seed: int) -> None:
+    """Each host meets or fails each requirement by itself: a full one has its traits, and one without a class, too."""
     random = Random(seed)  # noqa: S311
-    ways = [frozenset(random.sample(_FEW, random.randint(1, 5))) for _ in range(random.randint(0, 8))]
-    found, are_some_only = smallest_hitting_sets(ways, _FEW)
-    expected: list[Way] = []
-    for each in map(frozenset, chain.from_iterable(combinations(_FEW, size) for size in range(9))):
-        if all(each & way for way in ways) and not any(other <= each for other in expected):
-            expected.append(each)
-    assert set(found) == set(expected)
-    assert [len(each) for each in found] == sorted(map(len, expected))
-    assert not are_some_only
+    for _ in range(25):
+        fleet = random_fleet(random, random.randint(1, 6), flat=True)
+        demand = random_demand(random, fleet, flat=True)
+        if "_0" in demand.groups and "VCPU" in demand.groups["_0"].resources:
+            continue
+        found = Shortfalls(hosts_in(fleet), demand)
+        fails = {
+            host.name: frozenset(item for item in found.conditions if not _has(host.root, item))
+            for host in hosts_in(fleet)
+        }
+        assert found.ways == {name: [way] for name, way in fails.items()}
+        assert bool(found.conflicts) == all(fails.values())
+        assert set(found.conflicts) == _smallest_with_part_of_each(fails.values(), found.conditions)
+        assert found.least_ways == _smallest_with_part_of_each(found.conflicts, found.conditions)
+        assert all(any(way <= breaking for way in fails.values()) for breaking in found.least_ways)
+        assert not found.is_limited
 
 
-def test_hitting_sets_beyond_the_limit_are_cut_off_and_flagged_as_incomplete() -> None:
-    pairs = [frozenset(_CONDITIONS[number : number + 2]) for number in range(0, 24, 2)]
-    found, are_some_only = smallest_hitting_sets(pairs, _CONDITIONS)
-    assert (len(found), are_some_only) == (200, True)
-    assert {len(each) for each in found} == {12}
+def _has(root: Provider, item: Condition) -> bool:
+    if item.kind == RESOURCE:
+        return item.names[0] in root.resources and fits(root.resources[item.names[0]], item.amount)
+    has = {TRAIT: root.traits, AGGREGATE: frozenset(root.aggregates), TREE: frozenset((root.uuid,))}[item.kind]
+    return has.isdisjoint(item.names) != item.wanted
+
+
+def _smallest_with_part_of_each(sets: Collection[Way], conditions: Sequence[Condition]) -> set[Way]:
+    found: list[Way] = []
+    sizes = range(len(conditions) + 1)
+    for each in map(frozenset, chain.from_iterable(combinations(conditions, size) for size in sizes)):
+        if all(each & way for way in sets) and not any(other <= each for other in found):
+            found.append(each)
+    return set(found)
 
 
 @pytest.mark.parametrize("groups", [2, 4, 6, 8])
@@ -46,8 +62,8 @@ def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
     found = Shortfalls(hosts_in(Fleet((host,))), demand)
     device = Condition(RESOURCE, ",".join(map(str, range(groups))), True, ("VGPU",), 1)
     assert found.conditions == (Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1), device)
-    assert found.conflicts == (frozenset((device,)),)
-    assert found.ways["host"] == (frozenset((device,)),)
+    assert found.conflicts == [frozenset((device,))]
+    assert found.ways["host"] == [frozenset((device,))]
 
 
 @pytest.mark.parametrize("groups", [2, 4, 6])
@@ -77,13 +93,14 @@ def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut() -> None:
                 for gpu, some in enumerate(random.sample(traits, 5) for _ in range(6))
             ),
         )
-        for number in range(20)
+        for number in range(6)
     ]
     wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(10))
     query = f"group_policy=none&resources=VCPU:1&{wanted}"
     found, again = (Shortfalls(hosts_in(Fleet(tuple(hosts))), demand_in(query)) for _ in range(2))
     assert found.is_limited
-    assert (found.ways, found.conflicts, found.sets) == (again.ways, again.conflicts, again.sets)
+    assert (found.ways, found.conflicts) == (again.ways, again.conflicts)
+    assert found.conflicts
     everything = frozenset(found.conditions)
     for host in hosts_in(Fleet(tuple(hosts))):
         for way in found.ways[host.name]:

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import os_traits
 
 from os_prefilter.common.errors import DocumentError, RequestRejected
-from os_prefilter.common.host_sets import intersection, set_of, smallest_disjoint
+from os_prefilter.common.host_sets import numbers_in, set_of, smallest_disjoint
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.filters.nova_translation import BY_REQUEST, requirements_without_filters
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.room_index import RoomIndex, assume_inventories
 from os_prefilter.operators.diagnose.findings import Sources
+from os_prefilter.operators.diagnose.shortfall import Shortfalls
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.query import demand_of
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, Condition, Demand
@@ -98,7 +99,7 @@ class Destinations:
         self._pipeline = pipeline
         self._assumed: frozenset[str] = frozenset()
         self._demands: dict[tuple[Condition, ...], Kind] = {}
-        self._conflicts: dict[tuple[Kind, int], list[Condition]] = {}
+        self._conflicts: dict[tuple[Kind, int], tuple[Condition, ...]] = {}
         self._searched = 0
         zones: dict[str, list[str]] = {}
         for aggregate in fleet.aggregates.values():
@@ -246,28 +247,18 @@ class Destinations:
             return ""
         return "every other host is drained" if self.index.all & ~_bit(own) else "the fleet has no other host"
 
-    def _find_conflict(self, demand: Demand, usable: int) -> list[Condition]:
+    def _find_conflict(self, demand: Demand, usable: int) -> tuple[Condition, ...]:
         if not usable:
-            return []
+            return ()
+        in_doubt = _in_doubt(demand.conditions())
         possible = {item: self.index.find_possible(item) & usable for item in demand.conditions()}
-        conflict = list(smallest_disjoint(possible, _in_doubt_first(possible)))
+        conflict = smallest_disjoint(possible, in_doubt)
         if not conflict and self._searched < _MOST_SEARCHED:
             self._searched += 1
-            conflict = self._search_conflict(demand, possible)
+            found = Shortfalls((self.index.hosts[number] for number in numbers_in(usable)), demand).conflicts
+            best = min(found, key=lambda each: (len(each), [item in each for item in in_doubt]), default=())
+            conflict = tuple(item for item in possible if item in best)
         return conflict
-
-    def _search_conflict(self, demand: Demand, possible: dict[Condition, int]) -> list[Condition]:
-        """Return a set of conditions that no host meets together, of which none can be left out.
-
-        :param possible: hosts among which are all that meet a condition
-        """
-        needed = list(possible)
-        for item in _in_doubt_first(needed):
-            rest = [each for each in needed if each != item]
-            hosts = intersection(possible[each] for each in rest)
-            if rest and not self.index.find_meeting(hosts, demand.only(rest)):
-                needed = rest
-        return needed
 
     def _describe(self, item: Condition, sources: Sources) -> Requirement:
         if item == _DISABLED:
@@ -288,6 +279,7 @@ def _bit(number: int | None) -> int:
     return 0 if number is None else 1 << number
 
 
-def _in_doubt_first(conditions: Iterable[Condition]) -> list[Condition]:
-    """Return conditions, those first that a reason should rather not name: what each request has, and amounts."""
-    return sorted(conditions, key=lambda item: (item != _DISABLED, item.kind != RESOURCE))
+def _in_doubt(conditions: Iterable[Condition]) -> list[Condition]:
+    """Return the conditions that a reason should rather not name, most of all the first: what each request has."""
+    unwanted = (item for item in conditions if item == _DISABLED or item.kind == RESOURCE)
+    return sorted(unwanted, key=lambda item: item != _DISABLED)

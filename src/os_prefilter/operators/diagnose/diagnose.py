@@ -219,10 +219,7 @@ def _limits(fleet: Fleet, now: Shortfalls, empty: Shortfalls) -> Iterable[str]:
     if not fleet.has_inventories:
         yield "The fleet was read without inventories: resources were not checked."
     if now.is_limited:
-        yield (
-            "There may be more sets, or more ways for some host, than these: the search ended after "
-            f"{pluralize(now.sets, 'set')} of requirements on {pluralize(now.kinds, 'kind')} of hosts."
-        )
+        yield "There may be more sets, or more ways for some host: the search was cut off. To break these may not do."
     if given_up := now.given_up + empty.given_up:
         yield (
             f"The search for providers that serve a part of the request on one host was cut off {given_up} times; the "

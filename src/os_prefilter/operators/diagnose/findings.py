@@ -6,7 +6,7 @@ from functools import cache
 
 import os_traits
 
-from os_prefilter.common.quoting import escape_line, join_names
+from os_prefilter.common.quoting import escape_line, join_first_names, join_names
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.filters.nova_translation import BY_REQUEST
 from os_prefilter.fleet.matching import Host, capacity_of
@@ -21,6 +21,7 @@ from os_prefilter.request.requirements import ROOT, AggregateRequirement, Requir
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import table
 
+_MOST_NAMES = 5
 _FIELDS = {
     "VCPU": "flavor vcpus",
     "PCPU": "flavor vcpus, and dedicated CPUs",
@@ -104,11 +105,11 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
+    helps = _where_change_helps(now, empty)
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
         state = _state(item, now, empty, offered, known)
-        frees = empty.count_lacking(item) < now.count_lacking(item)
         found.append(
             Finding(
                 number=number,
@@ -120,7 +121,8 @@ def findings(
                 hosts_lacking_only_this=now.count_lacking_only(item),
                 candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
-                help="" if state == result.MET else _remedy(item, state, because, frees=frees),
+                free_on=tuple(helps.get(item, ())) if item.kind == RESOURCE else (),
+                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ())),
             )
         )
     return tuple(found)
@@ -153,31 +155,41 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
+def _where_change_helps(now: Shortfalls, empty: Shortfalls) -> Mapping[Condition, list[str]]:
+    """Return the hosts on which a requirement can be met, and then no more must change than with any other host.
+
+    A resource is one that an empty host would have.
+    """
+    found: dict[Condition, list[str]] = {}
+    for host, ways in sorted(now.ways.items()):
+        for way in now.least_ways.intersection(ways):
+            for item in way:
+                if item.kind != RESOURCE or empty.is_candidate_without(host, way - {item}):
+                    found.setdefault(item, []).append(host)
+    return {item: list(dict.fromkeys(names)) for item, names in found.items()}
+
+
 @cache
 def _reported_traits() -> frozenset[str]:
     """Return the traits that capability reporters report."""
     return frozenset(trait for row in table() for trait in row.traits)
 
 
-def _remedy(item: Condition, state: str, because: str, *, frees: bool) -> str:
+def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
     """Return the suggested change.
 
-    :param frees: whether hosts lack a resource only because it is used
+    :param hosts: those on which it helps, if they are known
     """
     if item.kind == TRAIT:
-        return _remedy_for_trait(item, state, because)
+        return _remedy_for_trait(item, state, because, hosts)
     if item.kind == RESOURCE:
         name = item.names[0]
-        return {
+        helps = {
             result.NOWHERE: f"No host has the resource class {name}: check its name in the {because}.",
             result.TOO_LARGE: "No host is that large: use a smaller flavor, or add a larger host.",
-            result.FULL: "Free some, add hosts, or use a smaller flavor.",
-        }.get(
-            state,
-            "Free some on the nearest hosts, or use a smaller flavor."
-            if frees
-            else f"Take or add a host with that much {name} and the rest, or use a smaller flavor.",
-        )
+        }.get(state, f"Take or add a host with that much {name} and the rest, or use a smaller flavor.")
+        free = f"Free some on {join_first_names(hosts, _MOST_NAMES)}; or add hosts, or use a smaller flavor."
+        return free if hosts else helps
     if item.kind == AGGREGATE:
         return (
             "Add suitable hosts to such an aggregate, or request another zone."
@@ -194,13 +206,14 @@ def _remedy(item: Condition, state: str, because: str, *, frees: bool) -> str:
     )
 
 
-def _remedy_for_trait(item: Condition, state: str, because: str) -> str:
+def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
     name, change = "|".join(item.names), f"change {because}"
     if state == result.UNKNOWN:
         return f"{name} does not exist in Placement: correct {because}, or report it from a capable host."
     if not item.wanted:
         if item.names == (os_traits.COMPUTE_STATUS_DISABLED,):
-            return "Enable the compute services of the nearest hosts: openstack compute service set --enable."
+            names = join_first_names(hosts, _MOST_NAMES) or "hosts that meet the rest"
+            return f"Enable the compute services of {names}: openstack compute service set --enable."
         return f"Take hosts without {name}, or {change}."
     if item.names[0].startswith("OWNER_"):
         return f"The providers need the trait {name} of the service that owns them; see the filter owner."

@@ -56,6 +56,8 @@ class Finding:
     """The hosts that Placement would return without this requirement."""
     others_kept_out_by: Mapping[str, int]
     """Of the hosts that meet it and are no candidates: reason -> number of hosts."""
+    free_on: tuple[str, ...]
+    """If it is an amount: the hosts where making room helps, with what else must change for a host there."""
     help: str
     """The suggested change; empty if the requirement is met."""
 
@@ -85,7 +87,8 @@ class Account:
     without: tuple[tuple[int, ...], ...]
     """The smallest sets of requirements to drop so that these hosts would be candidates; one empty set if they are.
 
-    Where a set has all resources of a group, the group's other requirements go with them and are not named.
+    Where a set has all resources of a group, the group's other requirements go with them. They are named if the host
+    would fail them also with room.
     """
     count: int
     hosts: tuple[str, ...]

@@ -67,7 +67,7 @@ class Pipeline:
         self.history: DecisionLog | None = None
         """Where decisions are recorded; None for nowhere."""
         self.remarks: Callable[[Request], Iterable[Note]] | None = None
-        """Yields notes on a request beside those of the filters (:mod:`os_prefilter.request.remarks`)."""
+        """Yields notes on a request beside those of the filters (``os_prefilter.request.remarks``)."""
 
         def call_of(each: LoadedFilter) -> Call:
             call = gate_filter(each, bind(each, self.options), self.options, deferred)

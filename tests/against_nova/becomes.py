@@ -182,6 +182,13 @@ def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
     return answer - {_on_root("HW_ARCH", "i686")} | {_on_root("HW_ARCH", "x86_64")}
 
 
+def of_no_platform(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    if isinstance(answer, str) or _image(spec, "hw_emulation_architecture") not in ("armv7l", "ppc64"):
+        return answer
+    depends = ("COMPUTE_STORAGE_BUS_", "COMPUTE_GRAPHICS_MODEL_", "COMPUTE_VIOMMU_MODEL_")
+    return frozenset(item for item in answer if not item[1].startswith(depends))
+
+
 def impossible(answer: Answer, spec: Any, nova: Nova) -> Answer:
     """Refuse what names two things that no host has together."""
     guest = guest_of(Request(spec))

@@ -209,6 +209,15 @@ DIFFERENCES: tuple[Difference, ...] = (
         properties={"hw_viommu_model": "intel"},
     ),
     Difference(
+        "Devices of a guest of armv7l or ppc64, emulated",
+        of=("image_metadata",),
+        nova="drops all traits of that image, as it has none for these architectures",
+        ours="requires no bus, video model or vIOMMU; if it is in emulated_architectures, that of such guests",
+        reason="any host may run the guest, and what its own guests can have says nothing of it",
+        becomes=becomes.of_no_platform,
+        properties={"hw_emulation_architecture": "armv7l", "hw_disk_bus": "scsi", "hw_vif_model": "virtio"},
+    ),
+    Difference(
         "32-bit x86",
         of=("image_metadata",),
         nova="requires HW_ARCH_I686 for hw_architecture=i686",

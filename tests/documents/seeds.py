@@ -6,7 +6,6 @@ from importlib import resources
 
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.fleet.snapshot import snapshot
-from tests.support import cpus
 from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities
 from tests.test_docs import PAGES, files_of
@@ -123,18 +122,6 @@ def _image_lists() -> list[bytes]:
     return [*lists, line + b"\n" + line, *_of_docs(".json")]
 
 
-def _host_cpus() -> list[bytes]:
-    texts = [cpus.domain_capabilities("New", cpus.feature("e")), cpus.domain_capabilities("")]
-    return [*(text.encode() for text in texts), *_corpus("domaincapabilities")]
-
-
-def _guest_cpus() -> list[bytes]:
-    element = f"<cpu match='strict'><model>New</model><vendor>Acme</vendor>{cpus.feature('e', 'optional')}</cpu>"
-    of_host = "<cpu><arch>x86_64</arch><model>New</model><feature name='e'/></cpu>"
-    capable = f"<capabilities><host>{of_host}</host></capabilities>"
-    return [element.encode(), f"<domain type='kvm'>{element}</domain>".encode(), capable.encode()]
-
-
 def _server_lists() -> list[bytes]:
     server = {"uuid": "1", "name": "a", "project": "p", "node": "kvm-new-1", "machine_type": "pc-q35-9.1"}
     stored = {**server, "spec": json.dumps({"nova_object.data": {**_SPEC, "availability_zone": "az-1"}})}
@@ -146,8 +133,6 @@ def _server_lists() -> list[bytes]:
 SEEDS: Mapping[str, Callable[[], list[bytes]]] = {
     "capabilities": _capabilities,
     "domain_capabilities": _domain_capabilities,
-    "host_cpu": _host_cpus,
-    "guest_cpu": _guest_cpus,
     "fleet": lambda: [_bundled("fleet.yaml"), snapshot(example_fleet()).encode(), *_of_docs(".yaml", ".json")],
     "rules": lambda: _of_docs(".yaml"),
     "templates": lambda: [_bundled("config-templates.yaml"), *_of_docs(".yaml")],

@@ -3,13 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.libvirt.cpu_documents import guest_cpu_from, guest_cpu_xml, host_cpu_from
 from os_prefilter.adapters.libvirt.documents import (
     DomainCapabilities,
     capabilities_from,
@@ -24,14 +22,12 @@ from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet, parse_fleet
 from os_prefilter.fleet.snapshot import anonymous, snapshot
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.cpu import Cpu, HostCpu
 from os_prefilter.hosts.drivers.ironic_facts import IronicFacts, facts_from_node
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.operators.audit.server_audit import audit_servers
 from os_prefilter.operators.audit.server_list import read_servers
-from os_prefilter.operators.cpu_groups import common_cpus, group_hosts, migrations
 from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.server import Server
 from os_prefilter.rules.checks import check_rules
@@ -43,7 +39,6 @@ from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.config_templates import Template, Templates
 from tests.conftest import pipeline_of
 from tests.documents.laws import Document, check_message
-from tests.support.cpus import DEFINITIONS
 from tests.support.libvirt_xml import capabilities
 from tests.support.queries import traits_in, traits_required
 
@@ -73,24 +68,6 @@ def _check_domain_capabilities(answer: DomainCapabilities) -> None:
 
 def _check_facts(facts: HostFacts) -> None:
     assert set(map(type, capability_traits(facts).values())) == {bool}
-
-
-def _check_host_cpu(host: HostCpu) -> None:
-    """Check that it is a group of its own, of which nothing is unknown but a missing CPU."""
-    (group,) = group_hosts([host], DEFINITIONS)
-    (migration,) = migrations([group], DEFINITIONS)
-    assert bool(migration.unknown) == (host.cpu is None)
-    for common in common_cpus([host], DEFINITIONS):
-        assert common.reason == "" if common.cpu else common.reason.isprintable()
-
-
-def _check_guest_cpu(guest: tuple[Cpu, str]) -> None:
-    """Check that it is the same CPU as libvirt gets it for a comparison."""
-    cpu, domain_type = guest
-    assert str(cpu).isprintable()
-    assert domain_type.isprintable()
-    written, _ = guest_cpu_from("written", guest_cpu_xml(cpu).encode())
-    assert written == replace(cpu, architecture="")
 
 
 def _check_anonymous(fleet: Fleet) -> None:
@@ -300,8 +277,6 @@ _NODE = (
 DOCUMENTS = (
     Document("capabilities", _of_bytes(capabilities_from), lambda offered: check_message(offered.architecture)),
     Document("domain_capabilities", _of_bytes(domain_capabilities_from), _check_domain_capabilities),
-    Document("host_cpu", _of_bytes(partial(host_cpu_from, "kvm-1")), _check_host_cpu),
-    Document("guest_cpu", _of_bytes(guest_cpu_from), _check_guest_cpu),
     Document("fleet", load_fleet, _check_anonymous, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
     Document("rules", _rules, _check_rules, _rules_written, _RULES, ".yaml"),
     Document("templates", _templates, _check_templates, _templates_written, _TEMPLATES, ".yaml"),

@@ -13,8 +13,6 @@ import pytest
 from os_prefilter.adapters.libvirt.host import LibvirtHost, default_uri
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ConfigurationError, ProbeFailed
-from os_prefilter.hosts.cpu import Fit
-from tests.support import cpus
 from tests.support.libvirt_xml import X86_MACHINES, FakeError, FakeLibvirt, capabilities, domain_capabilities
 
 KVM = LibvirtSettings(virt_type="kvm")
@@ -263,27 +261,3 @@ def test_missing_libvirt_binding_error_names_the_extra_to_install(monkeypatch: p
     monkeypatch.setitem(sys.modules, "libvirt", None)
     with pytest.raises(ConfigurationError, match=r"pip install '\.\[libvirt\]'"):
         LibvirtHost("", KVM)
-
-
-def test_connected_libvirt_compares_guests_with_its_own_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A guest that does not fit is a no, what libvirt cannot compare is not known, and any other failure an error."""
-    libvirt = FakeLibvirt({"getDomainCapabilities": cpus.domain_capabilities(), "compareHypervisorCPU": 2})
-    found = host_of(monkeypatch, libvirt).cpu()
-    assert (found.host, found.where, found.cpu) == ("compute-1", "qemu:///system", cpus.cpu("New"))
-    assert found.ask
-    assert found.ask(cpus.cpu("Old +c")) == Fit(True)
-    xml = "<cpu match='exact'><model>Old</model><vendor>Acme</vendor><feature policy='require' name='c' /></cpu>"
-    compared = [call[1:] for call in libvirt.calls if call[0] == "compareHypervisorCPU"]
-    assert compared == [(None, "x86_64", None, "kvm", xml.replace("'", '"'), 1)]
-    for code, fits in ((91, False), (1, None), (3, None), (84, None)):
-        libvirt.answers["compareHypervisorCPU"] = FakeError("lacks c", code)
-        assert found.ask(cpus.cpu("New")) == Fit(fits, "libvirt says: lacks c")
-    libvirt.answers["compareHypervisorCPU"] = FakeError("Broken pipe", 38)
-    with pytest.raises(ProbeFailed, match="Broken pipe"):
-        found.ask(cpus.cpu("New"))
-    assert libvirt.opened == 0
-
-
-def test_host_whose_domain_capabilities_are_invalid_fails_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ProbeFailed, match=r"getDomainCapabilities\(\) of qemu:///system: not XML"):
-        host_of(monkeypatch, FakeLibvirt({"getDomainCapabilities": ""})).cpu()

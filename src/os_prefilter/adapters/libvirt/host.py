@@ -13,13 +13,11 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-from os_prefilter.adapters.libvirt.cpu_documents import guest_cpu_xml, host_cpu_from
 from os_prefilter.adapters.libvirt.documents import (
     Capabilities,
     DomainCapabilities,
@@ -33,7 +31,6 @@ from os_prefilter.adapters.libvirt.documents import (
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.common.errors import ConfigurationError, DocumentError, ProbeFailed, install_extra
 from os_prefilter.common.threads import start_thread
-from os_prefilter.hosts.cpu import Cpu, Fit, HostCpu
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary.machine_types import MACHINES
 
@@ -118,40 +115,6 @@ class LibvirtHost:
                 )
             except DocumentError as error:
                 raise ProbeFailed(f"{error.path} of {self.uri}", error.problem, _ADVICE_DOCUMENT) from error
-
-    def cpu(self) -> HostCpu:
-        """Return the CPU that guests get by libvirt's defaults, with a function that asks this libvirt about others.
-
-        :raises ProbeFailed: if a call of libvirt fails, or its response cannot be used
-        """
-        with self._session() as call:
-            name, data = call("getHostname"), call("getDomainCapabilities", None, None, None, None)
-        try:
-            found = host_cpu_from(name, self.uri, data.encode())
-        except DocumentError as error:
-            raise ProbeFailed(f"getDomainCapabilities() of {self.uri}", error.problem, _ADVICE_DOCUMENT) from error
-        return replace(found, ask=partial(self._compare_cpu, found.architecture, found.domain_type))
-
-    def _compare_cpu(self, architecture: str, domain_type: str, guest: Cpu) -> Fit:
-        """Return what libvirt says of a guest's CPU; not known if it cannot compare it."""
-        libvirt = self._libvirt
-        arguments = None, architecture, None, domain_type, guest_cpu_xml(guest)
-        try:
-            with self._session() as call:
-                call("compareHypervisorCPU", *arguments, libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE)
-        except ProbeFailed as failed:
-            cause = failed.__cause__
-            code = cause.get_error_code() if isinstance(cause, libvirt.libvirtError) else None
-            if code == libvirt.VIR_ERR_CPU_INCOMPATIBLE:
-                return Fit(False, f"libvirt says: {failed.reason}")
-            if code in (
-                libvirt.VIR_ERR_INTERNAL_ERROR,
-                libvirt.VIR_ERR_OPERATION_UNSUPPORTED,
-                libvirt.VIR_ERR_NO_SUPPORT,
-            ):
-                return Fit(None, f"libvirt says: {failed.reason}")
-            raise
-        return Fit(True)
 
     def _version(self, name: str, call: "_Call") -> Version:
         number = call(name)

@@ -27,6 +27,7 @@ from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import REPORTERS
+from os_prefilter.pipeline.decision_log import LOGGER
 from tests.support.project import project_table
 from tests.support.report_scopes import RECOMMENDED, scope_of
 
@@ -342,12 +343,12 @@ _ELSEWHERE = (
 
 
 def _exists(dotted: str) -> bool:
-    """Whether a dotted name is a module, something in a module, or a group of entry points."""
+    """Whether a dotted name is a module, something in a module, a logger, or a group of entry points."""
     try:
         pkgutil.resolve_name(dotted)
     except (AttributeError, ImportError):
         parent, _, name = dotted.rpartition(".")
-        if entry_points(group=dotted):
+        if entry_points(group=dotted) or dotted == LOGGER:
             return True
         return _exists(parent) and name in getattr(pkgutil.resolve_name(parent), "__annotations__", {})
     return True

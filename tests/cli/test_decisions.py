@@ -1,6 +1,8 @@
-"""``decisions``: the history of a service, from its files or its log, complete or damaged, of ours or of another."""
+"""``decisions``: the history in the log of a service, complete or damaged, of ours or of another logger."""
 
+import io
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -15,33 +17,29 @@ from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.cli.main import main
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.operators.decisions import DecisionFile
+from os_prefilter.pipeline.decision_log import LOGGER
 from tests.conftest import pipeline_of
 
 Capture = pytest.CaptureFixture[str]
 
 _SERVERS = [f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)]
 _MODELS = ("igb", "nosuch", "e1000e")
+_PREFIX = "2026-11-03 14:02:11.123 4711 INFO os_prefilter.decisions [None req-0 alice shop - - default default] "
 
 
-def _apply_all(**options: Any) -> None:
-    """Decide on three requests, of which the second is rejected."""
-    pipeline = pipeline_of(
-        "image_metadata", decision_history=10, unknown_values="reject", reported_traits=[], **options
-    )
+@pytest.fixture
+def log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Path:
+    """Return a log with nothing but the decisions on three requests, of which the second is rejected."""
+    caplog.set_level(logging.INFO)
+    pipeline = pipeline_of("image_metadata", decision_history=True, unknown_values="reject", reported_traits=[])
     for number, (server, model) in enumerate(zip(_SERVERS, _MODELS, strict=True)):
         spec = type("Spec", (RequestSpec,), {"instance_uuid": server})(Flavor(1, 512), Image({"hw_vif_model": model}))
         try:
             pipeline.apply(spec, SimpleNamespace(request_id=f"req-{number}"))
         except RequestRejected:
             assert model == "nosuch"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Return a directory with the decisions on three requests."""
-    path = tmp_path / "history"
-    path.mkdir()
-    _apply_all(decision_history_dir=str(path))
+    path = tmp_path / "decisions.log"
+    path.write_text("".join(f"{each.getMessage()}\n" for each in caplog.records if each.name == LOGGER))
     return path
 
 
@@ -62,21 +60,17 @@ def _json(capsys: Capture, *argv: object) -> Any:
     ],
 )
 def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
-    options: list[str], expected: list[int], folder: Path, capsys: Capture
+    options: list[str], expected: list[int], log: Path, capsys: Capture
 ) -> None:
-    found = _json(capsys, folder, *options)
+    found = _json(capsys, log, *options)
     assert [each["server"] for each in found] == [_SERVERS[number] for number in expected]
-    file = folder / "decisions-0.jsonl"
-    lines = [json.loads(line) for line in file.read_text().splitlines()]
-    # All but the first key, which is the version of the format.
-    assert found == [
-        {name: value for name, value in lines[number].items() if name != "decision"} for number in expected
-    ]
-    assert _json(capsys, file, file, *options) == found
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert found == [lines[number] for number in expected]
+    assert _json(capsys, log, log, *options) == found
 
 
-def test_listing_has_a_line_for_each_decision(folder: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(folder), "-f", "csv", "-c", "Request", "-c", "Result", "-c", "Hosts"]) == 0
+def test_listing_has_a_line_for_each_decision(log: Path, capsys: Capture) -> None:
+    assert main(["decisions", str(log), "-f", "csv", "-c", "Request", "-c", "Result", "-c", "Hosts"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == '"Request","Result","Hosts"'
     assert lines[0] == '"req-0","1 requirement",""'
@@ -85,26 +79,31 @@ def test_listing_has_a_line_for_each_decision(folder: Path, capsys: Capture) -> 
     )
 
 
-def test_one_request_is_shown_with_a_line_for_each_requirement_or_its_reason(folder: Path, capsys: Capture) -> None:
+def test_one_request_is_shown_with_a_line_for_each_requirement_or_its_reason(log: Path, capsys: Capture) -> None:
     columns = ["-c", "Trait", "-c", "Rule", "-c", "On", "-c", "By", "-c", "Because of", "-f", "csv"]
-    assert main(["decisions", str(folder), "--request-id", "req-2", *columns]) == 0
+    assert main(["decisions", str(log), "--request-id", "req-2", *columns]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[1:] == [
         '"COMPUTE_NET_VIF_MODEL_E1000E","required","root","image_metadata","image property hw_vif_model=e1000e"'
     ]
-    assert main(["decisions", str(folder), "--request-id", "req-1", *columns]) == 0
+    assert main(["decisions", str(log), "--request-id", "req-1", *columns]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[1].startswith('"","rejected","","","image property hw_vif_model has the unknown value')
 
 
-@pytest.mark.parametrize("lines", ["", "use_json = true\n"], ids=["text", "json"])
-def test_decisions_are_found_in_the_log_of_a_service(lines: str, tmp_path: Path, capsys: Capture) -> None:
-    """By oslo.log with its defaults and with its JSON formatter, between lines of others."""
-    conf, path = tmp_path / "service.conf", tmp_path / "service.log"
-    conf.write_text(
-        f"[DEFAULT]\nlog_file = {path}\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = 1\n"
+def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
+    """By oslo.log with its defaults, with its JSON formatter, and by a handler for this logger alone."""
+    conf, path, alone = tmp_path / "service.conf", tmp_path / "service.log", tmp_path / "alone.log"
+    handlers = tmp_path / "logging.conf"
+    handlers.write_text(
+        "[loggers]\nkeys = root,decisions\n[handlers]\nkeys = decisions\n[formatters]\nkeys = message\n"
+        "[logger_root]\nhandlers =\n"
+        "[logger_decisions]\nqualname = os_prefilter.decisions\nlevel = INFO\nhandlers = decisions\npropagate = 0\n"
+        f"[handler_decisions]\nclass = handlers.WatchedFileHandler\nargs = ('{alone}',)\nformatter = message\n"
+        "[formatter_message]\nformat = %(message)s\n"
     )
     script = f"""
+import sys
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_log import log
@@ -118,21 +117,23 @@ for model in {_MODELS}:
     context = RequestContext(request_id="req-" + model, user_id="4711")
     pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-    path.write_bytes(b'\xff\n{"message": "of another"}\n\n' + path.read_bytes() + b"\x00\n")
-    found = _json(capsys, path)
-    assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
-    assert [len(each["requirements"]) for each in found] == [1, 0, 1]
+    for lines in (f"log_file = {path}\n", f"log_file = {path}\nuse_json = true\n", f"log_config_append = {handlers}\n"):
+        path.unlink(missing_ok=True)
+        conf.write_text(f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n")
+        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+        if path.exists():
+            path.write_bytes(b'\xff\n{"message": "of another"}\n\n' + path.read_bytes() + b"\x00\n")
+        found = _json(capsys, path if path.exists() else alone)
+        assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
+        assert [len(each["requirements"]) for each in found] == [1, 0, 1]
 
 
 def test_preference_is_shown_as_explain_shows_it(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "decisions-0.jsonl"
-    pipeline = pipeline_of("preferences", decision_history=1, decision_history_dir=str(tmp_path))
-    spec = RequestSpec(Flavor(1, 512, extra_specs={"trait:HW_CPU_X86_AVX2": "preferred"}), Image())
-    pipeline.apply(spec, SimpleNamespace(request_id="req-0"))
-    (found,) = _json(capsys, path)
     source = "flavor extra spec trait:HW_CPU_X86_AVX2=preferred"
-    assert found["preferences"] == [{"trait": "HW_CPU_X86_AVX2", "filter": "preferences", "source": source}]
+    path = tmp_path / "log"
+    path.write_bytes(
+        _record(request="req-0", preferences=[{"trait": "HW_CPU_X86_AVX2", "filter": "preferences", "source": source}])
+    )
     columns = ["-c", "Trait", "-c", "Rule", "-c", "On", "-c", "By", "-c", "Because of", "-f", "csv"]
     assert main(["decisions", str(path), "--request-id", "req-0", *columns]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -140,36 +141,36 @@ def test_preference_is_shown_as_explain_shows_it(tmp_path: Path, capsys: Capture
     ]
 
 
-def test_file_can_be_piped_in(folder: Path, capsys: Capture) -> None:
-    with subprocess.Popen(["/bin/cat", str(folder / "decisions-0.jsonl")], stdout=subprocess.PIPE) as process:
+def test_log_can_be_piped_in(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["/bin/cat", str(log)], stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert len(_json(capsys, f"/dev/fd/{process.stdout.fileno()}")) == 3
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log.read_bytes())))
+    assert len(_json(capsys, "-")) == 3
 
 
 @given(st.data())
 def test_damaged_file_gives_its_whole_lines_and_the_numbers_of_the_others(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Cut anywhere, or with one byte changed, it never raises anything but our own error."""
-    lines = [_record(reason=f"reason {number}") for number in range(3)]
+    """Cut anywhere after the prefix, or with one byte changed, it never raises anything but our own error."""
+    lines = [_PREFIX.encode() + _record(reason=f"reason {number}") for number in range(3)]
     content = b"".join(lines)
     place = data.draw(st.integers(0, len(content) - 1))
-    path = tmp_path_factory.mktemp("damaged") / "decisions-0.jsonl"
-    path.write_bytes(content[:place])
+    path = tmp_path_factory.mktemp("damaged") / "log"
+    path.write_bytes(lines[0] + content[:place])
     whole, rest = content[:place].count(b"\n"), content[:place].rpartition(b"\n")[2]
-    file = DecisionFile(path)
-    # What ends only without its line break is whole.
-    is_whole = rest == lines[0].rstrip()
-    assert len(list(file)) == whole + (rest + b"\n" in lines)
-    assert file.damaged == ([] if not rest or rest + b"\n" in lines or is_whole else [whole + 1])
-    path.write_bytes(content[:place] + data.draw(st.binary(min_size=1, max_size=2)) + content[place + 1 :])
-    file = DecisionFile(path)
-    assert 3 - len(list(file)) <= 2
+    file = DecisionFile(str(path))
+    # What ends only without its line break is whole. What ends before the logger's name is no line of the history.
+    assert len(list(file)) == 1 + whole + (rest + b"\n" in lines)
+    is_ours = b"os_prefilter.decisions " in rest and rest + b"\n" not in lines
+    assert not is_ours or file.damaged == [whole + 2]
+    path.write_bytes(lines[0] + content[:place] + data.draw(st.binary(min_size=1, max_size=2)) + content[place + 1 :])
+    assert 4 - len(list(DecisionFile(str(path)))) <= 2
 
 
 def _record(**changes: Any) -> bytes:
     fields = {
-        "decision": 1,
         "time": "2026-11-03T14:02:11.123Z",
         "worker": 1,
         "request": None,
@@ -179,10 +180,41 @@ def _record(**changes: Any) -> bytes:
         "hosts": None,
         "requirements": [],
         "preferences": [],
+        "aggregates": [],
         "notes": [],
         "left_out": 0,
     }
     return json.dumps({**fields, **changes}).encode() + b"\n"
+
+
+_FORGED = _record(reason="forged").decode().strip()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"2026-11-03 14:02:11.123 4711 INFO nova.api [req-1] Image named {_FORGED}",
+        f"2026-11-03 14:02:11.123 4711 INFO nova.api [req-1] Image INFO os_prefilter.decisions [-] {_FORGED}",
+        f"2026-11-03 14:02:11.123 4711 WARNING os_prefilter.rules.filter [-] INFO os_prefilter.decisions {_FORGED}",
+        f"2026-11-03 14:02:11.123 4711 INFO os_prefilter.decisions_of_others [-] {_FORGED}",
+        json.dumps({"name": "nova.api", "message": _FORGED, "args": [LOGGER]}),
+        json.dumps({"message": f"{LOGGER} {_FORGED}"}),
+        f" {_FORGED}",
+    ],
+)
+def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "log"
+    path.write_text(f"{line}\n{_PREFIX}{_record(request='req-0').decode()}")
+    assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
+
+
+@pytest.mark.parametrize("more", [" and more", ': Error: {"a": 1}', "{"])
+@pytest.mark.parametrize("prefix", ["", _PREFIX])
+def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "log"
+    path.write_text(f"{prefix}{_FORGED}{more}\n")
+    assert main(["decisions", str(path)]) == 1
+    assert "left out 1 damaged decision" in capsys.readouterr().err
 
 
 _WRONG_RECORDS = [
@@ -202,8 +234,8 @@ _WRONG_RECORDS = [
 def test_record_of_another_shape_is_left_out_with_a_warning(
     changes: dict[str, Any], tmp_path: Path, capsys: Capture
 ) -> None:
-    path = tmp_path / "decisions-0.jsonl"
-    path.write_bytes(_record() + _record(**changes))
+    path = tmp_path / "log"
+    path.write_bytes(_record() + _PREFIX.encode() + _record(**changes))
     assert main(["decisions", str(path), "-f", "json"]) == 0
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
@@ -212,12 +244,12 @@ def test_record_of_another_shape_is_left_out_with_a_warning(
 
 @pytest.mark.parametrize("form", ["table", "csv", "value", "json", "yaml"])
 @pytest.mark.parametrize("more", [[], ["--request-id", "req"]], ids=["all", "one"])
-def test_control_characters_of_a_tampered_file_do_not_reach_the_terminal(
+def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
     form: str, more: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     bad = "\x1b]0;owned\x07\x9b31m\r\u2028"
     item = dict.fromkeys(("trait", "scope", "filter", "source"), bad) | {"required": True}
-    path = tmp_path / "decisions-0.jsonl"
+    path = tmp_path / "log"
     texts = dict.fromkeys(("time", "server", "result", "reason"), bad)
     path.write_bytes(
         _record(**texts, request="req", requirements=[item], preferences=[item], notes=[bad]) + _record(**texts)
@@ -232,12 +264,12 @@ def test_control_characters_of_a_tampered_file_do_not_reach_the_terminal(
     ("content", "argv", "told"),
     [
         (None, [], "FILE: there is no such file. Check the path."),
-        (b"", [], "no decision: none is recorded yet; see that [prefilter] decision_history is above 0."),
+        (b"", [], "no decision: the log is empty; check that [prefilter] decision_history is true."),
         (
             b'{"a": 1}\n',
             [],
-            "FILE: there is no decision in this file. Give a file of [prefilter] decision_history_dir, or the log of "
-            "a service without that option.",
+            "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
+            "in oslo.log's text or JSON format, or nothing but the messages.",
         ),
         ("{}\n".encode("utf-16"), [], "FILE: byte 0 is not UTF-8; save the file as UTF-8."),
         (
@@ -246,13 +278,13 @@ def test_control_characters_of_a_tampered_file_do_not_reach_the_terminal(
             r"--server: 'web\n1' is not a UUID. Give the ID that 'openstack server list' shows.",
         ),
         (_record(), ["--limit", "0"], "--limit: 0 is not a number of decisions. Give 1 or more."),
-        (b'{"decision": 1, "time', [], "FILE:1: left out 1 damaged decision, the first one here."),
+        (b'{"time": "2026', [], "FILE:1: left out 1 damaged decision, the first one here."),
     ],
 )
 def test_wrong_input_is_one_line_on_the_standard_error(
     content: bytes | None, argv: list[str], told: str, tmp_path: Path, capsys: Capture
 ) -> None:
-    path = tmp_path / "decisions-0.jsonl"
+    path = tmp_path / "log"
     if content is not None:
         path.write_bytes(content)
     assert main(["decisions", str(path), *argv]) == 1
@@ -261,36 +293,27 @@ def test_wrong_input_is_one_line_on_the_standard_error(
     assert captured.err.splitlines()[0] == told.replace("FILE", str(path))
 
 
-def test_what_lies_beside_the_files_of_the_history_is_not_read(folder: Path, capsys: Capture) -> None:
-    expected = _json(capsys, folder)
-    for name in ("decisions-0.jsonl.1.gz", ".decisions-0.jsonl.swp", "decisions-0.jsonl.old", "decisions-x.jsonl"):
-        (folder / name).write_bytes(b"\x1f\x8b\x08\xff")
-    assert _json(capsys, folder) == expected
-
-
-def test_directory_without_files_is_an_error(tmp_path: Path, capsys: Capture) -> None:
+def test_directory_in_place_of_a_log_is_an_error(tmp_path: Path, capsys: Capture) -> None:
     assert main(["decisions", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == (
-        f"{tmp_path}: the directory has no file decisions-*.jsonl*. Give [prefilter] decision_history_dir of the "
-        "service.\n"
-    )
+    assert capsys.readouterr().err == f"{tmp_path}: this is a directory; give the path of a file.\n"
 
 
-def test_nothing_that_matches_is_an_empty_listing_and_says_so(folder: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(folder), "--request-id", "req-9", "-f", "json"]) == 0
+def test_nothing_that_matches_is_an_empty_listing_and_says_so(log: Path, capsys: Capture) -> None:
+    assert main(["decisions", str(log), "--request-id", "req-9", "-f", "json"]) == 0
     captured = capsys.readouterr()
     assert (captured.out.strip(), captured.err) == ("[]", "None of 3 decisions is as given.\n")
 
 
-def test_limit_says_how_many_there_are(folder: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(folder), "--limit", "1", "-f", "value"]) == 0
+def test_limit_says_how_many_there_are(log: Path, capsys: Capture) -> None:
+    assert main(["decisions", str(log), "--limit", "1", "-f", "value"]) == 0
     assert capsys.readouterr().err == "The latest 1 of 3 decisions are shown; a higher --limit shows more.\n"
 
 
-def test_commands_with_the_configuration_of_a_service_record_nothing(tmp_path: Path) -> None:
-    """Not even with a directory that the operator cannot write to."""
+def test_commands_with_the_configuration_of_a_service_record_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     conf = tmp_path / "nova.conf"
-    for folder in (tmp_path, tmp_path / "missing"):
-        conf.write_text(f"[prefilter]\nenabled_filters = hpet\ndecision_history = 9\ndecision_history_dir = {folder}\n")
-        assert main(["explain", "--property", "hw_time_hpet=yes", "--config-file", str(conf)]) == 0
-    assert list(tmp_path.iterdir()) == [conf]
+    conf.write_text("[prefilter]\nenabled_filters = hpet\ndecision_history = true\n")
+    assert main(["explain", "--property", "hw_time_hpet=yes", "--config-file", str(conf)]) == 0
+    assert not [record for record in caplog.records if record.name == LOGGER]

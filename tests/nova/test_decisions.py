@@ -1,6 +1,8 @@
 """The history of decisions in Nova's scheduler: by its own context and request spec."""
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,48 +10,63 @@ import pytest
 from nova import exception
 
 from os_prefilter.cli.main import main
+from os_prefilter.pipeline.decision_log import LOGGER
 from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, our_entry, user_context
 
 _SERVER = "0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b77"
+_ON = "decision_history = true"
 
 
-def _recorded(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Any:
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Path]:
+    """Return the file of a handler of the logger, as in a file of ``log_config_append``."""
+    path = tmp_path / "decisions.log"
+    handler, logger = logging.FileHandler(path), logging.getLogger(LOGGER)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield path
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+    handler.close()
+
+
+def _recorded(log: Path, capsys: pytest.CaptureFixture[str], *options: str) -> Any:
     capsys.readouterr()
-    assert main(["decisions", str(folder), *options, "-f", "json"]) == 0
+    assert main(["decisions", str(log), *options, "-f", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_request_of_a_user_is_found_by_its_request_id_and_by_the_server(
-    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    start: Start, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start("image_metadata", "decision_history = 100", f"decision_history_dir = {tmp_path}")
+    start("image_metadata", _ON)
     context = user_context()
     our_entry()(context, nova_spec({"hw_vif_model": "igb"}, instance_uuid=_SERVER))
     for option, value in (("--request-id", context.request_id), ("--server", _SERVER)):
-        (found,) = _recorded(tmp_path, capsys, option, value)
+        (found,) = _recorded(log, capsys, option, value)
         assert [item["trait"] for item in found["requirements"]] == ["COMPUTE_NET_VIF_MODEL_IGB"]
         assert (found["request"], found["server"]) == (context.request_id, _SERVER)
-    text = (tmp_path / "decisions-0.jsonl").read_text()
-    assert context.user_id not in text
+    assert context.user_id not in log.read_text()
 
 
 def test_request_without_a_server_and_without_a_context_is_recorded(
-    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    start: Start, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start("image_metadata", "decision_history = 100", f"decision_history_dir = {tmp_path}")
+    start("image_metadata", _ON)
     our_entry()(None, nova_spec({"hw_vif_model": "igb"}))
-    (found,) = _recorded(tmp_path, capsys)
+    (found,) = _recorded(log, capsys)
     assert (found["request"], found["server"], found["result"]) == (None, None, "passed")
 
 
 def test_rejection_that_the_user_sees_has_the_recorded_reason(
-    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    start: Start, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start("sound_model", "decision_history = 100", f"decision_history_dir = {tmp_path}")
+    start("sound_model", _ON)
     spec = nova_spec({"hw_sound_model": "ac97"}, {"hw:sound_model": "ich6"}, instance_uuid=_SERVER)
     with pytest.raises(exception.RequestFilterFailed) as raised:
         our_entry()(user_context(), spec)
-    (found,) = _recorded(tmp_path, capsys, "--rejected")
+    (found,) = _recorded(log, capsys, "--rejected")
     assert found["reason"]
     assert found["reason"] in str(raised.value)

@@ -8,7 +8,6 @@ import threading
 import tracemalloc
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -156,11 +155,14 @@ def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placemen
     ]
 
 
-def test_history_has_the_number_of_hosts_that_the_service_expects(placement: EmbeddedPlacement, tmp_path: Path) -> None:
-    pipeline = _pipeline(Observed(placement), decision_history=10, decision_history_dir=str(tmp_path))
+def test_history_has_the_number_of_hosts_that_the_service_expects(
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    pipeline = _pipeline(Observed(placement), decision_history=True)
     for properties in ({"hw_vif_model": "igb"}, {"hw_vif_model": "ne2k_pci"}, {"hw_vif_model": "virtoi"}):
         _reason(pipeline, properties)
-    lines = [json.loads(line) for line in (tmp_path / "decisions-0.jsonl").read_text().splitlines()]
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "os_prefilter.decisions"]
     assert [(line["result"], line["hosts"]) for line in lines] == [("passed", 2), ("rejected", 0), ("passed", None)]
 
 

@@ -339,8 +339,7 @@ def pipeline_from(arguments: argparse.Namespace, fleet: "Fleet | LiveReported") 
         conf.set_override("wait_for_answers", waiting, GROUP)
     # A command does not serve metrics, and its requests are not those of the service.
     conf.set_override("metrics", False, GROUP)
-    conf.set_override("decision_history", 0, GROUP)
-    conf.set_override("decision_history_dir", "", GROUP)
+    conf.set_override("decision_history", False, GROUP)
     pipeline = Pipeline.from_conf(conf, facts)
     pipeline.remarks = lambda request: (*notes_on_names(request), *notes_on_named_traits(request))
     return pipeline

@@ -10,21 +10,21 @@ from uuid import UUID
 from os_prefilter.cli.listing import Listing
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, quote
-from os_prefilter.operators.decisions import Decision, decision_files
+from os_prefilter.operators.decisions import Decision, DecisionFile
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 
 _MOST = 1000
 
 
 class Decisions(Listing):
-    """Show what requests of the past required and why they were rejected, from the history that the service keeps."""
+    """Show what requests of the past required and why they were rejected, from the log of the service."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "paths",
             metavar="PATH",
             nargs="+",
-            help="a directory of [prefilter] decision_history_dir, a file in it, or a log of the service",
+            help="a log of the service; - for the standard input",
         )
         parser.add_argument("--server", metavar="UUID", help="the decisions about this server")
         parser.add_argument(
@@ -46,9 +46,7 @@ class Decisions(Listing):
         # A history may be larger than the memory.
         latest = [each for *_, each in sorted(nlargest(parsed_args.limit, wanted))]
         if not self._read:
-            raise DocumentError(
-                "no decision", "none is recorded yet; see that [prefilter] decision_history is above 0."
-            )
+            raise DocumentError("no decision", "the log is empty; check that [prefilter] decision_history is true.")
         if not latest:
             self.tell(f"None of {pluralize(self._read, 'decision')} is as given.", warning=True)
         elif len(latest) < self._matching:
@@ -64,8 +62,8 @@ class Decisions(Listing):
     def _wanted(self, arguments: argparse.Namespace, server: str | None) -> Iterator[tuple[str, int, Decision]]:
         """Yield the decisions that the arguments describe, by time and place, and warn of damaged lines."""
         # A file may be named twice.
-        files = {os.path.realpath(each.path): each for path in arguments.paths for each in decision_files(path)}
-        for file in files.values():
+        for path in {each if each == "-" else os.path.realpath(each): each for each in arguments.paths}.values():
+            file = DecisionFile(path)
             for each in file:
                 self._read += 1
                 if (

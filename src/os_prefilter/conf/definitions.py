@@ -273,37 +273,17 @@ The service that embeds the pipeline serves them.
             wrong="one that is neither, or ``true`` where prometheus_client is not installed.",
         ),
     ),
-    cfg.IntOpt(
+    cfg.BoolOpt(
         "decision_history",
-        default=0,
-        min=0,
-        max=100_000,
+        default=False,
         help=_help(
             """
-How many of its latest decisions each worker of the service keeps: the requirements for a request, or why it was
-rejected, as one line of JSON each. ``os-prefilter decisions`` reads them. With ``decision_history_dir`` a worker keeps
-at least this number and at most twice as many; without, the rotation of the service's log determines how many are kept,
-and any number above 0 writes them there.
+Log each decision, the requirements for a request or why it was rejected, as one line of JSON at level INFO to the
+logger ``os_prefilter.decisions``. ``os-prefilter decisions`` reads such a log. The service's logging determines where
+the lines go and how long they are kept.
 """,
-            values="a whole number from 0 to 100,000; 1,000 decisions take about 1 MB.",
-            default="0; no decision is recorded.",
-        ),
-    ),
-    cfg.StrOpt(
-        "decision_history_dir",
-        default="",
-        help=_help(
-            """
-The directory of the files ``decisions-NUMBER.jsonl`` with the history of decisions, one for each worker. If it cannot
-be written later, a warning is logged, and requests are served without a history.
-""",
-            values="the path of a directory that the service's user can write to.",
-            default="""
-empty; each decision is a line of the logger ``os_prefilter.pipeline.decision_log`` in the service's log, at level INFO.
-""",
-            wrong="""
-with ``decision_history`` above 0, a directory that does not exist or cannot be written.
-""",
+            values="``true`` or ``false``; 1,000 decisions take about 1 MB.",
+            default="``false``.",
         ),
     ),
     cfg.StrOpt(

@@ -1,22 +1,18 @@
-"""Read the history of decisions: from the files of ``decision_history_dir``, or from the log of a service."""
+"""Read the history of decisions out of the log of a service."""
 
-import json
 import re
+import sys
 from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import decode, open_file
-from os_prefilter.documents.strict_json import DECODER, strict
-from os_prefilter.pipeline.decision_log import FILES, FORMAT, MAX_BYTES
+from os_prefilter.documents.strict_json import strict
+from os_prefilter.pipeline.decision_log import LOGGER, MAX_BYTES
 
 Kinds = dict[str, type | tuple[type, ...]]
-
-# Not what an operator has copied or compressed beside them.
-_OF_HISTORY = re.compile(r"decisions-\d+\.jsonl(\.1)?", re.ASCII)
 
 _ID = (str, type(None))
 _FIELDS: Final[Kinds] = {
@@ -37,9 +33,14 @@ _PREFERENCE: Final[Kinds] = {"trait": str, "filter": str, "source": str}
 _AGGREGATES: Final[Kinds] = {"aggregates": list, "required": bool, "filter": str, "source": str}
 _REQUIREMENT: Final[Kinds] = {"trait": str, "required": bool, "scope": str, "filter": str, "source": str}
 
-_START = f'{{"decision": {FORMAT}, '.encode()
-# In the message of oslo.log's JSON formatter.
-_ESCAPED = json.dumps(_START.decode())[1:-1].encode()
+_START = b'{"time": "'
+_NAME = LOGGER.encode()
+# Before the message in a text log: the first level of the line and beside it the logger, as in oslo.log's formats. All
+# text of tenants comes later, so that none of it makes another logger's line one of the history.
+_PREFIX = re.compile(
+    rb"(?:(?!\b(?:TRACE|DEBUG|INFO|AUDIT|WARNING|ERROR|CRITICAL|%b)\b)[^{])*"
+    rb"(?:INFO[^\w{]{1,3}%b|%b[^\w{]{1,3}INFO)\b[^{]*" % (3 * (re.escape(_NAME),))
+)
 # With the prefix and the other keys of a log line, each character escaped.
 _LONGEST_LINE = 8 * MAX_BYTES
 
@@ -75,12 +76,12 @@ class Decision(NamedTuple):
 
 
 class DecisionFile:
-    """A file with decisions.
+    """Decisions in a log.
 
-    :param path: a file of ``decision_history_dir``, or a log; also a pipe of a shell
+    :param path: a log, also a pipe of a shell; ``-`` for the standard input
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.damaged: list[int] = []
         """After the file was read: the lines with a decision that cannot be read, such as half of one."""
@@ -91,72 +92,46 @@ class DecisionFile:
         :raises DocumentError: if the file cannot be read, or it has lines but no decision
         """
         found, first = False, b""
-        with open_file(self.path) as file:
+        with nullcontext(sys.stdin.buffer) if self.path == "-" else open_file(self.path) as file:
             number = 0
             while line := file.readline(_LONGEST_LINE):
                 number += 1
                 first = first or line
                 decision = None
-                with suppress(ValueError, RecursionError):
+                try:
                     decision = _decision_in(line)
-                    if decision is None:
-                        continue
-                found = True
-                if decision:
-                    yield decision
-                else:
+                except (ValueError, RecursionError):
                     self.damaged.append(number)
-        if first and not found:
+                if decision:
+                    found = True
+                    yield decision
+        if first and not (found or self.damaged):
             decode(first, self.path)
             raise DocumentError(
                 self.path,
-                "there is no decision in this file. Give a file of [prefilter] decision_history_dir, or the log of a "
-                "service without that option.",
+                f"there is no decision in this file. Give a log with the lines of the logger {LOGGER}: in oslo.log's "
+                "text or JSON format, or nothing but the messages.",
             )
 
 
-def decision_files(path: str) -> list[DecisionFile]:
-    """Return the files of a directory, or the one file of that path.
-
-    :raises DocumentError: if the directory has none, or cannot be read
-    """
-    folder = Path(path)
-    try:
-        if not folder.is_dir():
-            return [DecisionFile(folder)]
-        # Not Path.glob, which finds nothing in a directory that cannot be read.
-        files = sorted(each for each in folder.iterdir() if _OF_HISTORY.fullmatch(each.name))
-    except (OSError, ValueError) as error:
-        problem = getattr(error, "strerror", None) or error
-        raise DocumentError(path, f"the directory cannot be read: {problem}. Check its permissions.") from error
-    if not files:
-        raise DocumentError(
-            path, f"the directory has no file {FILES}. Give [prefilter] decision_history_dir of the service."
-        )
-    return [DecisionFile(each) for each in files]
-
-
 def _decision_in(line: bytes) -> Decision | None:
-    """Return the decision in a line; None if there is none.
+    """Return the decision in a line of a log; None if the line is not the history's.
 
-    :raises ValueError: if it cannot be read
+    :raises ValueError: if it is the history's, and not one whole decision
     :raises RecursionError: if it is nested too deep
     """
-    start = line.find(_START)
-    if start >= 0:
-        text = line[start:].decode()
-    elif _ESCAPED in line:
+    if line.startswith(_START):
+        text = line.decode()
+    elif prefix := _PREFIX.match(line):
+        text = line[prefix.end() :].decode()
+    elif line.startswith(b"{") and _NAME in line:
         fields = strict(line.decode())
-        text = str(fields.get("message")) if isinstance(fields, dict) else ""
-    elif line.strip() and _START.startswith(line.strip()):
-        raise ValueError("half a line")
+        if fields.get("name") != LOGGER:
+            return None
+        text = str(fields.get("message"))
     else:
         return None
-    # What follows is the log's.
-    found, _ = DECODER.raw_decode(text)
-    if isinstance(found, dict):
-        # Of before there were any.
-        found.setdefault("aggregates", [])
+    found = strict(text)
     if not (_has(found, _FIELDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
     own = {name: _printable(found[name]) for name in _FIELDS}

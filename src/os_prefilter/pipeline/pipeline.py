@@ -15,10 +15,9 @@ from os_prefilter.common.quoting import shorten
 from os_prefilter.conf import GROUP, as_configuration_error, misspelt_names, options_from, register_opts
 from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
-from os_prefilter.pipeline import known_traits, nova_style, request_writer, trait_scope
+from os_prefilter.pipeline import decision_log, known_traits, nova_style, request_writer, trait_scope
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
-from os_prefilter.pipeline.decision_log import DecisionLog, decision_log_from
 from os_prefilter.pipeline.deployment_facts import PATIENCE, Fact, ReadFact, check_callable, known_or_none, values_of
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from, prepared
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
@@ -64,8 +63,8 @@ class Pipeline:
         deferred = deferring_filters(self.filters, self.options, facts)
         self._known = facts
         self._measuring = measuring
-        self.history: DecisionLog | None = None
-        """Where decisions are recorded; None for nowhere."""
+        self.logs_decisions = False
+        """Whether each decision goes to the logger of :mod:`os_prefilter.pipeline.decision_log`."""
         self.remarks: Callable[[Request], Iterable[Note]] | None = None
         """Yields notes on a request beside those of the filters (``os_prefilter.request.remarks``)."""
 
@@ -132,14 +131,13 @@ class Pipeline:
             filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
             needed = {fact for each in filters for fact in each.facts}
             known = facts_from(conf, provided, needed, ensure_traits)
-            history = decision_log_from(conf)
         except cfg.Error as error:
             raise as_configuration_error(error) from error
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
         if host_traits:
             pipeline.host_traits = HostTraitsFact(host_traits, conf[GROUP].facts_interval)
             pipeline._no_host = no_host_check(pipeline.host_traits, conf[GROUP].no_host_reason)
-        pipeline.history = history
+        pipeline.logs_decisions = conf[GROUP].decision_history
         LOG.info("Request filters enabled: %s.", ", ".join(names) or "none ([prefilter] enabled_filters is empty)")
         return pipeline
 
@@ -223,18 +221,18 @@ class Pipeline:
                 hosts = 0
                 if self._measuring:
                     self._measuring.count_no_host()
-            if self.history:
-                self.history.record(request_spec, context, outcome.described if outcome else "", error, hosts)
+            if self.logs_decisions:
+                decision_log.record(request_spec, context, outcome.described if outcome else "", error, hosts)
             raise
         _log(outcome)
-        if self.history:
-            self.history.record(request_spec, context, outcome.described, hosts=hosts)
+        if self.logs_decisions:
+            decision_log.record(request_spec, context, outcome.described, hosts=hosts)
         return outcome.decision
 
     def decide(self, request_spec: Any, context: Any = None) -> Decision:
         """Return what the filters require for ``request_spec``, which stays as it is; errors as of :meth:`apply`.
 
-        Whether any host can serve it is not checked, and the decision is not in the history.
+        Whether any host can serve it is not checked, and the decision is not logged.
         """
         return self._outcome(clone_of(request_spec), context).decision
 
@@ -300,7 +298,7 @@ class Pipeline:
         # Without a filter the library changes nothing, and says nothing.
         decision = Decision(tuple(runs), tuple(self.remarks(request)) if runs and self.remarks else ())
         additions = request_writer.prepare(request, pending, own_groups, preferred, in_aggregates)
-        described = self.history.describe(decision) if self.history else ""
+        described = decision_log.describe(decision) if self.logs_decisions else ""
         return Outcome(decision, additions, root_demand(required), _warning(decision), described)
 
 

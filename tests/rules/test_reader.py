@@ -87,7 +87,7 @@ _WRONG = [
     ("rules: [\n", "FILE:2: broken YAML: "),
     ("a: 1\na: 2", "FILE:2: broken YAML: the key 'a' is given twice; keep one."),
     ("rules: !!python/name:os.system []", "FILE:1: broken YAML: tags are not supported."),
-    ("rules: &a [*a]", "FILE:1: broken YAML: a value contains itself."),
+    ("rules: &a [*a]", "FILE:1: broken YAML: an anchored value must not contain aliases; write out what it repeats."),
     ("on: 1", "FILE:1: broken YAML: a key must be text; put it into quotes."),
     ("? [1]\n: 2", "FILE:1: broken YAML: a key must be text; put it into quotes."),
     ("rules: []\n---\nrules: []", "FILE:2: broken YAML: "),
@@ -290,9 +290,11 @@ def test_each_of_hundreds_of_conflicting_rules_is_one_error(tmp_path: Path) -> N
 
 
 def test_yaml_alias_bomb_is_refused_without_being_expanded() -> None:
-    """Each level names the one before ten times: expanded, it would have 10 to the power of 30 values."""
+    """Each level would name the one before ten times; a flat one repeats a long value."""
     levels = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 31)]
-    _, problems = rules_in("\n".join(levels).encode(), "f")
-    assert [str(each) for each in problems] == [
-        "f:6: broken YAML: more than 1000000 values, with those that aliases repeat."
+    flat = [f"a: &a [{'x, ' * 2000}]", f"b: [{'*a, ' * 2000}]"]
+    problems = [str(rules_in("\n".join(lines).encode(), "f")[1][0]) for lines in (levels, flat)]
+    assert problems == [
+        "f:2: broken YAML: an anchored value must not contain aliases; write out what it repeats.",
+        "f:2: broken YAML: more than 1000000 values, with those that aliases repeat.",
     ]

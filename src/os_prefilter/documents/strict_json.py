@@ -38,7 +38,7 @@ def strict(text: str) -> Any:
     :raises ValueError: the text is not JSON, has a key twice, or a number that is none
     :raises RecursionError: it is nested too deep
     """
-    return DECODER.decode(text)
+    return _DECODER.decode(text)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -81,5 +81,4 @@ def _decoder(read_object: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> 
     return json.JSONDecoder(object_pairs_hook=read_object, parse_constant=_no_number, parse_float=_finite)
 
 
-DECODER = _decoder(_unique)
-"""For text in which one document follows another; it raises what :func:`strict` does."""
+_DECODER = _decoder(_unique)

@@ -1,4 +1,4 @@
-"""Streaming reader of lists of images or servers: one entry at a time, so that a million need the memory of one.
+"""Reader of lists of images or servers; of JSON lines one entry at a time, so that a million need the memory of one.
 
 Three formats: a JSON array; an object with the array under the key that the service uses, such as ``images`` in
 Glance's ``GET /v2/images``; and JSON lines, one entry a line, for lists above 64 MiB.
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import MAX_BYTES, decode, open_file
-from os_prefilter.documents.strict_json import DECODER, strict
+from os_prefilter.documents.strict_json import strict
 
 Broken = Callable[[str], None]
 """Gets the place and the problem of each entry that cannot be read."""
@@ -42,7 +42,6 @@ class LeftOut:
 # File name endings of JSON lines; without one of them, the first line decides.
 _OF_LINES = (".jsonl", ".ndjson")
 _LARGEST_LINE = 4 * 1024 * 1024
-_SPACE = " \t\r\n"
 
 
 class Kind(NamedTuple):
@@ -72,10 +71,8 @@ def _entries(file: BinaryIO, path: str | Path, kind: Kind, broken: Broken) -> It
     if Path(path).suffix in _OF_LINES or _is_entry(first, kind):
         yield from _from_lines(number, first, file, kind, broken)
         return
-    text = _text(first + file.read(MAX_BYTES + 1 - len(first)), path, kind).lstrip(_SPACE)
-    is_array = text.startswith("[")
-    entries = _entries_of_array(text, path, kind) if is_array else _entries_of_object(text, path, kind, broken)
-    for number, entry in enumerate(entries):
+    text = _text(first + file.read(MAX_BYTES + 1 - len(first)), path, kind)
+    for number, entry in enumerate(_entries_of(text, path, kind, broken)):
         yield f"{kind.many}[{number}]", entry
 
 
@@ -108,33 +105,15 @@ def _from_lines(number: int, first: bytes, file: BinaryIO, kind: Kind, broken: B
         number, line = number + 1, file.readline(_LARGEST_LINE + 1)
 
 
-def _entries_of_array(text: str, path: str | Path, kind: Kind) -> Iterator[object]:
-    """Yield the entries of an array one by one: all at once take many times the memory of the text."""
-    number, position = 0, _after_space(text, 1)
-    sign = text[position : position + 1]
-    position += sign == "]"
-    while sign != "]":
-        try:
-            entry, position = DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError) as error:
-            raise _not_json(path, error, f"{kind.many}[{number}]: ") from error
-        yield entry
-        number += 1
-        position = _after_space(text, position)
-        sign = text[position : position + 1]
-        position = _after_space(text, position + 1)
-        if sign not in ("]", ","):
-            raise _not_json(path, JSONDecodeError("Expecting ',' or ']'", text, position - 1))
-    position = _after_space(text, position)
-    if position < len(text):
-        raise _not_json(path, JSONDecodeError("Extra data", text, position))
-
-
-def _entries_of_object(text: str, path: str | Path, kind: Kind, broken: Broken) -> list[object]:
+def _entries_of(text: str, path: str | Path, kind: Kind, broken: Broken) -> list[object]:
     try:
         document = strict(text)
+    except JSONDecodeError as error:
+        raise DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except (ValueError, RecursionError) as error:
-        raise _not_json(path, error) from error
+        raise DocumentError(path, f"not JSON that can be read: {quote(str(error))}") from error
+    if isinstance(document, list):
+        return document
     if not isinstance(document, dict):
         raise DocumentError(path, f"it holds {quote(document)}; expected a list of {kind.many}.")
     if kind.many not in document:
@@ -151,19 +130,3 @@ def _text(data: bytes, path: str | Path, kind: Kind) -> str:
     if len(data) > MAX_BYTES:
         raise DocumentError(path, f"the list is larger than 64 MiB. Give it as JSON lines: one {kind.one} a line.")
     return decode(data, path, "utf-8")
-
-
-def _after_space(text: str, position: int) -> int:
-    while position < len(text) and text[position] in _SPACE:
-        position += 1
-    return position
-
-
-def _not_json(path: str | Path, error: Exception, where: str = "") -> DocumentError:
-    """Return the error about text that is not JSON.
-
-    :param where: the entry, named where the line is not known, as for a duplicate key
-    """
-    if isinstance(error, JSONDecodeError):
-        return DocumentError(path, f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}")
-    return DocumentError(path, f"{where}not JSON that can be read: {quote(str(error))}")

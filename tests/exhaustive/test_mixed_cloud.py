@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.processes import ran
 
-BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "tests" / "benchmarks"
 WAYS = ("no filter", "properties", "prefilters", "both", "os-prefilter")
 
 Table = dict[str, dict[str, str]]

@@ -1,6 +1,6 @@
 """Schedulers at full speed while the rules are replaced and facts expire: the law of each is in its test's name.
 
-Some seconds here, two minutes with ``tox -e exhaustive``; docs/benchmarks/soak.py takes ten minutes for each.
+Some seconds here, two minutes with ``tox -e exhaustive``; tests/benchmarks/soak.py takes ten minutes for each.
 """
 
 import copy

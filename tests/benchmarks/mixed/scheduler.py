@@ -57,7 +57,7 @@ class Placement:
     """What Nova's client of Placement talks to: an embedded one, with a clock."""
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
-        self._adapter: Any = placement.client._adapter  # noqa: SLF001 - the adapter that Nova's client needs
+        self._adapter: Any = placement.client._adapter
         self.begin()
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python docs/benchmarks/pipeline.py``.
+"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python tests/benchmarks/pipeline.py``.
 
 Both sides get the same requests, each one once and as it came: what a filter has written is not there the next time.
 """

@@ -1,4 +1,4 @@
-"""How the time of a request grows with filters and rules: ``python docs/benchmarks/growth.py [small]``.
+"""How the time of a request grows with filters and rules: ``python tests/benchmarks/growth.py [small]``.
 
 A request is what a scheduler does before it asks Placement: the pipeline runs, and the query is built.
 """

@@ -1,4 +1,4 @@
-"""What the traits of a report cost each request: ``python docs/benchmarks/traits.py [small]``.
+"""What the traits of a report cost each request: ``python tests/benchmarks/traits.py [small]``.
 
 Placement sends every trait of every candidate. The same plain KVM hosts have the traits that Nova's driver writes, and
 beside them those of our agent, in the ways that it can be configured; the same request, as Nova sends it, goes to each.

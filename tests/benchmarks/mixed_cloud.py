@@ -1,4 +1,4 @@
-"""Boots in a mixed cloud, simulated on a real Placement: ``python docs/benchmarks/mixed_cloud.py [small]``.
+"""Boots in a mixed cloud, simulated on a real Placement: ``python tests/benchmarks/mixed_cloud.py [small]``.
 
 The same requests in the same order go through Nova's own scheduler in five ways, each on a Placement of its own. Late
 checks of this library stand for the virt drivers. The page "A mixed cloud" says how the cloud is made. Without

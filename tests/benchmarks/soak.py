@@ -1,4 +1,4 @@
-"""Schedulers under load for ten minutes, in threads and then in processes: ``python docs/benchmarks/soak.py [small]``.
+"""Schedulers under load for ten minutes, in threads and then in processes: ``python tests/benchmarks/soak.py [small]``.
 
 What they do, and what is checked of each decision, is in ``tests/faults/load.py``: rules that are replaced
 all the while, files of rules that are broken, facts that expire.
@@ -31,7 +31,7 @@ def processes(seconds: float) -> Figures:
     """Run 8 processes, forked after the pipeline was made and told of new rules by SIGHUP."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-W", "ignore", "-m", "tests.faults.load_processes", folder, str(seconds)]
-        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603
+        done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
         return Figures(**json.loads(done.stdout))
 
 

@@ -1,4 +1,4 @@
-"""Runs benchmarks and keeps what they say: ``python docs/benchmarks/run.py [NAME ...]``; without names, all of them.
+"""Runs benchmarks and keeps what they say: ``python tests/benchmarks/run.py [NAME ...]``; without names, all of them.
 
 Each runs in a process of its own. ``results/NAME.txt`` gets a line about the machine and then what it printed; the
 documentation shows these files.
@@ -30,7 +30,7 @@ def main(asked: list[str]) -> int:
     for name in asked or names():
         print(f"# {name}", flush=True)
         command = [sys.executable, "-W", "ignore", str(_HERE / f"{name}.py")]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         print(done.stdout, flush=True)
         if done.returncode:
             failed.append(name)

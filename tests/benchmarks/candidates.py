@@ -1,4 +1,4 @@
-"""How long Placement takes for allocation candidates: ``python docs/benchmarks/candidates.py [small]``.
+"""How long Placement takes for allocation candidates: ``python tests/benchmarks/candidates.py [small]``.
 
 The first image asks for ``hw_vif_model=igb``, which 5 % of the hosts can, and for a bus and a video model that all can;
 the second one asks for the bus alone. The same request goes to the same Placement without any prefilter, as Nova sends
@@ -99,7 +99,7 @@ class Counted:
     """A Placement's adapter that counts requests and the bytes of the responses."""
 
     def __init__(self, placement: EmbeddedPlacement) -> None:
-        self._adapter = placement.client._adapter  # noqa: SLF001 - the client counts nothing
+        self._adapter = placement.client._adapter
         self.requests = self.bytes = 0
 
     def request(self, url: str, method: str, **options: Any) -> Any:
@@ -130,7 +130,7 @@ def learn(placement: EmbeddedPlacement, where: str) -> bool:
 
 def answer(placement: EmbeddedPlacement, query: str) -> bytes:
     """Return what Placement answers, as it is sent."""
-    adapter = placement.client._adapter  # noqa: SLF001 - without this library's reading of the answer
+    adapter = placement.client._adapter
     response = adapter.get(f"/allocation_candidates?{query}", microversion="1.39", raise_exc=True)
     return bytes(response.content)
 

@@ -1,4 +1,4 @@
-"""How many requests to Placement a report of a host takes: ``python docs/benchmarks/report.py``.
+"""How many requests to Placement a report of a host takes: ``python tests/benchmarks/report.py``.
 
 The host is a KVM host as libvirt describes it, and its report is that of ``os-prefilter capabilities report`` with the
 section [prefilter] that docs/agent.rst recommends: what nova-compute does not report and the filters may require, the
@@ -72,7 +72,7 @@ def goal_of(facts: LibvirtFacts) -> Goal:
 def main() -> None:
     """Report hosts of one cloud, each in the state that its line names."""
     with EmbeddedPlacement(Fleet(tuple(map(_host, range(3))))) as placement:
-        counted = Counted(placement.client._adapter)  # noqa: SLF001 - where requests leave this library
+        counted = Counted(placement.client._adapter)
         adapter: Any = counted
         client = PlacementClient(adapter)
         goal, changed = goal_of(KVM), goal_of(replace(KVM, virt_type="qemu"))

@@ -1,4 +1,4 @@
-"""How long ``os-prefilter diagnose`` takes: ``python docs/benchmarks/diagnose.py [small]``.
+"""How long ``os-prefilter diagnose`` takes: ``python tests/benchmarks/diagnose.py [small]``.
 
 From the snapshot of a cloud in a file to the printed diagnosis, as a process. The hosts are those of ``audit.py``; no
 host meets the request.

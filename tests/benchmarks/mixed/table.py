@@ -61,7 +61,7 @@ def _excluded(results: Sequence[Result]) -> str:
 def _share_that_ran(results: Sequence[Result]) -> str:
     of_all = could(results)
     # Of fewer than a hundred, a tenth of a percent would say more than there is to know.
-    decimals = 1 if len(of_all) >= 100 else 0  # noqa: PLR2004
+    decimals = 1 if len(of_all) >= 100 else 0
     return f"{100 * len(ran(of_all)) / len(of_all):.{decimals}f}%"
 
 

@@ -1,4 +1,4 @@
-"""How long an audit takes, and how much memory: ``python docs/benchmarks/audit.py [small]``.
+"""How long an audit takes, and how much memory: ``python tests/benchmarks/audit.py [small]``.
 
 Each case runs in a process of its own. Images and hosts are made up, the same at each run.
 """
@@ -34,7 +34,7 @@ def fleet_of(hosts: int, *, different: bool, random_: random.Random) -> Fleet:
     )
 
 
-def _host(name: str, kind: Provider, different: bool, random_: random.Random) -> Provider:  # noqa: FBT001
+def _host(name: str, kind: Provider, different: bool, random_: random.Random) -> Provider:
     traits = kind.traits
     if different:
         traits -= frozenset(random_.sample(sorted(traits), min(8, len(traits) // 3)))
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     print(f"{images:,} images, {hosts:,} hosts.", flush=True)
     for each in CASES:
-        subprocess.run([sys.executable, __file__, *arguments, each], check=True)  # noqa: S603
+        subprocess.run([sys.executable, __file__, *arguments, each], check=True)
 
 
 if __name__ == "__main__":

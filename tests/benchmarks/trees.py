@@ -1,4 +1,4 @@
-"""What Placement does with wide trees of providers: ``python docs/benchmarks/trees.py [small]``.
+"""What Placement does with wide trees of providers: ``python tests/benchmarks/trees.py [small]``.
 
 Each host has 4 NUMA cells, and each cell 2 GPUs and 2 network cards: providers with one VGPU or one PCI device each. Of
 ``n`` request groups for such devices Placement forms one candidate for each order of like devices. The requests are of
@@ -120,9 +120,9 @@ def _as_nova(spec: Any) -> str:
 
 
 @contextmanager
-def _options(placement: EmbeddedPlacement, strategy: str, most: int, wide: bool) -> Iterator[None]:  # noqa: FBT001
+def _options(placement: EmbeddedPlacement, strategy: str, most: int, wide: bool) -> Iterator[None]:
     """Set what limits the candidates of this Placement."""
-    conf = placement._transport._configuration  # noqa: SLF001 - it has no parameter for what an operator should not set
+    conf = placement._transport._configuration
     values = {
         ("allocation_candidates_generation_strategy", "placement"): strategy,
         ("max_allocation_candidates", "placement"): most,

@@ -1,4 +1,4 @@
-"""How long commands take to start: ``python docs/benchmarks/start.py [small]``.
+"""How long commands take to start: ``python tests/benchmarks/start.py [small]``.
 
 Each is a process of its own, turn by turn with the others. CPU is what the process itself used; the least wall time of
 all rounds says what the machine does when nothing else runs. The command of openstackclient stands beside ours.
@@ -51,7 +51,7 @@ def process(
 
     def run() -> None:
         before, start = _children_cpu(), time.perf_counter()
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
         wall.append(time.perf_counter() - start)
         cpu.append(_children_cpu() - before)
         assert done.returncode in codes, done.returncode

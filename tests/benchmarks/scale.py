@@ -1,4 +1,4 @@
-"""How time and memory grow to 50,000 hosts: ``python docs/benchmarks/scale.py [small] [PART] [HOSTS ...]``.
+"""How time and memory grow to 50,000 hosts: ``python tests/benchmarks/scale.py [small] [PART] [HOSTS ...]``.
 
 The parts are two; without a number, hosts are 1,000, 5,000, 10,000 and 50,000, which takes half an hour.
 
@@ -103,7 +103,7 @@ def _line(subject: str, unit: str, values: Any, growth: Any) -> str:
 
 
 def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"  # noqa: PLR2004
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.2f}"
 
 
 # -- a Placement -------------------------------------------------------------------------------------------------------
@@ -193,9 +193,7 @@ def _served(url: str, folder: Path) -> Iterator[tuple[str, int]]:
         port = free.getsockname()[1]
     command = [sys.executable, "-W", "ignore", "-m", "tests.services.cloud.serve", "placement.wsgi.api", str(port)]
     with (folder / "placement.log").open("wb") as log:
-        program = subprocess.Popen(  # noqa: S603
-            command, cwd=_REPOSITORY, env={**os.environ, **environment}, stdout=log, stderr=log
-        )
+        program = subprocess.Popen(command, cwd=_REPOSITORY, env={**os.environ, **environment}, stdout=log, stderr=log)
     try:
         retrying = Retrying(retry=retry_if_exception_type(OSError), stop=stop_after_delay(60), wait=wait_fixed(0.2))
         retrying(lambda: socket.create_connection(("127.0.0.1", port)).close())
@@ -230,7 +228,7 @@ def _measure_candidates(table: Table, placement: EmbeddedPlacement, url: str, ne
 
 def _measure_facts(table: Table, placement: EmbeddedPlacement, url: str, state: str) -> None:
     """Read each fact twice, as it is read once an interval; the second time counts."""
-    counted: Any = Counted(placement.client._adapter)  # noqa: SLF001 - where requests leave this library
+    counted: Any = Counted(placement.client._adapter)
     client = PlacementClient(counted)
     facts: dict[str, Callable[[], object]] = {"answers": ReportCoverage(client, EVERY_TRAIT)}
     if state == "all reported":
@@ -395,7 +393,7 @@ def _run(arguments: Sequence[str], says: str, folder: Path) -> _Ran:
     """Run a command to its end; check what it says."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     launcher = [sys.executable, "-S", "-c", _LAUNCHER, _COMMAND, *arguments]
-    done = subprocess.run(launcher, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
+    done = subprocess.run(launcher, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     code, output, cpu, peak = json.loads(done.stdout)
     assert code in (0, _NO_HOST), output
     assert says in output, output

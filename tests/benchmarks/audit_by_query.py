@@ -1,4 +1,4 @@
-"""An audit against one query an image on a real Placement: ``python docs/benchmarks/audit_by_query.py [small]``.
+"""An audit against one query an image on a real Placement: ``python tests/benchmarks/audit_by_query.py [small]``.
 
 The queries are those that a scheduler would send, without a limit. They are made for a sample of the images and scaled
 to all of them, half of them before the audit and half of them after it; for each image of the sample both sides must

@@ -1,4 +1,4 @@
-"""How long an audit of servers takes, and how much memory: ``python docs/benchmarks/audit_servers.py [small]``.
+"""How long an audit of servers takes, and how much memory: ``python tests/benchmarks/audit_servers.py [small]``.
 
 Each case runs in a process of its own. Servers and hosts are made up, the same at each run.
 """
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     print(f"{servers:,} servers, {hosts:,} hosts.", flush=True)
     for each in CASES:
-        subprocess.run([sys.executable, __file__, *arguments, each], check=True)  # noqa: S603
+        subprocess.run([sys.executable, __file__, *arguments, each], check=True)
 
 
 if __name__ == "__main__":

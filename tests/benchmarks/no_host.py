@@ -1,4 +1,4 @@
-"""What it costs to know that no host serves a request: ``python docs/benchmarks/no_host.py [HOSTS [PLACEMENT_HOSTS]]``.
+"""Cost of knowing that no host serves a request: ``python tests/benchmarks/no_host.py [HOSTS [PLACEMENT_HOSTS]]``.
 
 First in a scheduler's memory, with 50,000 hosts by default: a request that hosts serve passes the check, one that none
 serves is rejected. Then what reading costs a real Placement, with 10,000 hosts by default.
@@ -46,11 +46,11 @@ class _Known:
         self._numbers = MappingProxyType({str(provider_uuid(f"host-{number}")): number for number in range(hosts)})
         self._random = Random(1)
 
-    def read(self, traits: Iterable[str], known: HostTraits, *, refresh: bool) -> HostTraits:  # noqa: ARG002
+    def read(self, traits: Iterable[str], known: HostTraits, *, refresh: bool) -> HostTraits:
         sets = {trait: self._some(trait) for trait in sorted(traits)}
         return HostTraits(self._numbers, (1 << self._hosts) - 1, MappingProxyType({**known.sets, **sets}))
 
-    def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:  # noqa: ARG002
+    def any_host(self, required: Iterable[str], forbidden: Iterable[str]) -> bool:
         return False
 
     def _some(self, trait: str) -> int:
@@ -115,7 +115,7 @@ class _Measured:
     """An adapter that adds up what Placement sends."""
 
     def __init__(self, client: PlacementClient) -> None:
-        self._adapter = client._adapter  # noqa: SLF001
+        self._adapter = client._adapter
         self.requests = self.bytes = 0
 
     def request(self, url: str, method: str, **options: object) -> object:

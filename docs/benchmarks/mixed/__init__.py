@@ -1,1 +1,0 @@
-"""The parts of ``docs/benchmarks/mixed_cloud.py``."""

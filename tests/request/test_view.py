@@ -207,7 +207,6 @@ def test_object_that_is_not_a_request_spec_is_refused(thing: object, problem: st
         objects.RequestSpec(),
         mock.MagicMock(flavor=Flavor(), image=None, requested_resources=[], request_level_params=None),
     ],
-    ids=str,
 )
 def test_object_with_a_part_of_the_fields_is_read(spec: object) -> None:
     Request(spec)

@@ -2,7 +2,7 @@
 
 pytest imports this module wherever os-prefilter is installed, also in the test runs of others. So it stands outside
 the package ``os_prefilter`` and imports nothing of it, has no hooks, and all its names begin with ``prefilter_``
-(ADR 0024).
+(ADR 0005).
 """
 
 from collections.abc import Callable, Iterator

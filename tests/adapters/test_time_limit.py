@@ -180,7 +180,7 @@ FOREVER = 60
 
 @pytest.mark.parametrize("ask", ["token", "endpoint"])
 def test_login_ends_where_keystone_refuses_version_discovery_and_works_once_it_does_not(ask: str) -> None:
-    """Keystoneauth would wait for its own lock, and so would whatever logs in after that (ADR 0026)."""
+    """Keystoneauth would wait for its own lock, and so would whatever logs in after that (ADR 0015)."""
     keystone = Keystone()
     with keystone.served() as url:
         session = login_at(url)

@@ -432,7 +432,7 @@ def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
 
 
 def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: Served, tmp_path: Path) -> None:
-    """It answers 401 to the request for its versions, at which keystoneauth by itself waits without end (ADR 0026)."""
+    """It answers 401 to the request for its versions, at which keystoneauth by itself waits without end (ADR 0015)."""
     logins = Logins()
     logins.catalog = {"placement": aware.url}
     refuses = [True]

@@ -2,7 +2,7 @@
 
 The timeout of ``requests`` is one for the connection, and then for each piece of data: a response that trickles in
 never ends, and an endless one fills the memory. keystoneauth waits for its own lock where Keystone does not show its
-versions (ADR 0026), and sends the token, or the password of a login, along wherever a redirect leads.
+versions (ADR 0015), and sends the token, or the password of a login, along wherever a redirect leads.
 """
 
 import threading
@@ -50,7 +50,7 @@ def _not_nested(get_access: Callable[..., Any]) -> Callable[..., Any]:
     """Return the method that gets the token of an identity plugin, refused while it runs in this thread.
 
     keystoneauth holds a lock while it logs in. Where Keystone answers 401 to the request for its versions, keystoneauth
-    repeats that with a token, and waits for its own lock forever (ADR 0026). After an error, keystoneauth goes on with
+    repeats that with a token, and waits for its own lock forever (ADR 0015). After an error, keystoneauth goes on with
     the version in the URL.
     """
     here = threading.local()

@@ -2,7 +2,7 @@
 
 The scheduler requests only hosts that can, but a host may have changed since, or a filter may be off. So the driver
 checks again, by the same table as the traits of the host, and fails the spawn rather than start a guest without what
-was requested (ADR on traits as configuration).
+was requested.
 """
 
 import re

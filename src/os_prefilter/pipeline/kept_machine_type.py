@@ -1,7 +1,7 @@
 """The machine type that a server keeps when it moves, so that the default of its next host does not count.
 
 Nova writes the machine type of a server's first start into the server's system metadata, where the image names none,
-and never into the request spec. See the ADR "A server's whole life".
+and never into the request spec. See ADR 0027.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Gates: a requirement is enforced only once every compute node has reported whether it can meet it (ADR 0014).
+"""Gates: a requirement is enforced only once every compute node has reported whether it can meet it (ADR 0003).
 
 A missing trait has two meanings: the host cannot do it, or the host has not reported yet. A :class:`Gate` tells them
 apart for the traits of a row of the vocabulary. It is open once every compute node has one of the traits

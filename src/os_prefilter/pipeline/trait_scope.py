@@ -1,4 +1,4 @@
-"""Where required traits go: on the root provider, or on the unsuffixed request group as well (ADR 0007, ADR 0034).
+"""Where required traits go: on the root provider, or on the unsuffixed request group as well (ADR 0007).
 
 Both give the same candidates, and which one is faster depends on the cloud. Where no provider is nested and none shares
 its resources, Placement selects the providers of the unsuffixed group by their traits first; otherwise it looks at the

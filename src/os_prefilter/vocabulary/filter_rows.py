@@ -66,7 +66,7 @@ FILTERED: tuple[Row, ...] = (
     # Not hw_rescue_bus, which Nova reads of the image that a server is rescued with and of no other, on the host where
     # the server is; and not hw_floppy_bus, as a guest has no floppy disk unless its user adds one.
     Row(
-        # i686 requires an x86_64 host, see the ADR "What i686 and qemu require". os-traits calls armv7l
+        # i686 requires an x86_64 host (ADR 0008). os-traits calls armv7l
         "architecture",
         # ARMV7, which a driver that reports HW_ARCH_ARMV7L and finds no such trait never reports.
         terms("HW_ARCH", ARCHITECTURES, i686="X86_64") | unknown_to_nova(terms("HW_ARCH", "armv7l", armv7l="ARMV7")),

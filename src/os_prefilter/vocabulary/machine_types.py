@@ -3,7 +3,7 @@
 A host that offers a device on one machine type does not offer it on every one: q35 has no IDE, isapc no HPET. Nova's
 libvirt driver reports what any machine type of any architecture has. The table here has the families of machine types
 that cannot have a device, with any version of QEMU (``hw/*/`` in QEMU, ``src/qemu/qemu_validate.c`` in libvirt); the
-tests compare it with libvirt's capabilities. See the ADR "Machine types and emulated architectures".
+tests compare it with libvirt's capabilities (ADR 0008).
 """
 
 from collections.abc import Mapping

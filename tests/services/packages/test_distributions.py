@@ -95,7 +95,7 @@ def test_the_source_distribution_has_the_whole_project(source: Path) -> None:
 
 @pytest.mark.parametrize("version", ["1.3.1", "1.12.2"])
 def test_an_old_hatchling_packs_the_same_files(version: str, built: Path, tmp_path: Path) -> None:
-    """The lower bound, which RDO has for CentOS Stream 9, and Debian 12's; ADR 0032 has both."""
+    """The lower bound, which RDO has for CentOS Stream 9, and Debian 12's; ADR 0031 has both."""
     bin_folder = empty_environment(tmp_path / "environment")
     for command in (("pip", "install", "--quiet", f"hatchling=={version}"), ("hatchling", "build", "-d", tmp_path)):
         done = clean_run(bin_folder / "python", "-m", *command, cwd=PROJECT)

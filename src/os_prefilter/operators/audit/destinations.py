@@ -1,4 +1,4 @@
-"""Which hosts may take a server that runs: now, if its host died, and if other hosts were drained (ADR 0038).
+"""Which hosts may take a server that runs: now, if its host died, and if other hosts were drained (ADR 0016).
 
 A destination is a host that Placement would return for the server's request with the filters applied, beside its own
 host and disabled ones. The server's own allocation stays where it is, as it does while Nova moves a server.

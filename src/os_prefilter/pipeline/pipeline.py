@@ -313,6 +313,7 @@ def _is_on_root(item: Requirement, request: Request) -> bool:
 
 def _mirror(requirements: tuple[Requirement, ...], request: Request) -> tuple[Requirement, ...]:
     """Return the required traits of the root again, for the unsuffixed group, if the candidates stay the same."""
+    # Not the forbidden ones: each provider of the group is excluded by one, so a host would be by the trait of its GPU.
     on_root = [item for item in requirements if item.scope == ROOT and item.required]
     if not on_root or not unsuffixed_group_uses_host(request):
         return ()

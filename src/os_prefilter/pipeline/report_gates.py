@@ -107,9 +107,11 @@ def gates_of(row: Row) -> tuple[Gate, ...]:
     always = row.traits - opt_in
     found = []
     if always:
+        # A driver that reports one value of a row knows the row, and leaves out what the host does not support.
         driver = frozenset() if row.name in _PARTLY_REPORTED else always
         found.append(Gate(row.name, ALWAYS, always, driver | {REPORTED}))
     if opt_in:
+        # Only the marker counts: such a trait may be set by hand, which says nothing about the other values.
         all_custom = all(trait.startswith(CUSTOM_PREFIX) for trait in opt_in)
         markers = (REPORTED, REPORTED_CUSTOM) if all_custom else (REPORTED,)
         found.append(Gate(row.name, IF_REPORTED, opt_in, frozenset(markers)))

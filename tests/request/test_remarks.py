@@ -27,7 +27,7 @@ def _names(properties: dict[str, object], extra_specs: dict[str, str]) -> list[s
         ("os_distor", f"{_DROPPED}. Did you mean os_distro?"),
         ("hw_warp_drive", _DROPPED),
         ("img_\nx", _DROPPED),
-        *((name, "") for name in (*KEPT_BY_NOVA, *LEGACY_NAMES, "vmware_adaptertype", "hw_numa_cpus.0")),
+        *((name, "") for name in (*sorted(KEPT_BY_NOVA), *LEGACY_NAMES, "vmware_adaptertype", "hw_numa_cpus.0")),
         ("trait:CUSTOM_X", ""),
         ("deploy-config:raid", ""),
         # Of Glance, Cinder, Ironic, clients and users.

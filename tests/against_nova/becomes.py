@@ -177,6 +177,10 @@ def usb(answer: Answer, spec: Any, _nova: Nova) -> Answer:
 
 
 def i686(answer: Answer, spec: Any, _nova: Nova) -> Answer:
+    if isinstance(answer, str):
+        return answer
+    if _image(spec, "hw_emulation_architecture") == "i686":
+        answer = _also(answer, _on_root("COMPUTE_ARCH", "x86_64"))
     if _image(spec, "hw_architecture") != "i686" or isinstance(answer, str):
         return answer
     return answer - {_on_root("HW_ARCH", "i686")} | {_on_root("HW_ARCH", "x86_64")}

@@ -220,9 +220,9 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(
         "32-bit x86",
         of=("image_metadata",),
-        nova="requires HW_ARCH_I686 for hw_architecture=i686",
-        ours="requires HW_ARCH_X86_64",
-        reason="an x86_64 host runs it, and reports HW_ARCH_X86_64 alone",
+        nova="requires HW_ARCH_I686 for hw_architecture=i686, and has no trait for hw_emulation_architecture=i686",
+        ours="requires HW_ARCH_X86_64, and COMPUTE_ARCH_X86_64",
+        reason="an x86_64 host runs it, and reports HW_ARCH_X86_64 alone; the emulator is that of x86_64",
         becomes=becomes.i686,
         properties={"hw_architecture": "i686"},
     ),

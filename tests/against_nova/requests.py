@@ -106,7 +106,9 @@ _BOTH = tuple(
 def _of_theme(some: dict[str, tuple[str, ...]], theme: tuple[str, ...]) -> st.SearchStrategy[dict[str, str]]:
     names = [name for name in some if any(part in name for part in theme)]
     keys = st.sets(st.sampled_from(names), max_size=6) if names else st.just(set())
-    return keys.flatmap(lambda chosen: st.fixed_dictionaries({each: st.sampled_from(some[each]) for each in chosen}))
+    return keys.flatmap(
+        lambda chosen: st.fixed_dictionaries({each: st.sampled_from(some[each]) for each in sorted(chosen)})
+    )
 
 
 def _of_both(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
@@ -142,9 +144,11 @@ def flavors(draw: st.DrawFn, theme: tuple[str, ...], more: dict[str, str]) -> An
         return flavor
     specs = draw(_of_theme(EXTRA_SPECS, theme)) | more
     pairs = st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_CLASSES))
-    for suffix, name in draw(st.sets(pairs, max_size=3)):
+    for suffix, name in sorted(draw(st.sets(pairs, max_size=3))):
         specs[f"resources{suffix}:{name}"] = draw(st.sampled_from(_AMOUNTS))
-    for suffix, name in draw(st.sets(st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_TRAITS)), max_size=3)):
+    for suffix, name in sorted(
+        draw(st.sets(st.tuples(st.sampled_from(_SUFFIXES), st.sampled_from(_TRAITS)), max_size=3))
+    ):
         specs[f"trait{suffix}:{name}"] = draw(st.sampled_from(["required", "forbidden", "wanted"]))
     specs |= draw(st.sampled_from([{}, {}, {"traitor:x": "odd", "traits:no name": "wanted"}]))
     flavor.extra_specs = specs

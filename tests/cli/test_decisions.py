@@ -24,7 +24,8 @@ Capture = pytest.CaptureFixture[str]
 
 _SERVERS = [f"0c0a4b6e-6c3b-4d2a-9d0f-0a3f4a1f2b7{number}" for number in range(3)]
 _MODELS = ("igb", "nosuch", "e1000e")
-_PREFIX = "2026-11-03 14:02:11.123 4711 INFO os_prefilter.decisions [None req-0 alice shop - - default default] "
+_START = '{"time": "'
+_PREFIX = "2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions [None req-0 alice shop - - default default] "
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ for model in {_MODELS}:
         conf.write_text(f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n")
         subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
         if path.exists():
-            path.write_bytes(b'\xff\n{"message": "of another"}\n\n' + path.read_bytes() + b"\x00\n")
+            path.write_bytes(b"\xff cut\n\n" + path.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
         found = _json(capsys, path if path.exists() else alone)
         assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
         assert [len(each["requirements"]) for each in found] == [1, 0, 1]
@@ -188,23 +189,46 @@ def _record(**changes: Any) -> bytes:
 
 
 _FORGED = _record(reason="forged").decode().strip()
+_OTHER = "2026-11-03 14:02:11.123 1 INFO nova.api [req-1] "
+_JSON = json.dumps({"name": LOGGER, "message": _FORGED})
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        f"2026-11-03 14:02:11.123 4711 INFO nova.api [req-1] Image named {_FORGED}",
-        f"2026-11-03 14:02:11.123 4711 INFO nova.api [req-1] Image INFO os_prefilter.decisions [-] {_FORGED}",
-        f"2026-11-03 14:02:11.123 4711 WARNING os_prefilter.rules.filter [-] INFO os_prefilter.decisions {_FORGED}",
-        f"2026-11-03 14:02:11.123 4711 INFO os_prefilter.decisions_of_others [-] {_FORGED}",
-        json.dumps({"name": "nova.api", "message": _FORGED, "args": [LOGGER]}),
-        json.dumps({"message": f"{LOGGER} {_FORGED}"}),
+        f"{_OTHER}Image named {_FORGED}",
+        f"{_OTHER}Image INFO os_prefilter.decisions [-] {_FORGED}",
+        f"{_OTHER}Image of two lines\n{_FORGED}",
+        f"{_OTHER}Image of two lines\n{_JSON}",
+        f"{_OTHER}{'x' * (8 * 128 * 1024 - len(_OTHER))}{_PREFIX}{_FORGED}",
+        f"2026-11-03 14:02:11.123 1 WARNING os_prefilter.rules.filter [-] INFO os_prefilter.decisions [-] {_FORGED}",
+        f"2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions.others [-] {_FORGED}",
+        f"2026-11-03 14:02:11.123 1 INFO os_prefilter.decisions-others [-] {_FORGED}",
+        f"Nov  3 14:02:11 host sshd[12]: Invalid user INFO os_prefilter.decisions [-] {_FORGED}",
+        f"2026-11-03 14:02:11.123 1 FATAL nova.x [ctx] INFO os_prefilter.decisions [-] {_FORGED}",
         f" {_FORGED}",
     ],
+    ids=range(11),
 )
 def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "log"
-    path.write_text(f"{line}\n{_PREFIX}{_record(request='req-0').decode()}")
+    path.write_text(f"{_OTHER}Started\n{line}\n{_PREFIX}{_record(request='req-0').decode()}")
+    assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
+
+
+def test_decision_of_another_logger_or_process_does_not_count(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "log"
+    others = ({"name": "nova.api", "message": _FORGED, "args": [LOGGER]}, {"message": f"{LOGGER} {_FORGED}"})
+    path.write_text("".join(f"{json.dumps(each)}\n" for each in others) + f"{_FORGED}\n{_JSON}\n")
+    assert len(_json(capsys, path)) == 1
+    path.write_text(f"{_PREFIX}{_record(worker=2).decode()}")
+    assert main(["decisions", str(path)]) == 1
+    assert "left out 1 damaged decision" in capsys.readouterr().err
+
+
+def test_name_of_a_user_in_the_prefix_hides_no_decision(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "log"
+    path.write_text(f"{_PREFIX.replace('alice', _START)}{_record(request='req-0').decode()}")
     assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
 
 
@@ -214,7 +238,9 @@ def test_line_counts_only_if_it_parses_as_a_whole(prefix: str, more: str, tmp_pa
     path = tmp_path / "log"
     path.write_text(f"{prefix}{_FORGED}{more}\n")
     assert main(["decisions", str(path)]) == 1
-    assert "left out 1 damaged decision" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "left out 1 damaged decision" in err
+    assert "no decision: each line of a decision is damaged." in err
 
 
 _WRONG_RECORDS = [
@@ -235,7 +261,7 @@ def test_record_of_another_shape_is_left_out_with_a_warning(
     changes: dict[str, Any], tmp_path: Path, capsys: Capture
 ) -> None:
     path = tmp_path / "log"
-    path.write_bytes(_record() + _PREFIX.encode() + _record(**changes))
+    path.write_bytes(_PREFIX.encode() + _record() + _PREFIX.encode() + _record(**changes))
     assert main(["decisions", str(path), "-f", "json"]) == 0
     captured = capsys.readouterr()
     assert len(json.loads(captured.out)) == 1
@@ -269,7 +295,7 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
             b'{"a": 1}\n',
             [],
             "FILE: there is no decision in this file. Give a log with the lines of the logger os_prefilter.decisions: "
-            "in oslo.log's text or JSON format, or nothing but the messages.",
+            "in oslo.log's text or JSON format, or a file with nothing but the messages.",
         ),
         ("{}\n".encode("utf-16"), [], "FILE: byte 0 is not UTF-8; save the file as UTF-8."),
         (

@@ -41,12 +41,15 @@ class Decisions(Listing):
         server = _uuid(parsed_args.server)
         if parsed_args.limit < 1:
             raise DocumentError("--limit", f"{parsed_args.limit} is not a number of decisions. Give 1 or more.")
-        self._read = self._matching = 0
+        self._read = self._matching = self._damaged = 0
         wanted = self._wanted(parsed_args, server)
         # A history may be larger than the memory.
         latest = [each for *_, each in sorted(nlargest(parsed_args.limit, wanted))]
         if not self._read:
-            raise DocumentError("no decision", "the log is empty; check that [prefilter] decision_history is true.")
+            advice = "the log is empty; check that [prefilter] decision_history is true."
+            if self._damaged:
+                advice = "each line of a decision is damaged. Check the format of the log and what cuts its lines."
+            raise DocumentError("no decision", advice)
         if not latest:
             self.tell(f"None of {pluralize(self._read, 'decision')} is as given.", warning=True)
         elif len(latest) < self._matching:
@@ -75,6 +78,7 @@ class Decisions(Listing):
                     yield each.time, self._matching, each
             if file.damaged:
                 number, first = len(file.damaged), file.damaged[0]
+                self._damaged += number
                 problem = f"left out {pluralize(number, 'damaged decision')}, the first one here."
                 self.tell(str(DocumentError(file.path, problem, first)), warning=True)
 

@@ -4,7 +4,8 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any, Final, NamedTuple
+from enum import Enum
+from typing import Any, BinaryIO, Final, NamedTuple
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import escape_line
@@ -33,14 +34,12 @@ _PREFERENCE: Final[Kinds] = {"trait": str, "filter": str, "source": str}
 _AGGREGATES: Final[Kinds] = {"aggregates": list, "required": bool, "filter": str, "source": str}
 _REQUIREMENT: Final[Kinds] = {"trait": str, "required": bool, "scope": str, "filter": str, "source": str}
 
+# A quotation mark within a text of JSON is escaped, so that no text of a decision has it.
 _START = b'{"time": "'
 _NAME = LOGGER.encode()
-# Before the message in a text log: the first level of the line and beside it the logger, as in oslo.log's formats. All
-# text of tenants comes later, so that none of it makes another logger's line one of the history.
-_PREFIX = re.compile(
-    rb"(?:(?!\b(?:TRACE|DEBUG|INFO|AUDIT|WARNING|ERROR|CRITICAL|%b)\b)[^{])*"
-    rb"(?:INFO[^\w{]{1,3}%b|%b[^\w{]{1,3}INFO)\b[^{]*" % (3 * (re.escape(_NAME),))
-)
+# The beginning of a line in oslo.log's text formats, with the process and, in ours, the level and the logger.
+_TEXT = re.compile(rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,]\d{1,6} (\d+) ")
+_OURS = re.compile(_TEXT.pattern + rb"INFO " + re.escape(_NAME) + rb" \[")
 # With the prefix and the other keys of a log line, each character escaped.
 _LONGEST_LINE = 8 * MAX_BYTES
 
@@ -91,15 +90,15 @@ class DecisionFile:
 
         :raises DocumentError: if the file cannot be read, or it has lines but no decision
         """
-        found, first = False, b""
+        found, first, form = False, b"", _Form.NOT_KNOWN
         with nullcontext(sys.stdin.buffer) if self.path == "-" else open_file(self.path) as file:
-            number = 0
-            while line := file.readline(_LONGEST_LINE):
-                number += 1
+            for number, line in enumerate(_whole_lines(file), 1):
                 first = first or line
+                if form is _Form.NOT_KNOWN:
+                    form = _Form.of(line)
                 decision = None
                 try:
-                    decision = _decision_in(line)
+                    decision = _decision_in(line, form)
                 except (ValueError, RecursionError):
                     self.damaged.append(number)
                 if decision:
@@ -110,23 +109,49 @@ class DecisionFile:
             raise DocumentError(
                 self.path,
                 f"there is no decision in this file. Give a log with the lines of the logger {LOGGER}: in oslo.log's "
-                "text or JSON format, or nothing but the messages.",
+                "text or JSON format, or a file with nothing but the messages.",
             )
 
 
-def _decision_in(line: bytes) -> Decision | None:
+class _Form(Enum):
+    """The form of a log. Its first line decides: what a tenant makes another logger write may have several lines."""
+
+    NOT_KNOWN = ""
+    MESSAGES = "nothing but the messages of this logger"
+    JSON = "oslo.log's JSON"
+    TEXT = "oslo.log's text"
+
+    @classmethod
+    def of(cls, line: bytes) -> "_Form":
+        if line.startswith(b"{"):
+            return cls.MESSAGES if line.startswith(_START) else cls.JSON
+        return cls.TEXT if _TEXT.match(line) else cls.NOT_KNOWN
+
+
+def _whole_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; one that is too long for a decision is cut, and its rest is no line of its own."""
+    while line := file.readline(_LONGEST_LINE):
+        rest = line
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(_LONGEST_LINE)
+        yield line
+
+
+def _decision_in(line: bytes, form: _Form) -> Decision | None:
     """Return the decision in a line of a log; None if the line is not the history's.
 
     :raises ValueError: if it is the history's, and not one whole decision
     :raises RecursionError: if it is nested too deep
     """
-    if line.startswith(_START):
+    process = None
+    if form is _Form.MESSAGES:
         text = line.decode()
-    elif prefix := _PREFIX.match(line):
-        text = line[prefix.end() :].decode()
-    elif line.startswith(b"{") and _NAME in line:
+    elif form is _Form.TEXT and (prefix := _OURS.match(line)):
+        process = int(prefix[1])
+        text = line[max(line.rfind(_START), 0) :].decode()
+    elif form is _Form.JSON and _NAME in line:
         fields = strict(line.decode())
-        if fields.get("name") != LOGGER:
+        if not isinstance(fields, dict) or fields.get("name") != LOGGER:
             return None
         text = str(fields.get("message"))
     else:
@@ -134,6 +159,8 @@ def _decision_in(line: bytes) -> Decision | None:
     found = strict(text)
     if not (_has(found, _FIELDS) and all(isinstance(each, str) for each in found["notes"])):
         raise ValueError("not a decision")
+    if process not in (None, found["worker"]):
+        raise ValueError("of another process")
     own = {name: _printable(found[name]) for name in _FIELDS}
     own["notes"] = list(map(_printable, found["notes"]))
     for name, kinds in (("requirements", _REQUIREMENT), ("preferences", _PREFERENCE), ("aggregates", _AGGREGATES)):

@@ -19,7 +19,7 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import decode, describe_value, read_bytes
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The most that is parsed, in about ten seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
+"""The most that is parsed, in some twenty seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
 MAX_DEPTH = 40
 MAX_VALUES = 1_000_000
 """The most values of a document, with those that aliases repeat."""
@@ -105,9 +105,6 @@ def _document_errors(path: object) -> Iterator[None]:
         raise DocumentError(path, f"broken YAML: {problem}.", mark.line + 1 if mark else 0) from None
     except yaml.YAMLError as error:
         raise DocumentError(path, f"broken YAML: {' '.join(str(error).split())}.") from None
-    except (ValueError, OverflowError) as error:
-        # Dates that do not exist and integers of thousands of digits get past YAML's grammar.
-        raise DocumentError(path, describe_value(error)) from error
 
 
 def _check_shape(text: str) -> None:
@@ -155,6 +152,13 @@ class _StrictLoader(_Base):  # type: ignore[misc]
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._checked: set[int] = set()
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:  # noqa: FBT001, FBT002 - PyYAML's
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError) as error:
+            # Dates that do not exist and integers of thousands of digits get past YAML's grammar.
+            raise _refusal(describe_value(error).rstrip("."), node.start_mark) from error
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         # Once a node: after a merge, a key that overrides a merged one is rightly there twice.

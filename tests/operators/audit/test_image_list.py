@@ -106,7 +106,7 @@ def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(
 
 
 WRONG: list[tuple[str | bytes, str]] = [
-    ("", "not JSON"),
+    ("", "the file is empty"),
     ("[", "not JSON"),
     ("[1", "not JSON"),
     ("[1 2]", "not JSON"),

@@ -156,8 +156,8 @@ def each_alone(answer: Answer, spec: Any, nova: Nova) -> Answer:
 
 
 def viommu(answer: Answer, spec: Any, _nova: Nova) -> Answer:
-    in_flavor = BY_NAME["viommu_model"].canonical(_extra_specs(spec).get("hw:viommu_model"))
-    model = in_flavor or _image(spec, "hw_viommu_model")
+    in_flavor = _extra_specs(spec).get("hw:viommu_model")
+    model = BY_NAME["viommu_model"].canonical(in_flavor) if in_flavor else _image(spec, "hw_viommu_model")
     return _also(answer, *([_on_root("COMPUTE_VIOMMU_MODEL", model)] if model else []))
 
 

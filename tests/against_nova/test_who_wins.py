@@ -14,9 +14,10 @@ from nova.objects.image_meta import ImageMetaProps
 from nova.virt import hardware
 from nova.virt.libvirt import driver
 
-from os_prefilter import Request
+from os_prefilter import Flavor, Image, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.hosts.driver_check import unsupported
+from os_prefilter.request.requirements import Note
 from os_prefilter.request.row_values import row_value
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import Row, UnknownValues
@@ -129,6 +130,10 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
         except (FlavorImageConflict, UnknownValue):
             assert theirs == REFUSED, pair
             continue
+        if row.wins == "flavor" and row.canonical(in_flavor) is None and in_flavor:
+            # Nova gives the guest that of the flavor, and no trait is for it.
+            assert (found, theirs) == (None, in_flavor), pair
+            continue
         assert found, pair
         by_flavor = found.source.place.startswith("flavor")
         if theirs == REFUSED:
@@ -162,3 +167,26 @@ def test_source_that_wins_may_be_either_or_none(name: str, in_image: str, in_fla
         else:
             with pytest.raises(FlavorImageConflict):
                 row_value(request, row, unknown, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "in_image", "in_flavor", "place"),
+    [
+        ("viommu_model", "intel", "amd", "flavor extra spec hw:viommu_model"),
+        ("watchdog", "odd", "reset", "image property hw_watchdog_action"),
+    ],
+)
+def test_unknown_value_of_the_source_that_wins_leaves_the_other_out(
+    name: str, in_image: str, in_flavor: str, place: str
+) -> None:
+    """Nova's ImageMeta takes no unknown action; that of another scheduler may have one."""
+    row, notes = BY_NAME[name], list[Note]()
+    image, flavor = (
+        Image({str(row.image_property): in_image}),
+        Flavor(1, 1, extra_specs={str(row.extra_spec): in_flavor}),
+    )
+    request = Request(RequestSpec(flavor, image))
+    assert row_value(request, row, UnknownValues.SKIP, notes) is None
+    assert [note.source for note in notes] == [place]
+    with pytest.raises(UnknownValue, match=place):
+        row_value(request, row, UnknownValues.REJECT, [])

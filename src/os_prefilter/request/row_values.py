@@ -99,6 +99,9 @@ def _agreed_value(
             break
         place = place_of(str(name))
         value = _canonical(raw, place, row, unknown, notes)
+        if value is None and row.wins:
+            # Nova takes it all the same, and does not look at the other one either.
+            return found
         if value is None or (found and found.value == value):
             continue
         if found and found.value not in row.flavor_overrides.get(value, ()):

@@ -238,8 +238,9 @@ def _run_with_all_traits(function: _NovaFilter, context: Any, request_spec: Any)
     """
     seen = clone_of(request_spec)
     written = seen.flavor.extra_specs if "extra_specs" in seen.flavor else {}
+    # Over the flavor's own value: Nova ignores a misspelt one, and the root is to have the trait all the same.
     of_root = {trait_key(trait, ""): "required" for trait in Request(request_spec).root_required}
-    seen.flavor.extra_specs = {**of_root, **written}
+    seen.flavor.extra_specs = {**written, **of_root}
     function(context, seen)
     destination = field_of(seen, "requested_destination")
     if destination is not None:

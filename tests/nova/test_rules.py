@@ -161,3 +161,17 @@ def test_isolated_aggregate_is_open_to_requests_for_which_a_filter_requires_its_
     # Without a filter of ours it is Nova's again, in its place.
     start("", *isolating)
     assert entries() == [*novas, "ours"]
+
+
+@pytest.mark.parametrize("value", ["required", "preferred", "bogus", "", "forbidden"])
+def test_flavor_does_not_close_an_isolated_aggregate_to_what_a_rule_requires(
+    start: Start, observed: Observed, folder: Path, value: str
+) -> None:
+    """Nova ignores values that it does not know; one that is forbidden of the group is required of the root."""
+    isolating = ("trait_scope = root", "[scheduler]", "enable_isolated_aggregate_filtering = true")
+    _start(start, observed, folder, *isolating)
+    spec = nova_spec({"os_distro": "windows"}, {"trait:CUSTOM_LICENSED": value})
+    with mock.patch.object(AggregateList, "get_non_matching_by_metadata_keys", _not_named):
+        our_entry()(user_context(), spec)
+    assert spec.requested_destination.forbidden_aggregates == {_AGGREGATES["COMPUTE_NET_VIF_MODEL_E1000E"]}
+    assert spec.flavor.extra_specs == {"trait:CUSTOM_LICENSED": value}

@@ -101,13 +101,34 @@ def test_server_without_any_other_host_has_a_reason(  # noqa: PLR0913, PLR0917
 
 
 def test_server_that_is_there_twice_is_named_and_counts_once(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
-    """Also on another line for another host: a join that meets two mappings of it. Those without an ID all count."""
+    """Those without an ID all count."""
     no_id = {**server("x", "a"), "uuid": None}
-    path = written(tmp_path, server("s", "a"), server("t", "a"), server("s", "b"), no_id, no_id)
+    path = written(tmp_path, server("s", "a"), server("t", "a"), server("s", "a"), no_id, no_id)
     found, err = rows(capsys, path, *hosts)
     assert sum(row["Count"] for row in found) == 4
     assert "4 servers on 1 host of 4." in err
     assert "There more than once, and counted once: 1: server 'id-s'.\n" in err
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (server("s", "b"), "the hosts 'a' and 'b'"),
+        (server("s", None), "the hosts 'a' and ''"),
+        (server("s", "\x1b[1m"), "the hosts 'a' and '\\x1b[1m'"),
+        (server("s", "a", 600), "different data"),
+        ({**server("s", "a"), "machine_type": "pc-q35-9.1"}, "different data"),
+    ],
+)
+def test_server_whose_entries_differ_is_named_and_no_all_clear(
+    other: dict[str, Any], told: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """Such as one of a join that meets two mappings of it, or of two lists before and after a move."""
+    document, err = audited(capsys, written(tmp_path, server("s", "a"), other), *hosts, code=1)
+    assert [row["Host"] for row in document["lines"]] == ["a"]
+    assert document["summary"]["left_out"]["count"] == 1
+    assert f"Left out: 1: server 'id-s': it is there twice, with {told}; the first entry was judged. Select" in err
+    assert "more than once" not in err
 
 
 def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capture, hosts: list[str]) -> None:
@@ -256,6 +277,24 @@ def test_entry_that_is_no_server_is_left_out_with_its_place(
     assert "no entry is a server that can be judged" in capsys.readouterr().err
 
 
+_EMPTY = ["", "\n\n", "[]", '{"servers": []}', '{"images": []}']
+
+
+@pytest.mark.parametrize("text", _EMPTY)
+@pytest.mark.parametrize(("option", "suffix"), [("servers", "jsonl"), ("servers", "json"), ("images", "jsonl")])
+def test_empty_list_is_no_all_clear(  # noqa: PLR0913, PLR0917
+    text: str, option: str, suffix: str, capsys: Capture, tmp_path: Path, hosts: list[str]
+) -> None:
+    """A command that failed leaves an empty file."""
+    path = tmp_path / f"list.{suffix}"
+    path.write_text(text)
+    assert main(["audit", f"--{option}", str(path), *hosts]) == 1
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert err.startswith(f"{path}: ")
+    assert "Check the command" in err or "no entry is" in err
+
+
 _WRONG = [
     (["--servers"], "--servers: it needs a cloud to ask, or a file."),
     (["--without", "a"], "--without: it is about servers. Give --servers as well."),
@@ -325,13 +364,26 @@ def test_audit_that_is_stopped_judges_what_was_read_and_is_no_all_clear(
     assert (out, reason in err, len(err.splitlines())) == ("", True, 1)
 
 
-def test_server_on_a_host_that_the_fleet_does_not_know_is_judged_and_told(
+def test_server_on_a_host_that_the_fleet_does_not_know_is_no_all_clear(
     capsys: Capture, tmp_path: Path, hosts: list[str]
 ) -> None:
-    entries = [server("lost", "cmp-9", hw_architecture="x86_64"), server("none", None, hw_architecture="x86_64")]
-    found, err = rows(capsys, written(tmp_path, *entries), *hosts)
-    assert [(row["Host"], row["Now"]) for row in found] == [("", 2), ("cmp-9", 2)]
-    assert "Not in the fleet: 1: host cmp-9 (1)." in err
+    """Such as one that Nova calls by its full name, and the fleet does not: it may be drained."""
+    entries = [
+        server("lost", "a.example.com", hw_architecture="x86_64"),
+        server("none", None, hw_architecture="x86_64"),
+        server("arm", "a.example.com", 16_000),
+    ]
+    path = written(tmp_path, *entries[:2])
+    for without in [], ["--without", "a"]:
+        found, err = rows(capsys, path, *hosts, *without, code=1)
+        assert [(row["Host"], row["Now"], row["Verdict"], row["Why"]["text"]) for row in found] == [
+            ("a.example.com", 2, "not judged", "the fleet has no host 'a.example.com', on which it is"),
+            ("", 2, "ok", ""),
+        ]
+        assert "No destination now: 0; not judged: 1." in err
+        assert "Not in the fleet: 1: host a.example.com (1)." in err
+    ((row,), _) = rows(capsys, written(tmp_path, entries[2]), *hosts, code=2)
+    assert row["Verdict"] == "no capable host"
 
 
 def test_node_counts_before_host(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
@@ -359,7 +411,7 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
     entry["spec"]["availability_zone"] = text
     entry["spec"]["flavor"]["name"] = text
     page = tmp_path / "page.html"
-    assert main(["audit", "--servers", written(tmp_path, entry), *hosts, "--html", str(page), "-f", "csv"]) in (0, 2)
+    assert main(["audit", "--servers", written(tmp_path, entry), *hosts, "--html", str(page), "-f", "csv"]) == 1
     out, err = capsys.readouterr()
     assert all(line.isprintable() for line in (out + err).splitlines())
     assert not re.search(r'(^|,)"[=+@-]', out, re.MULTILINE)

@@ -83,6 +83,7 @@ class AuditImages(Listing):
                 parsed_args.images or "the cloud",
                 f"no entry is an image: {left_out.first[0]} What 'openstack image list' prints has no properties.",
             )
+        _check_some(found.images, "image", parsed_args.images)
         self.exit_code = NO_HOST if found.count(*BECOMES_UNSCHEDULABLE) else 0
         filters = {"before": _filters_of(change.before), "after": _filters_of(change.after)}
         self.about = {"filters": filters, "summary": _document(found, left_out)}
@@ -109,10 +110,9 @@ class AuditImages(Listing):
             fleet = fleet_from(arguments)
             change = _change(arguments, fleet)
             without = _names(arguments.without)
-            repeated = LeftOut()
             with UntilStopped() as reading:
                 servers = reading.items(servers_from(arguments, left_out))
-                found = audit_servers(servers, Destinations(fleet, change.after), without, progress, repeated)
+                found = audit_servers(servers, Destinations(fleet, change.after), without, progress, left_out)
         not_read = escape_line(reading.reason)
         if not_read and not found.servers:
             raise PrefilterError(
@@ -122,6 +122,7 @@ class AuditImages(Listing):
             raise DocumentError(
                 arguments.servers or "the cloud", f"no entry is a server that can be judged: {left_out.first[0]}"
             )
+        _check_some(found.servers, "server", arguments.servers)
         # Only 0 is an all-clear.
         is_clear = not (not_read or left_out.count or found.count(ServerVerdict.UNKNOWN))
         self.exit_code = NO_HOST if found.count(*STRANDED) else int(not is_clear)
@@ -138,7 +139,7 @@ class AuditImages(Listing):
             self.tell(text)
         for text in first_of("Left out", left_out.first, left_out.count):
             self.tell(text, warning=True)
-        for text in first_of("There more than once, and counted once", repeated.first, repeated.count):
+        for text in first_of("There more than once, and counted once", found.repeated.first, found.repeated.count):
             self.tell(text, warning=True)
         escape = cell if arguments.formatter == "csv" else str
         return server_rows(found, only_stranded=arguments.only == "unschedulable", escape=escape)
@@ -184,6 +185,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--html", metavar="FILE", help="write the audit as a self-contained web page; an older page is replaced"
     )
     add_force_argument(group, "with --html, replace any existing file")
+
+
+def _check_some(count: int, what: str, path: str | None) -> None:
+    """Refuse an empty list, such as a command that failed has written: its audit would look like an all-clear.
+
+    :raises DocumentError: if there is nothing to judge
+    """
+    if not count:
+        advice = "Check the command that wrote it." if path else "Check the project and the roles of the login."
+        raise DocumentError(path or "the cloud", f"it has no {what}, so that there is nothing to audit. {advice}")
 
 
 def images_from(arguments: argparse.Namespace, broken: Broken) -> Iterable[Image]:

@@ -10,7 +10,7 @@ from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import escape_line, pluralize, quote
 from os_prefilter.operators.audit.audit import Progress
 from os_prefilter.operators.audit.destinations import Destinations, Kind, Requirement, Unknown
-from os_prefilter.operators.audit.entry_list import Broken
+from os_prefilter.operators.audit.entry_list import Broken, LeftOut
 from os_prefilter.operators.audit.together import Together
 from os_prefilter.request.server import Server
 
@@ -131,6 +131,8 @@ class ServerAudit:
     """What requests have that is not judged, and how many do."""
     names: tuple[str, ...]
     """The names of the hosts, by their numbers."""
+    repeated: LeftOut
+    """Servers that were there before, with the same entry: each counts once."""
 
     def count(self, *verdicts: Verdict) -> int:
         """Return how many servers have one of the verdicts."""
@@ -152,12 +154,12 @@ def audit_servers(
     destinations: Destinations,
     without: Sequence[str] = (),
     progress: Progress = lambda _what, _done, _of: None,
-    repeated: Broken = lambda _text: None,
+    left_out: Broken = lambda _text: None,
 ) -> ServerAudit:
     """Find the destinations of each server.
 
     :param without: names of hosts that are drained
-    :param repeated: called with a server that was there before, and counts once
+    :param left_out: called with an entry that differs from an earlier one of the same server
     :raises DocumentError: if the fleet has no host of one of these names
     :raises PrefilterError: if a filter fails; a request that it rejects is a result
     """
@@ -166,13 +168,23 @@ def audit_servers(
     unknown, notes, not_judged = Counter[Unknown](), Counter[str](), Counter[str]()
     by_host: dict[int, list[_Placed]] = {}
     count = 0
-    seen: set[str] = set()
+    repeated, seen = LeftOut(), dict[str, tuple[str, int]]()
     for server in servers:
-        if server.uuid and server.uuid in seen:
+        # A hash in place of the server: a million of them need the memory of one.
+        entry = server.host, hash(repr(server))
+        first = seen.get(server.uuid)
+        if server.uuid and first:
             # Counted again, it would need its place twice.
-            repeated(f"server {quote(server.uuid)}")
+            if first == entry:
+                repeated(f"server {quote(server.uuid)}")
+            else:
+                hosts = f"the hosts {quote(first[0])} and {quote(server.host)}" * (server.host != first[0])
+                left_out(
+                    f"server {quote(server.uuid)}: it is there twice, with {hosts or 'different data'}; the first "
+                    "entry was judged. Select each server once."
+                )
             continue
-        seen.add(server.uuid)
+        seen[server.uuid] = entry
         count += 1
         line, placed = _line(server, destinations, drained)
         key = (line.host, line.project, line.now, line.if_died, line.without, line.verdict, line.conflict, line.reason)
@@ -209,6 +221,7 @@ def audit_servers(
         notes=tuple(notes.most_common()),
         not_judged=tuple(not_judged.most_common()),
         names=names,
+        repeated=repeated,
     )
 
 
@@ -237,10 +250,20 @@ def _line(server: Server, destinations: Destinations, drained: int) -> tuple[Lin
         line.verdict = Verdict.NONE_WITHOUT
         line.conflict = destinations.conflict(judged, own, drained)
         line.reason = destinations.describe_alone(own, drained)
-    elif server.unknown:
+    elif unknown := server.unknown or _of_no_host(server, own):
         line.verdict = Verdict.UNKNOWN
-        line.reason = escape_line(server.unknown)
+        line.reason = escape_line(unknown)
     return line, _Placed(kind, own, if_died, judged.notes)
+
+
+def _of_no_host(server: Server, own: int | None) -> str:
+    """Return why a server with a host of another name than any in the fleet is not ok; empty for others.
+
+    Which of the destinations is its own host is not known, nor whether it is drained.
+    """
+    if not server.host or own is not None:
+        return ""
+    return f"the fleet has no host {quote(server.host[:_LONGEST_NAME])}, on which it is"
 
 
 def _judge_together(line: Line, if_drained: HostSum | None, of_host: HostSum | None) -> None:

@@ -247,7 +247,7 @@ def _gated(conf: cfg.ConfigOpts, versions: list[int]) -> tuple[Pipeline, list[ob
 
 
 def test_owner_is_not_required_until_every_compute_service_is_new_enough(caplog: pytest.LogCaptureFixture) -> None:
-    """With an interval of 0 every request asks; one log line when the gate opens, none before."""
+    """With an interval of 0 every request asks; one log line when the gate is first known, one when it opens."""
     caplog.set_level("INFO")
     pipeline, asked = _gated(conf_with(enabled_filters=["owner"], facts_interval=0), [66, 72, 73, 74])
     contexts = list("abcd")
@@ -256,4 +256,7 @@ def test_owner_is_not_required_until_every_compute_service_is_new_enough(caplog:
     assert asked == contexts
     assert [
         record.getMessage() for record in caplog.records if record.name == "os_prefilter.pipeline.deployment_facts"
-    ] == ["The deployment fact owner_is_reported is now True (was False)."]
+    ] == [
+        "The deployment fact owner_is_reported is now False (was <unknown>).",
+        "The deployment fact owner_is_reported is now True (was False).",
+    ]

@@ -1,8 +1,9 @@
 """Facts: asked at most once per interval, kept while they cannot be asked for, said once when they change."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.filters.loading import UNKNOWN, Declaration, Unknown, as_filter
 from os_prefilter.pipeline.deployment_facts import Fact, Query, values_of
 from os_prefilter.testing import request_of
-from tests.conftest import conf_with
+from tests.conftest import conf_with, spec_of
 
 _DOWN = OSError("x://me:hunter2@h is down")
 
@@ -227,6 +228,15 @@ async def _coroutine(_context: object) -> bool:
     return False
 
 
+async def _generates(_context: object) -> AsyncIterator[bool]:
+    yield False
+
+
+class _Asynchronous:
+    async def __call__(self, _context: object) -> bool:
+        return False
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -237,9 +247,11 @@ async def _coroutine(_context: object) -> bool:
         (lambda _context, _other: True, r"a function with the parameters \(_context, _other\)"),
         (_coroutine, "found a coroutine or generator function"),
         (_Clock, "found the class _Clock"),
+        (_Asynchronous(), "found a coroutine or generator function"),
+        (_generates, "found a coroutine or generator function"),
     ],
     # Not those of functions, which have addresses that differ between the processes of pytest-xdist.
-    ids=range(7),
+    ids=range(9),
 )
 def test_service_with_a_fact_that_cannot_be_read_does_not_start(given: Any, found: str) -> None:
     """Each request would take what is not known for an answer, or an object that is always true."""
@@ -304,3 +316,83 @@ def test_filter_that_takes_what_is_not_known_cannot_take_it_for_a_no() -> None:
 def test_gate_stays_closed_while_its_fact_is_not_known() -> None:
     gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
     assert not _decide(gated, _fails).requirements
+    (note,) = _decide(gated, _fails).notes
+    assert str(note) == "deployment fact down: not known yet, so that the filter requires nothing yet"
+
+
+def _value(value: Any, _context: object) -> Any:
+    return value
+
+
+class _NoAnswer:
+    """What can neither be compared, nor asked for its truth, nor printed."""
+
+    def _fail(self, *_arguments: object) -> Any:
+        raise ValueError
+
+    __eq__ = __bool__ = __repr__ = _fail
+    __hash__ = None  # type: ignore[assignment]
+
+
+_NO_ANSWERS: list[tuple[Any, str]] = [
+    ("no", "'no', not of the type bool"),
+    (1, "1, not of the type bool"),
+    (None, "None, not of the type bool"),
+    (_NoAnswer(), "a _NoAnswer, not of the type bool"),
+]
+_NO_LISTS: list[Any] = [[], (), {}, "x", True, 5, {"COMPUTE_NODE": 1}]
+_NO_COVERAGE: list[Any] = [None, {}, True, "all"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("fact", "value", "found"),
+    [
+        *[(fact, *each) for fact in ("owner_coverage", "nested_providers") for each in _NO_ANSWERS],
+        ("minimum_compute_version", "66", "'66', not of the type int"),
+        ("minimum_compute_version", True, "True, not of the type int"),
+        *[("known_traits", value, "without COMPUTE_NODE") for value in _NO_LISTS],
+        *[("answers", value, "not of the type Coverage") for value in _NO_COVERAGE],
+    ],
+    ids=range(21),
+)
+def test_fact_of_the_wrong_type_counts_as_not_known(
+    fact: str, value: Any, found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Almost any object is true: capable hosts would be excluded. An empty list of traits would drop requirements."""
+    gate = "compute_version" if fact == "minimum_compute_version" else "coverage"
+    conf = conf_with(
+        enabled_filters=["owner", "image_metadata"],
+        wait_for_answers=["image_metadata"] if fact == "answers" else [],
+        owner_gate="always" if fact in ("known_traits", "answers") else gate,
+        trait_scope="auto",
+    )
+    facts = {"owner_coverage": lambda _context: False, fact: lambda _context: value}
+    decision = Pipeline.from_conf(conf, facts).apply(spec_of({"hw_vif_model": "igb"}))
+    named = {str(item.trait) for item in decision.requirements}
+    assert ("COMPUTE_NET_VIF_MODEL_IGB" in named) is (fact != "answers")
+    assert ("OWNER_NOVA" in named) is (fact in ("known_traits", "answers"))
+    assert found in caplog.text
+    closed = "not every compute service reports" in str(decision.notes)
+    assert closed is (fact == "nested_providers")
+
+
+@pytest.mark.filterwarnings("error")
+def test_fact_that_is_a_coroutine_is_closed_and_not_known(caplog: pytest.LogCaptureFixture) -> None:
+    """Python would warn that it was never awaited."""
+    pipeline = Pipeline.from_names("owner", facts={"owner_is_reported": lambda _context: _coroutine(None)})
+    decision = pipeline.apply(spec_of())
+    assert not decision.requirements
+    assert "is a coroutine, which is never awaited. Pass a function that is not async." in caplog.text
+
+
+def test_gate_of_another_author_is_exactly_true_or_false() -> None:
+    """Also where the pipeline is given facts that were not checked when they were read."""
+    gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
+    values: list[Any] = ["no", 1, None]
+    for value in values:
+        decision = _decide(gated, partial(_value, value))
+        assert "deployment fact down: not known yet" in str(decision.notes[0])
+        pipeline = Pipeline.from_names("owner", facts={"owner_is_reported": partial(_value, value)})
+        assert "deployment fact owner_is_reported: not known yet" in str(pipeline.apply(spec_of()).notes[0])
+    assert [str(note) for note in _decide(gated, lambda _context: False).notes] == ["not yet: not required yet"]

@@ -100,6 +100,7 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
         assert _answers(placement, pipeline) == without_filter
     changes = [each.getMessage() for each in caplog.records]
     assert changes == [
+        *["The deployment fact owner_is_reported is now False (was <unknown>)."] * 2,
         *["The deployment fact owner_is_reported is now True (was False)."] * 2,
         *["The deployment fact owner_is_reported is now False (was True)."] * 2,
     ]

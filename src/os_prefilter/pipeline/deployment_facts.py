@@ -49,7 +49,7 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
     found = f"a {type(given).__name__}"
     if inspect.isclass(given):
         found = f"the class {given.__name__}"
-    elif inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given):
+    elif any(map(_returns_no_value, (given, inspect.getattr_static(type(given), "__call__", None)))):
         found = "a coroutine or generator function"
     elif callable(given):
         try:
@@ -64,6 +64,11 @@ def check_callable(what: str, given: object, *arguments: str) -> None:
         else:
             return
     raise UnusableArgument(what, f"a function ({', '.join(arguments)})", found)
+
+
+def _returns_no_value(given: object) -> bool:
+    # Of these functions, what a call returns is true, whatever they would compute.
+    return inspect.iscoroutinefunction(given) or inspect.isgeneratorfunction(given) or inspect.isasyncgenfunction(given)
 
 
 @dataclass(slots=True, eq=False)

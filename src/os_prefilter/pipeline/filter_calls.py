@@ -46,11 +46,16 @@ def bind(each: LoadedFilter, options: Options) -> Call:
         # By identity: a value may compare itself in a way of its own.
         unknown = [need for need, value in values.items() if value is UNKNOWN]
         if unknown and not each.declaration.takes_unknown:
-            reason = "not known yet, so that the filter requires nothing yet"
-            return Requirements(notes=(Note(f"deployment fact {unknown[0]}", reason, waits=True),))
+            return waiting_for(unknown[0])
         return function(request, **values)
 
     return run
+
+
+def waiting_for(fact: str) -> Requirements:
+    """Return the result of a filter that is not run, as a fact is not known."""
+    reason = "not known yet, so that the filter requires nothing yet"
+    return Requirements(notes=(Note(f"deployment fact {fact}", reason, waits=True),))
 
 
 def call_filter(name: str, call: Call, request: Request, inputs: Inputs) -> Requirements:

@@ -129,8 +129,7 @@ class Pipeline:
             measuring = Measuring() if conf[GROUP].metrics else None
             provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
             filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
-            needed = {fact for each in filters for fact in each.facts}
-            known = facts_from(conf, provided, needed, ensure_traits)
+            known = facts_from(conf, provided, filters, ensure_traits)
         except cfg.Error as error:
             raise as_configuration_error(error) from error
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
@@ -152,8 +151,9 @@ class Pipeline:
         :raises ConfigurationError: if one is missing, does not load, or needs a fact that is not in ``facts``.
         """
         _check_facts(facts)
-        known = {name: Fact(name, prepared(name, read), _FACTS_INTERVAL) for name, read in (facts or {}).items()}
-        return cls(load_filters(names, NEEDS | known.keys()), options, known)
+        filters = load_filters(names, NEEDS | (facts or {}).keys())
+        known = {name: Fact(name, read, _FACTS_INTERVAL) for name, read in prepared(facts or {}, filters).items()}
+        return cls(filters, options, known)
 
     def __repr__(self) -> str:
         return f"<Pipeline: {', '.join(each.name for each in self.filters) or 'no filters'}>"

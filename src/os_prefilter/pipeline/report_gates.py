@@ -17,7 +17,7 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter, installed_filters
 from os_prefilter.pipeline.deployment_facts import known_or_none
-from os_prefilter.pipeline.filter_calls import Call, Inputs
+from os_prefilter.pipeline.filter_calls import Call, Inputs, waiting_for
 from os_prefilter.request.requirements import Note, Requirement, Requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, ROWS, opt_in_traits
@@ -231,7 +231,14 @@ def gate_filter(each: LoadedFilter, call: Call, options: Options, deferred: Coll
     declared = each.declaration
     if declared.gate:
         waits = Requirements(notes=(Note(declared.closed.format(options=options), "not required yet", waits=True),))
-        return lambda request, inputs: call(request, inputs) if known_or_none(inputs.facts[declared.gate]) else waits
+        unknown = waiting_for(declared.gate)
+
+        def run_if_open(request: Request, inputs: Inputs) -> object:
+            is_open = inputs.facts[declared.gate]
+            # Exactly True or False: anything else says nothing, and almost any object is true.
+            return call(request, inputs) if is_open is True else waits if is_open is False else unknown
+
+        return run_if_open
     if each.name not in deferred:
         return call
     gates = gates_by_trait(options.rows)

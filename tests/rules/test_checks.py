@@ -161,6 +161,7 @@ def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: p
         "[{extra_spec: x, is: a}, {extra_spec: x, is: b}]",
         "{image_property: architecture, present: true}",
         "[{image_property: hw_boot_menu, is: 'yes'}, {extra_spec: x, is: a}]",
+        "{extra_spec: x, contains: 'a,b'}",
     ],
 )
 def test_rule_that_never_applies_is_not_told_as_a_contradiction(when: str) -> None:

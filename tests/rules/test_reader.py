@@ -175,6 +175,17 @@ _WRONG = [
         _condition("{image_property: hw_vif_model, is: VirtualE1000}"),
         "never applies: Nova spells 'VirtualE1000' as 'e1000'. Write that.",
     ),
+    *(
+        (
+            f"version: 2\n{_condition(f'{{extra_spec: q, contains: {value}}}')}",
+            f"FILE:3: the rule r never applies: no item of a list is {value}, because lists are divided at commas",
+        )
+        for value in ("'x,y'", "' x'", "','")
+    ),
+    (
+        "version: 2\n" + rules_text("name: r, unless: {hint: q, contains: 'x '}, require: [CUSTOM_A]"),
+        "FILE:3: the rule r has a condition that never holds: no item of a list is 'x ', because",
+    ),
     (
         _condition("{extra_spec: 'hw:sound_model', is: loud}"),
         "a value that is not in the vocabulary: requests with it are refused. Valid values are: ac97",

@@ -95,10 +95,8 @@ def _within(rule: Rule) -> Iterator[tuple[str, bool]]:
             yield f"does not apply to requests with {met}, because of its 'unless'. Change one of the two.", False
         yield from _own_requirements(rule, clause)
     for condition in dict.fromkeys(chain.from_iterable((*rule.when, *rule.unless))):
-        if condition.place == IMAGE_PROPERTY:
-            is_needed = all(condition in clause for clause in rule.when)
-            never = "never applies" if is_needed else "has a condition that never holds"
-            yield from _image_property(condition, never)
+        is_needed = all(condition in clause for clause in rule.when)
+        yield from _by_itself(condition, "never applies" if is_needed else "has a condition that never holds")
 
 
 def _own_requirements(rule: Rule, clause: Clause) -> Iterator[tuple[str, bool]]:
@@ -130,6 +128,19 @@ def _preferred(rule: Rule) -> Iterator[tuple[str, bool]]:
 def _current_name(name: str) -> str:
     """Return the name that took the place of an image property's old one; empty for any other name."""
     return LEGACY_NAMES.get(name) or ("hw_disk_bus" if name == _VMWARE_ADAPTER else "")
+
+
+def _by_itself(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
+    for value in condition.values if condition.in_list else ():
+        if items_of(value) not in (value, (value,)):
+            yield (
+                f"{never}: no item of a list is {quote(value)}, because lists are divided at commas, and the spaces "
+                "around items removed. Write one item.",
+                False,
+            )
+            return
+    if condition.place == IMAGE_PROPERTY:
+        yield from _image_property(condition, never)
 
 
 def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, bool]]:
@@ -321,9 +332,7 @@ def _can_hold(clause: Clause) -> bool:
 
 
 def _never_holds(condition: Condition) -> bool:
-    if condition.place != IMAGE_PROPERTY:
-        return False
-    mistakes = [text for text, is_warning in _image_property(condition, "") if not is_warning]
+    mistakes = [text for text, is_warning in _by_itself(condition, "") if not is_warning]
     return bool(mistakes) and (bool(_current_name(condition.name)) or len(mistakes) == len(condition.values))
 
 

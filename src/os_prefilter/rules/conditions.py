@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 from os_prefilter.request.requirements import Requirement
 from os_prefilter.request.row_values import written_requirements
@@ -27,9 +27,6 @@ SEVERAL_VALUES = frozenset((HINT, REQUIRES, FORBIDS))
 """What may have several values at once, each of which may match."""
 OF_AUTHORS = frozenset(NAMED)
 """What the author of a request has written, so that it may be named where no host serves it."""
-
-MOST_ITEMS = 1_000
-"""The most items of a list, and the most values of a hint, that rules are compared with."""
 
 _LONGEST_INTEGER = 64  # bits
 _RESPELT = {
@@ -103,8 +100,6 @@ class Subject:
         # Once for all rules: a tenant's text may be long.
         self._values: dict[tuple[str, str], object] = {}
         self._readings: dict[tuple[str, str, bool], frozenset[Value]] = {}
-        self.cut_off: dict[str, None] = {}
-        """The properties, extra specs and hints of which the items beyond :data:`MOST_ITEMS` were not compared."""
 
     def all_of(self, place: str) -> Collection[str]:
         """Return the names that are set in one of :data:`PLACES`."""
@@ -126,11 +121,8 @@ class Subject:
         key = place, name, in_list
         if key not in self._readings:
             value = self.value_of(place, name)
-            items = items_of(value) if in_list else value
-            if isinstance(items, tuple) and place in NAMED and len(items) > MOST_ITEMS:
-                self.cut_off[f"{place} {name}"] = None
-                items = items[:MOST_ITEMS]
-            self._readings[key] = frozenset(readings(place, name, items))
+            # All of it: behind a bound, a tenant could hide an item that a rule names.
+            self._readings[key] = frozenset(readings(place, name, items_of(value) if in_list else value))
         return self._readings[key]
 
     def _read(self, place: str, name: str) -> object:
@@ -142,7 +134,8 @@ class Subject:
             # Nova's image reads a text that is no boolean as False.
             return False if name in BOOLEANS and value is not None and canonical_boolean(value) is None else value
         if place == HINT:
-            return tuple(filter(None, request.scheduler_hints.get(name, ())))
+            # Once each: a tenant may repeat one ten thousand times.
+            return tuple(dict.fromkeys(filter(None, request.scheduler_hints.get(name, ()))))
         if place == PROJECT:
             return request.project_id
         if place == ZONE:
@@ -195,15 +188,14 @@ def is_set(value: object) -> bool:
 
 
 def items_of(value: object) -> object:
-    """Return the items of a list that is separated by commas, or of several such lists; any other value as it is.
+    """Return the items of a list that is separated by commas, or of several such lists, each once.
 
-    A tenant may write a hundred thousand of them: at most one more than :data:`MOST_ITEMS` is read.
+    Any other value is returned as it is.
     """
     if not isinstance(value, (str, tuple)):
         return value
     texts = (value,) if isinstance(value, str) else value
-    items = (item.strip() for text in texts for item in text.split(",", MOST_ITEMS + 1))
-    return tuple(islice(items, MOST_ITEMS + 1))
+    return tuple({item.strip() for text in texts for item in text.split(",")} - {""})
 
 
 def readings(place: str, name: str, value: object) -> list[Value]:

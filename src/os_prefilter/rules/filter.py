@@ -9,7 +9,7 @@ from os_prefilter.conf.options import Options
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
-from os_prefilter.rules.conditions import MOST_ITEMS, Subject
+from os_prefilter.rules.conditions import Subject
 from os_prefilter.rules.model import HINT_PREFIX, HINT_VALUES, PORTS, RuleSet
 from os_prefilter.vocabulary.model import UnknownValues
 
@@ -38,7 +38,6 @@ def rules(
             for each in traits
         ]
         preferences += [Preference(trait, source) for trait in rule.prefer]
-    notes += [Note(name, f"only its first {MOST_ITEMS:,} items are compared", warn=True) for name in subject.cut_off]
     if not (requirements or notes or preferences):
         return NOTHING
     return Requirements(tuple(requirements), tuple(notes), preferences=tuple(preferences))

@@ -170,7 +170,7 @@ class RuleSet:
             for name in by_name.keys() & subject.all_of(place):
                 by_value = by_name[name]
                 if is_set(subject.value_of(place, name)):
-                    for value in (None, *subject.readings_of(place, name, in_list=in_list)):
+                    for value in (None, *(by_value.keys() & subject.readings_of(place, name, in_list=in_list))):
                         found.update(by_value.get(value, ()))
         matches = []
         for number in sorted(found):

@@ -24,6 +24,7 @@ from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import (
     ConfigurationError,
+    ContradictingRequirements,
     InvalidOption,
     PrefilterError,
     RejectedByFilter,
@@ -36,6 +37,7 @@ from os_prefilter.conf import GROUP, register_opts
 from os_prefilter.conf.options import names_of
 from os_prefilter.filters.report_scope import ReportScope, configured_scope
 from os_prefilter.pipeline.deployment_facts import PATIENCE, seconds_to
+from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.pipeline.report_gates import gates_by_trait
 from os_prefilter.request.extra_specs import trait_key
@@ -288,6 +290,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
     Nova runs no request filter for a rebuild on the same host. This one runs the pipeline for the new image and without
     one, and compares what only the image requires with the traits that the host has in Placement now. Any other request
     passes, and so does a rebuild where something is not known. :func:`activate` sets the fields.
+
+    What the old image required is not known here: before nova-api asks, it has replaced it in the request spec, in the
+    server's metadata and in its ``image_ref``. So what both images require counts as required by the new one.
     """
 
     RUN_ON_REBUILD = True
@@ -309,9 +314,9 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         is_of_image = False
         try:
             # What flavor, hints and project require was no reason to refuse the server before, and is none now.
-            anyway = self.pipeline.without_nova_style().decide(_without_image(spec_obj), context).requirements
+            anyway, _ = _decide(self.pipeline.without_nova_style(), _without_image(spec_obj), context)
             is_of_image = True
-            required = self.pipeline.decide(spec_obj, context).requirements
+            required, contradiction = _decide(self.pipeline, spec_obj, context)
         except RequestRejected as error:
             # A filter written for Nova, which does not run it for a rebuild, refuses none.
             if is_of_image and not isinstance(error, RejectedByFilter):
@@ -322,13 +327,22 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
             # Of any class: what is not known refuses no rebuild.
             LOG.exception("%s", _unchecked(host_state, spec_obj, "a request filter failed"))
             return True
-        in_force = {(item.trait, item.required) for item in anyway if item.scope == ROOT}
+        # The server runs with its flavor's devices. A rule makes none: what the image requires counts beside it.
+        in_force = {
+            (item.trait, item.required, item.source if item.filter == RULES else "")
+            for item in anyway
+            if item.scope == ROOT
+        }
         # What comes from no property, such as a disabled compute service, keeps no server from a rebuild.
         required = tuple(
             item
             for item in required
-            if item.scope == ROOT and item.properties and (item.trait, item.required) not in in_force
+            if item.scope == ROOT
+            and item.properties
+            and in_force.isdisjoint((item.trait, item.required, source) for source in ("", item.source))
         )
+        if contradiction and {item.required for item in required if item.trait == contradiction.trait} == {True, False}:
+            raise exception.NoValidHost(reason=str(contradiction))
         unmet = self._unmet(required, host_state, spec_obj, until) if required else ()
         if unmet:
             LOG.info(
@@ -375,6 +389,16 @@ def _is_rebuild(spec_obj: Any) -> bool:
     """
     forced = spec_obj.force_hosts if "force_hosts" in spec_obj else None
     return bool(forced) and request_is_rebuild(spec_obj)
+
+
+def _decide(
+    pipeline: Pipeline, spec_obj: Any, context: Any
+) -> tuple[tuple[Requirement, ...], ContradictingRequirements | None]:
+    """Return all that is required, also where it contradicts itself: the new image may have no part in that."""
+    try:
+        return pipeline.decide(spec_obj, context).requirements, None
+    except ContradictingRequirements as error:
+        return error.requirements, error
 
 
 def _without_image(spec_obj: Any) -> Any:

@@ -6,6 +6,7 @@ through :func:`os_prefilter.common.quoting.quote`, so that it can break neither 
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from os_prefilter.common.quoting import describe_error, escape_line, join_names, mask_passwords, quote
 
@@ -223,11 +224,17 @@ class UnsupportedByHost(RequestRejected):
 
 
 class ContradictingRequirements(RequestRejected):
-    """One trait is both required and forbidden in the same scope."""
+    """One trait is both required and forbidden in the same scope.
 
-    def __init__(self, trait: str, scope: str, required_by: str, forbidden_by: str) -> None:
+    :param requirements: all that the filters require, as ``Requirement``
+    """
+
+    def __init__(
+        self, trait: str, scope: str, required_by: str, forbidden_by: str, requirements: Iterable[Any] = ()
+    ) -> None:
         self.trait = trait
         self.scope = scope
+        self.requirements = tuple(requirements)
         super().__init__(
             f"The trait {trait} is both required ({required_by}) and forbidden ({forbidden_by}) on {scope}: no "
             "host can satisfy that. Change one of the two."

@@ -101,7 +101,7 @@ def _check(request: Request, requirements: tuple[Requirement, ...], own_groups: 
         against = known.get((item.scope, item.trait, not item.required))
         if against is not None:
             by, forbidden = (source, against) if item.required else (against, source)
-            raise ContradictingRequirements(item.trait, item.scope, by, forbidden)
+            raise ContradictingRequirements(item.trait, item.scope, by, forbidden, requirements)
         known[item.scope, item.trait, item.required] = source
 
 

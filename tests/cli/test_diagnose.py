@@ -103,18 +103,25 @@ def _gpu(used: int, *traits: str) -> dict[str, Any]:
     return {f"gpu-{used}": {"resources": {"VGPU": {"total": 1, "used": used}}, "traits": list(traits)}}
 
 
-_CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, list[str]]]] = [
+_LARGE = ["--extra-spec", "resources:VCPU=8"]
+
+
+def _used(vcpu: int) -> dict[str, Any]:
+    return {"resources": {"VCPU": {"total": 32, "used": vcpu}, "MEMORY_MB": {"total": 65536, "used": 65536}}}
+
+
+_CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]] = [
     (
         {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL},
         _FAST,
         [["CUSTOM_FAST", "MEMORY_MB"], ["CUSTOM_FAST", "VCPU"]],
-        {"MEMORY_MB": ["full"], "VCPU": ["full"]},
+        {"MEMORY_MB": "MEMORY_MB and VCPU on full", "VCPU": "MEMORY_MB and VCPU on full"},
     ),
     (
         {"a": _host() | _FULL, "b": _host() | _FULL},
         _FAST,
         [["CUSTOM_FAST"], ["MEMORY_MB"], ["VCPU"]],
-        {"MEMORY_MB": ["a", "b"], "VCPU": ["a", "b"]},
+        {"MEMORY_MB": "MEMORY_MB and VCPU on a, b", "VCPU": "MEMORY_MB and VCPU on a, b"},
     ),
     (
         {"small": _host("CUSTOM_FAST") | {"resources": _SIZE | {"MEMORY_MB": 1}}, "full": _host() | _FULL},
@@ -122,30 +129,56 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, list[s
         [["MEMORY_MB"]],
         {},
     ),
-    ({"a": _host(providers=_gpu(1))}, _FAST_GPU, [["CUSTOM_FAST"], ["VGPU"]], {"VGPU": ["a"]}),
+    ({"a": _host(providers=_gpu(1))}, _FAST_GPU, [["CUSTOM_FAST"], ["VGPU"]], {"VGPU": "VGPU on a"}),
     (
         {"free": _host(providers=_gpu(0)), "full": _host(providers=_gpu(1, "CUSTOM_FAST"))},
         _FAST_GPU,
         [["CUSTOM_FAST", "VGPU"]],
-        {"VGPU": ["full"]},
+        {"VGPU": "VGPU on full"},
+    ),
+    (
+        {"a": _host() | _used(32), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},
+        _LARGE,
+        [["VCPU"]],
+        {"MEMORY_MB": "MEMORY_MB and VCPU on a", "VCPU": "MEMORY_MB and VCPU on a"},
+    ),
+    (
+        {"a": _host() | _used(0), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},
+        _LARGE,
+        [["MEMORY_MB", "VCPU"]],
+        {"MEMORY_MB": "MEMORY_MB on a"},
     ),
 ]
-"""Hosts, what is requested, the smallest sets, and where room helps."""
+"""Hosts, what is requested, the smallest sets, and what to free where."""
 
 
 @pytest.mark.parametrize(
-    "case", _CAUSES, ids=["one full", "all full", "full without it", "full GPU", "free and full GPU"]
+    "case",
+    _CAUSES,
+    ids=[
+        "one full",
+        "all full",
+        "full without it",
+        "full GPU",
+        "free and full GPU",
+        "full and small",
+        "half full and small",
+    ],
 )
 def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
-    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, list[str]]], capsys: Capture, tmp_path: Path
+    case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]], capsys: Capture, tmp_path: Path
 ) -> None:
-    hosts, argv, sets, free_on = case
+    hosts, argv, sets, free = case
     found = _diagnosed(capsys, tmp_path, hosts, *argv, "--filter", "noop", code=2)
     names = {each["number"]: each["names"][0] for each in found["requirements"]}
     assert sorted(sorted(names[number] for number in each["requirements"]) for each in found["conflicts"]) == sets
-    assert {each["names"][0]: each["free_on"] for each in found["requirements"] if each["free_on"]} == free_on
     for each in found["requirements"]:
-        assert ("Free some" in each["help"]) == bool(each["free_on"])
+        text = free.get(each["names"][0], "")
+        assert ", ".join(each["free_on"]) == text.rpartition(" on ")[2]
+        assert ("Free " in each["help"]) == bool(text)
+        assert each["help"].startswith(f"Free {text}; or add hosts" if text else "")
+    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv, "--filter", "noop"]) == 2
+    assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
 
 
 def test_answer_stands_before_the_records(capsys: Capture, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from os_prefilter.fleet.matching import fits, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
+from os_prefilter.operators.diagnose.findings import where_room_helps
 from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
 from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition
 from os_prefilter.request.requirements import UNSUFFIXED
@@ -35,6 +36,10 @@ def test_on_flat_hosts_each_smallest_set_is_found_and_each_way_to_break_all_give
         assert found.least_ways == _smallest_with_part_of_each(found.conflicts, found.conditions)
         assert all(any(way <= breaking for way in fails.values()) for breaking in found.least_ways)
         assert not found.is_limited
+        empty = Shortfalls(hosts_in(fleet), demand, ignore_usage=True)
+        if empty.candidates:
+            lacked = [(name, way) for name, way in sorted(fails.items()) if name in empty.candidates]
+            assert where_room_helps(found, empty) == ([] if found.candidates else lacked)
 
 
 def _has(root: Provider, item: Condition) -> bool:

@@ -13,7 +13,7 @@ from os_prefilter.fleet.matching import Host, capacity_of
 from os_prefilter.fleet.model import Inventory
 from os_prefilter.operators.diagnose import result
 from os_prefilter.operators.diagnose.result import Finding
-from os_prefilter.operators.diagnose.shortfall import Shortfalls
+from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.request.demand import AGGREGATE, POLICY, RESOURCE, TRAIT, TREE, Condition, condition_of
 from os_prefilter.request.extra_specs import resource_key
@@ -105,11 +105,13 @@ def findings(
     reasons = {item: sources.reason(item) for item in now.conditions}
     providers = {each.uuid: each for host in hosts for each in (*host.own, *host.shared)}
     offered = frozenset().union(*(each.traits | each.resources.keys() for each in providers.values()))
-    helps = _where_change_helps(now, empty)
+    helps = _where_change_helps(now)
+    room = where_room_helps(now, empty)
     found = []
     for number, item in enumerate(now.conditions, 1):
         by, because = sources.of(item)
         state = _state(item, now, empty, offered, known)
+        freed = [(host, free) for host, free in room if item in free]
         found.append(
             Finding(
                 number=number,
@@ -121,8 +123,8 @@ def findings(
                 hosts_lacking_only_this=now.count_lacking_only(item),
                 candidates_without_it=now.count_if_dropped(item),
                 others_kept_out_by=_kept_out(now, item, reasons),
-                free_on=tuple(helps.get(item, ())) if item.kind == RESOURCE else (),
-                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ())),
+                free_on=tuple(dict.fromkeys(host for host, _ in freed)),
+                help="" if state == result.MET else _remedy(item, state, because, helps.get(item, ()), freed),
             )
         )
     return tuple(found)
@@ -155,18 +157,42 @@ def _kept_out(now: Shortfalls, item: Condition, reasons: Mapping[Condition, str]
 # -- suggested changes -------------------------------------------------------------------------------------------------
 
 
-def _where_change_helps(now: Shortfalls, empty: Shortfalls) -> Mapping[Condition, list[str]]:
-    """Return the hosts on which a requirement can be met, and then no more must change than with any other host.
-
-    A resource is one that an empty host would have.
-    """
-    found: dict[Condition, list[str]] = {}
+def _where_change_helps(now: Shortfalls) -> Mapping[Condition, list[str]]:
+    """Return the hosts on which a requirement can be met, and then no more must change than with any other host."""
+    found: dict[Condition, dict[str, None]] = {}
     for host, ways in sorted(now.ways.items()):
-        for way in now.least_ways.intersection(ways):
-            for item in way:
-                if item.kind != RESOURCE or empty.is_candidate_without(host, way - {item}):
-                    found.setdefault(item, []).append(host)
-    return {item: list(dict.fromkeys(names)) for item, names in found.items()}
+        for item in frozenset().union(*now.least_ways.intersection(ways)):
+            found.setdefault(item, {})[host] = None
+    return {item: list(hosts) for item, hosts in found.items()}
+
+
+def where_room_helps(now: Shortfalls, empty: Shortfalls) -> list[tuple[str, Way]]:
+    """Return hosts, sorted, each with amounts to free together on it, so that it is a candidate.
+
+    They are all hosts that would be candidates if they were empty. If there are none, they are those for which the
+    least must be dropped beside; but not where dropping that alone, or another part of what they lack, gives a host.
+    """
+    # With such a candidate, to search for the ways of all empty hosts would be in vain.
+    least = frozenset((Way(),)) if empty.candidates else empty.least_ways
+
+    @cache
+    def rests(way: Way) -> list[Way]:
+        """Return what to drop beside the amounts of a way that are freed."""
+        less = [each for each in now.least_ways if each < way]
+        return [
+            rest
+            for rest in least
+            # Another host that lacks less may lack what no room gives: then more must be dropped for it than the rest.
+            if rest < way and all(item.kind == RESOURCE for item in way - rest) and all(rest < each for each in less)
+        ]
+
+    return [
+        (host, way - rest)
+        for host, ways in sorted(now.ways.items())
+        for way in ways
+        for rest in rests(way)
+        if empty.is_candidate_without(host, rest)
+    ]
 
 
 @cache
@@ -175,10 +201,11 @@ def _reported_traits() -> frozenset[str]:
     return frozenset(trait for row in table() for trait in row.traits)
 
 
-def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:
+def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str], freed: Iterable[tuple[str, Way]]) -> str:
     """Return the suggested change.
 
     :param hosts: those on which it helps, if they are known
+    :param freed: those on which room helps, and what to free together
     """
     if item.kind == TRAIT:
         return _remedy_for_trait(item, state, because, hosts)
@@ -188,8 +215,7 @@ def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str]) -> 
             result.NOWHERE: f"No host has the resource class {name}: check its name in the {because}.",
             result.TOO_LARGE: "No host is that large: use a smaller flavor, or add a larger host.",
         }.get(state, f"Take or add a host with that much {name} and the rest, or use a smaller flavor.")
-        free = f"Free some on {join_first_names(hosts, _MOST_NAMES)}; or add hosts, or use a smaller flavor."
-        return free if hosts else helps
+        return _free(freed) or helps
     if item.kind == AGGREGATE:
         return (
             "Add suitable hosts to such an aggregate, or request another zone."
@@ -204,6 +230,16 @@ def _remedy(item: Condition, state: str, because: str, hosts: Sequence[str]) -> 
         f"One of the providers of the groups {escape_line(join_names(item.names))} must be above the others: take or "
         "add a host with such a tree of providers, or leave out same_subtree."
     )
+
+
+def _free(freed: Iterable[tuple[str, Way]]) -> str:
+    """Return the suggestion to free resources, the fewest first; none if that helps nowhere."""
+    together: dict[tuple[str, ...], dict[str, None]] = {}
+    for host, free in freed:
+        together.setdefault(tuple(sorted({name for item in free for name in item.names})), {})[host] = None
+    ways = sorted(together.items(), key=lambda each: (len(each[0]), each[0]))[:_MOST_NAMES]
+    lines = [f"{' and '.join(names)} on {join_first_names(list(hosts), _MOST_NAMES)}" for names, hosts in ways]
+    return f"Free {'; or '.join(lines)}; or add hosts, or use a smaller flavor." if lines else ""
 
 
 def _remedy_for_trait(item: Condition, state: str, because: str, hosts: Sequence[str]) -> str:

@@ -69,7 +69,7 @@ def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Captu
     assert because == {
         "availability_zone": "availability zone 'north': aggregate rack-1",
         "tenant_isolation": "tenant 'p1': aggregate rack-2",
-        "isolated_aggregates": "reserved for requests that require CUSTOM_WINDOWS: aggregate licensed",
+        "isolated_aggregates": "reserved for requests that require other traits: CUSTOM_WINDOWS (aggregate licensed)",
     }
 
 

@@ -150,7 +150,7 @@ def test_trait_that_an_earlier_filter_requires_opens_an_aggregate_as_well() -> N
     earlier = require("CUSTOM_B", "a rule").requirements
     (item,) = isolated_aggregates(Request(spec_of()), aggregates=ISOLATED, required_before=earlier).aggregates
     assert item.aggregates == (A,)
-    assert item.because == "reserved for requests that require CUSTOM_WINDOWS: aggregate rack-1"
+    assert item.because == "reserved for requests that require other traits: CUSTOM_WINDOWS (aggregate rack-1)"
 
 
 NETWORKS = {"n1": {"s1": [A], "s2": [B, C]}, "n2": {"s3": [C]}, "broken": {"s4": [C], "s5": []}, "flat": {}}
@@ -213,12 +213,18 @@ def test_remote_managed_port_requires_its_trait(requested: NetworkRequest, expec
     assert spec.root_required == expected
 
 
-def test_what_cannot_be_in_both_is_rejected_with_both_reasons() -> None:
+def test_what_cannot_be_in_both_is_rejected_with_both_reasons(caplog: pytest.LogCaptureFixture) -> None:
+    """The user reads nothing of the aggregates of others, and the operator all."""
     both = (aggregate(A, availability_zone="north", **{WINDOWS: "required"}),)
     some = pipeline("availability_zone", "isolated_aggregates", aggregates=both)
     spec = spec_of(availability_zone="north")
-    with pytest.raises(ContradictingAggregates, match="zone 'north'.*require CUSTOM_WINDOWS"):
+    with caplog.at_level("INFO"), pytest.raises(ContradictingAggregates) as error:
         some.apply(spec)
+    assert "zone 'north'" in str(error.value)
+    assert "isolated_aggregates: reserved for requests that require other traits)" in str(error.value)
+    for other in ("CUSTOM_WINDOWS", "rack-", A):
+        assert other not in str(error.value)
+        assert other in caplog.text
     assert spec == spec_of(availability_zone="north")
 
 

@@ -28,4 +28,6 @@ def isolated_aggregates(
     traits = sorted({escape_line(trait) for each in closed for trait in each.traits - required})
     missing = ", ".join(shorten(traits, _MOST_TRAITS))
     uuids = [each.uuid for each in closed]
-    return forbid_aggregates(uuids, f"reserved for requests that require {missing}", known.describe(uuids))
+    # The traits may name other tenants.
+    for_operator = f"{missing} ({known.describe(uuids)})"
+    return forbid_aggregates(uuids, "reserved for requests that require other traits", for_operator)

@@ -10,6 +10,7 @@ from os_prefilter.common.errors import (
     FilterFailed,
     UnsuitableRequestSpec,
 )
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.request.extra_specs import regroup, respell_preferences, trait_key
@@ -17,6 +18,8 @@ from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequire
 from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.spec import Destination, RequestGroup
 from os_prefilter.request.view import Request, clone_of, field_of
+
+LOG = get_logger(__name__)
 
 # nova/objects/request_spec.py: the version that has forbidden aggregates.
 _DESTINATION = ("Destination", "1.4")
@@ -76,6 +79,8 @@ def _check_aggregates(aggregates: tuple[AggregateRequirement, ...]) -> None:
     for item in aggregates:
         if item.required and forbidden.keys() >= set(item.aggregates):
             other = forbidden[item.aggregates[0]]
+            # The author of the request reads the error: it has neither names nor traits of others' aggregates.
+            LOG.info("Rejected a request: of %s and %s no host is left.", item, other)
             raise ContradictingAggregates(f"{item.filter}: {item.source}", f"{other.filter}: {other.source}")
 
 

@@ -81,11 +81,11 @@ class AggregateRequirement(NamedTuple):
     required: bool
     """True: the host is in one of them. False: in none."""
     source: str
-    """What it comes from: ``availability zone 'north'``. The author of a request that is rejected may read it."""
+    """What it comes from: ``availability zone 'north'``. The author of a rejected request reads it."""
     filter: str = ""
     """The configured name of the filter."""
     names: str = ""
-    """The names of the aggregates, for the operator: ``aggregates rack-1, rack-2``."""
+    """What the operator alone reads, the names of the aggregates above all: ``aggregates rack-1, rack-2``."""
     scope: str = UNSUFFIXED
     """Always the unsuffixed group: Nova writes it there as well."""
 
@@ -96,7 +96,7 @@ class AggregateRequirement(NamedTuple):
 
     @property
     def because(self) -> str:
-        """The source, with the names of the aggregates."""
+        """The source, with what the operator alone reads."""
         return f"{self.source}: {self.names}" if self.names else self.source
 
     def __str__(self) -> str:

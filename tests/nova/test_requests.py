@@ -166,13 +166,14 @@ def test_nova_rst_shows_the_real_log_lines_and_user_errors(start: Start, caplog:
     caplog.set_level("DEBUG", "os_prefilter")
     scheduler = start("image_metadata,hpet,owner")
     our_entry()(user_context(), nova_spec({"hw_vif_model": "e1000e", "hw_time_hpet": True}))
-    said = [f"{each.levelname} {each.name}" for each in caplog.records if each.name in _SHOWN]
-    assert said == [
+    # Older Novas than 34 get a warning about the gate of owner as well, which the page tells elsewhere.
+    records = [each for each in caplog.records if each.name in _SHOWN and "owner_gate" not in each.getMessage()]
+    assert [f"{each.levelname} {each.name}" for each in records] == [
         "INFO os_prefilter.pipeline.pipeline",
         "INFO os_prefilter.nova",
         "DEBUG os_prefilter.pipeline.pipeline",
     ]
-    shown = [each.getMessage() for each in caplog.records if each.name in _SHOWN]
+    shown = [each.getMessage() for each in records]
     shown.append(str(_select(scheduler, _IMPOSSIBLE)))
     with pytest.raises(ConfigurationError):
         start("image_metdata")

@@ -77,6 +77,60 @@ def test_misspelt_names_and_traits_without_their_property_are_told(
     assert command == "audit" or "it builds the guest by hw_sound_model or hw:sound_model" in told
 
 
+_REQUEST = ("--property", "hw_vif_model=e1000")
+_ASKING = [
+    ["explain", *_REQUEST],
+    ["candidates", *_REQUEST],
+    ["diagnose", *_REQUEST],
+    ["audit"],
+    ["readiness"],
+    ["offer"],
+]
+
+
+@pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
+def test_misspelt_option_of_the_configuration_is_told_once(argv: list[str], capsys: Capture, tmp_path: Path) -> None:
+    """The service logs it; a command judges with the default as well."""
+    path = tmp_path / "nova.conf"
+    told = f"{path}: [prefilter] has no option 'trait_scop'; the line is ignored. Did you mean trait_scope?"
+    path.write_text("[prefilter]\nenabled_filters = image_metadata\ntrait_scop = root\n")
+    for more in [], ["-v"]:
+        assert main([*more, *argv, "--config-file", str(path)]) in (0, 2)
+        assert capsys.readouterr().err.count(told) == 1
+    path.write_text("[prefilter]\nenabled_filtres = image_metadata\n")
+    assert main([*argv, "--config-file", str(path)]) == 1
+    assert "Did you mean enabled_filters?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "decision_history = 1000",
+            "Unexpected boolean value '1000'; expected true or false. Correct it, or remove it",
+        ),
+        ("trait_scope = both", "Valid values are [auto, root, root_and_unsuffixed], but found 'both'. Correct it"),
+        ("facts_interval = soon", "could not convert string to float: 'soon'. Correct it"),
+        ("owner_compute_version = 0", "Should be greater than or equal to 1. Correct it"),
+        ("reported_traits = $nosuch", "no such option nosuch in group [DEFAULT]. Write $$ for a $"),
+        ("facts_interval =", "it is empty. Give a value"),
+    ],
+)
+@pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
+def test_wrong_value_of_the_configuration_is_an_error_as_at_the_start_of_a_service(
+    argv: list[str], line: str, told: str, capsys: Capture, tmp_path: Path
+) -> None:
+    path = tmp_path / "nova.conf"
+    path.write_text(f"[prefilter]\nenabled_filters = image_metadata\n{line}\n")
+    assert main([*argv, "--config-file", str(path)]) == 1
+    (error,) = capsys.readouterr().err.splitlines()
+    assert error.startswith("[prefilter] ")
+    assert line.partition(" ")[0] in error
+    assert told in error
+    assert "LocationInfo" not in error
+    assert "is not valid" not in error or str(path) in error
+
+
 def test_candidates_reads_image_and_flavor_from_files(capsys: Capture, tmp_path: Path) -> None:
     image, flavor = tmp_path / "image.json", tmp_path / "flavor.json"
     image.write_text(json.dumps({"disk_format": "raw", "properties": {"hw_vif_model": "igb"}}))

@@ -17,7 +17,7 @@ from oslo_config import cfg, types
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_first_names, quote
-from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
+from os_prefilter.conf import GROUP, options_from, register_opts
 from os_prefilter.conf.definitions import OWNER_SERVICE_VERSION
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import check_readable
@@ -103,10 +103,7 @@ def prefilter_options(conf: cfg.ConfigOpts) -> Options:
     :raises ConfigurationError: if one of its options has an invalid value
     """
     register_opts(conf)
-    try:
-        return options_from(conf)
-    except cfg.Error as error:
-        raise as_configuration_error(error) from error
+    return options_from(conf)
 
 
 def available_filters(conf: cfg.ConfigOpts, where: str) -> list[str]:

@@ -21,7 +21,7 @@ from os_prefilter.cli.cloud import (
 )
 from os_prefilter.common.errors import ConfigurationError, DocumentError
 from os_prefilter.common.quoting import join_names
-from os_prefilter.conf import GROUP, options_from, register_opts
+from os_prefilter.conf import GROUP, check_values, misspelt_names, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.documents.files import is_file, not_utf8, open_file
 from os_prefilter.filters.host_aggregates import FACT as AGGREGATES
@@ -283,7 +283,7 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
 
     :param with_logging: register oslo.log's options as well
     :raises DocumentError: if there is no such file, or it cannot be read
-    :raises ConfigurationError: if it is no configuration file
+    :raises ConfigurationError: if it is no configuration file, or an option of ours has a wrong value
     """
     conf = cfg.ConfigOpts()
     register_opts(conf)
@@ -302,6 +302,7 @@ def read_configuration(path: str | None, *, with_logging: bool = False) -> cfg.C
 
             # Without its cause, which has the line, in which a password may be.
             raise ConfigurationError(f"{path}: {reason_of(error)} Correct it.") from None
+    check_values(conf)
     return conf
 
 
@@ -365,9 +366,8 @@ def _enabled_filters(
         filters = load_filters(ours, provided=None)
         enabled = [each.name for each in filters if each.declaration.by_default and left_out.isdisjoint(each.facts)]
     if not enabled:
-        raise ConfigurationError(
-            f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
-        )
+        text = f"{arguments.config_file}: [prefilter] enabled_filters names no filter. Add one there, or give --filter."
+        raise ConfigurationError(" ".join((text, *misspelt_names(conf))))
     with_rules = [each.name for each in load_filters(enabled, provided=None) if RULES in each.facts]
     if with_rules and not conf[GROUP].rules_dirs:
         advice = "give --config-file with [prefilter] rules_dirs."

@@ -346,8 +346,8 @@ def _summary(result: Audit) -> Iterator[str]:
 
 @contextmanager
 def _each_warning_once() -> Iterator[None]:
-    """Log each warning about a flavor once, not for each image."""
-    logger = logging.getLogger("os_prefilter.request.extra_specs")
+    """Log each warning about a flavor or the configuration once, not for each image or pipeline."""
+    loggers = [logging.getLogger(f"os_prefilter.{name}") for name in ("request.extra_specs", "conf.reader")]
     seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -356,8 +356,10 @@ def _each_warning_once() -> Iterator[None]:
         seen.add(text)
         return is_first
 
-    logger.addFilter(is_new)
+    for logger in loggers:
+        logger.addFilter(is_new)
     try:
         yield
     finally:
-        logger.removeFilter(is_new)
+        for logger in loggers:
+            logger.removeFilter(is_new)

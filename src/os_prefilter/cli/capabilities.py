@@ -27,10 +27,9 @@ from os_prefilter.cli.host import (
 from os_prefilter.cli.listing import Listing
 from os_prefilter.cli.program import PasswordMaskingFormatter
 from os_prefilter.common.errors import ConfigurationError, DocumentError
-from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import describe_error, escape_line, pluralize
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
-from os_prefilter.conf import GROUP, misspelt_names
+from os_prefilter.conf import GROUP, warn_of_misspelt_names
 from os_prefilter.filters.report_scope import EVERY_TRAIT, ReportScope, configured_scope
 from os_prefilter.hosts import agent
 from os_prefilter.hosts.capabilities import capability_traits
@@ -211,8 +210,7 @@ def _scope(arguments: argparse.Namespace) -> ReportScope:
     from os_prefilter.adapters.nova_conf import load_conf  # noqa: PLC0415
 
     conf = load_conf(arguments.nova_conf)
-    for misspelt in misspelt_names(conf):
-        get_logger(__name__).warning("%s", misspelt)
+    warn_of_misspelt_names(conf)
     scope = configured_scope(conf)
     if not conf[GROUP].enabled_filters:
         where = escape_line(arguments.nova_conf) if arguments.nova_conf else "--nova-conf is not given"

@@ -1,6 +1,22 @@
 """The options in the group ``[prefilter]`` of oslo.config, and their plain form for the core."""
 
 from os_prefilter.conf.definitions import GROUP, OPTIONS
-from os_prefilter.conf.reader import as_configuration_error, list_opts, misspelt_names, options_from, register_opts
+from os_prefilter.conf.reader import (
+    check_values,
+    list_opts,
+    misspelt_names,
+    options_from,
+    register_opts,
+    warn_of_misspelt_names,
+)
 
-__all__ = ["GROUP", "OPTIONS", "as_configuration_error", "list_opts", "misspelt_names", "options_from", "register_opts"]
+__all__ = [
+    "GROUP",
+    "OPTIONS",
+    "check_values",
+    "list_opts",
+    "misspelt_names",
+    "options_from",
+    "register_opts",
+    "warn_of_misspelt_names",
+]

@@ -12,6 +12,7 @@ from oslo_config import cfg
 from oslo_config.iniparser import ParseError
 
 from os_prefilter.common.errors import ConfigurationError, DocumentError, InvalidOption
+from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import escape_line, join_names, quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.conf.definitions import GROUP, OPTIONS
@@ -20,6 +21,8 @@ from os_prefilter.vocabulary import BY_NAME, opt_in_traits
 from os_prefilter.vocabulary.config_templates import Templates
 from os_prefilter.vocabulary.model import UnknownValues
 from os_prefilter.vocabulary.resource_classes import is_resource_class
+
+LOG = get_logger(__name__)
 
 # How oslo.config says where a value comes from.
 _LOCATION = re.compile(r"from LocationInfo\(location=.*?, detail='(.*?)'\)")
@@ -33,6 +36,12 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options; doing so twice is harmless."""
     conf.register_opts(OPTIONS, group=GROUP)
+
+
+def warn_of_misspelt_names(conf: cfg.ConfigOpts) -> None:
+    """Log a warning of each name in the section ``[prefilter]`` that no option has, with the nearest one."""
+    for misspelt in misspelt_names(conf):
+        LOG.warning("%s", misspelt)
 
 
 def misspelt_names(conf: cfg.ConfigOpts) -> Iterator[str]:
@@ -70,11 +79,10 @@ def _closest(name: str, known: Iterable[str]) -> str:
 def options_from(conf: cfg.ConfigOpts) -> Options:
     """Return the registered options as plain values.
 
-    :raises InvalidOption: for a value that oslo.config cannot check by itself.
+    :raises ConfigurationError: for a wrong value.
     """
+    check_values(conf)
     group: Any = conf[GROUP]
-    for option in OPTIONS:
-        _check_readable(group, option)
     if not isfinite(group.facts_interval):
         raise InvalidOption("facts_interval", f"{group.facts_interval} is not a number of seconds. Correct it.")
     if not isfinite(group.preferred_weight_multiplier):
@@ -101,12 +109,23 @@ def options_from(conf: cfg.ConfigOpts) -> Options:
     return options
 
 
-def _check_readable(group: Any, option: cfg.Opt) -> None:
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Check what oslo.config can check by itself.
+
+    :raises ConfigurationError: for a value that it refuses, or an empty one.
+    """
+    for option in OPTIONS:
+        _check_value(conf[GROUP], option)
+
+
+def _check_value(group: Any, option: cfg.Opt) -> None:
     try:
         value = group[option.dest]
     except (cfg.NoSuchOptError, cfg.NoSuchGroupError, cfg.TemplateSubstitutionError) as error:
         # What follows a $; oslo.config does not say where that was read.
         raise InvalidOption(option.dest, f"{error}. Write $$ for a $, or correct the name after it.") from error
+    except cfg.Error as error:
+        raise _as_configuration_error(error) from error
     if value is None:
         # oslo.config reads an empty number as None.
         raise InvalidOption(option.dest, f"it is empty. Give a value, or remove the line for {option.default}.")
@@ -124,10 +143,11 @@ def _templates(path: str) -> Templates | None:
         raise InvalidOption("config_templates", str(error)) from error
 
 
-def as_configuration_error(error: cfg.Error) -> ConfigurationError:
+def _as_configuration_error(error: cfg.Error) -> ConfigurationError:
     """Return what oslo.config refused as an error of ours, with the file's name but without oslo.config's internals."""
     where = _LOCATION.sub(r"in \1", str(error).strip()).rstrip(".")
-    return ConfigurationError(f"[{GROUP}] {where}. Correct it, or remove it for the default.")
+    expected = "; expected true or false" * ("boolean" in where)
+    return ConfigurationError(f"[{GROUP}] {where}{expected}. Correct it, or remove it for the default.")
 
 
 def _check(options: Options) -> None:

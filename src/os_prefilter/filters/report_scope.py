@@ -12,7 +12,7 @@ from hashlib import sha256
 from oslo_config import cfg
 
 from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
-from os_prefilter.conf import GROUP, as_configuration_error, options_from, register_opts
+from os_prefilter.conf import GROUP, options_from, register_opts
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import LoadedFilter, load_filters
 from os_prefilter.vocabulary import BY_NAME, REPORTED, REPORTED_CUSTOM, opt_in_traits, rows_required_by
@@ -106,10 +106,8 @@ def configured_traits(conf: cfg.ConfigOpts) -> frozenset[str]:
 
 def _configured(conf: cfg.ConfigOpts) -> tuple[tuple[LoadedFilter, ...], Options]:
     register_opts(conf)
-    try:
-        return tuple(load_filters(conf[GROUP].enabled_filters, provided=None)), options_from(conf)
-    except cfg.Error as error:
-        raise as_configuration_error(error) from error
+    options = options_from(conf)
+    return tuple(load_filters(conf[GROUP].enabled_filters, provided=None)), options
 
 
 def traits_named_by(each: LoadedFilter, options: Options) -> frozenset[str]:

@@ -12,7 +12,7 @@ from oslo_log import log as logging
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import shorten
-from os_prefilter.conf import GROUP, as_configuration_error, misspelt_names, options_from, register_opts
+from os_prefilter.conf import GROUP, options_from, register_opts, warn_of_misspelt_names
 from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import decision_log, known_traits, nova_style, request_writer, trait_scope
@@ -121,17 +121,13 @@ class Pipeline:
         if kept_machine_type is not None:
             check_callable("kept_machine_type", kept_machine_type, "context", "request_spec")
         register_opts(conf)
-        for misspelt in misspelt_names(conf):
-            LOG.warning("%s", misspelt)
-        try:
-            options = options_from(conf)
-            names = conf[GROUP].enabled_filters
-            measuring = Measuring() if conf[GROUP].metrics else None
-            provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
-            filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
-            known = facts_from(conf, provided, filters, ensure_traits)
-        except cfg.Error as error:
-            raise as_configuration_error(error) from error
+        warn_of_misspelt_names(conf)
+        options = options_from(conf)
+        names = conf[GROUP].enabled_filters
+        measuring = Measuring() if conf[GROUP].metrics else None
+        provided = measuring.with_gauges(facts or {}, options.trait_scope) if measuring else facts or {}
+        filters = load_filters(names, NEEDS | provided.keys() | derived_facts(conf, provided))
+        known = facts_from(conf, provided, filters, ensure_traits)
         pipeline = cls(filters, options, known, measuring, kept_machine_type)
         if host_traits:
             pipeline.host_traits = HostTraitsFact(host_traits, conf[GROUP].facts_interval)

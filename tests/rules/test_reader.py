@@ -217,6 +217,10 @@ _DOUBTFUL = [
         rule("r", "{image_property: licence, is: x}", ["CUSTOM_A"]),
         "never applies within Nova, which drops the image prop",
     ),
+    (
+        rule("r", "{image_property: hw_vif_modle, is: e1000}", ["CUSTOM_A"]),
+        "'hw_vif_modle' before a filter sees it. Did you mean hw_vif_model? Use an",
+    ),
     (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
     (rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]), "a value that is not in the vocabulary."),
     (

@@ -46,7 +46,7 @@ def notes_on_names(request: Request) -> Iterator[Note]:
 def _problem_of_property(name: str) -> str:
     if name in _properties() or _FREE_IN_IMAGE.match(name):
         return ""
-    close = _nearest(name, _properties())
+    close = nearest_property(name)
     if close or name.startswith(_OF_NOVA):
         return f"Nova does not know it, and drops it{close}"
     return ""
@@ -68,6 +68,11 @@ def _problem_of_extra_spec(name: str) -> str:
     if not close and name.startswith(_OF_NOVA) and name in _properties():
         return "Nova reads it of an image alone"
     return f"Nova knows no such extra spec{close}" if of_nova or close else ""
+
+
+def nearest_property(name: str) -> str:
+    """Return a question after the image property of Nova that is nearest to an unknown name, or nothing."""
+    return _nearest(name, _properties()) if len(name) <= _LONGEST else ""
 
 
 def _nearest(name: str, known: "Iterator[str] | frozenset[str] | list[str]") -> str:

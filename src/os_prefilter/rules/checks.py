@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from os_prefilter.common.quoting import quote
+from os_prefilter.request.remarks import nearest_property
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from os_prefilter.rules.conditions import (
     EXTRA_SPEC,
@@ -153,9 +154,10 @@ def _image_property(condition: Condition, never: str) -> Iterator[tuple[str, boo
         )
         return
     if name not in KEPT_BY_NOVA:
+        question = nearest_property(name) or "."
         yield (
-            f"{never} within Nova, which drops the image property {quote(name)} before a filter sees it. Use an "
-            "extra spec, or an image property that the documentation of rules lists.",
+            f"{never} within Nova, which drops the image property {quote(name)} before a filter sees "
+            f"it{question} Use an extra spec, or an image property that the documentation of rules lists.",
             True,
         )
         return

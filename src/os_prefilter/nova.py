@@ -360,13 +360,17 @@ class RebuildFilter(BaseHostFilter):  # type: ignore[misc]
         """Return the requirements that the host certainly does not meet."""
         try:
             read = start_thread(partial(self.client.provider_traits, host_state.uuid), "traits of a host")
-            _, traits = read.result(seconds_to(until))
+            # Not the result: eventlet's Timeout, which Nova's client may raise, is no Exception.
+            error = read.exception(seconds_to(until))
         except NotDoneError:
             LOG.warning("%s", _unchecked(host_state, spec_obj, f"Placement did not respond in {PATIENCE:g} seconds"))
             return ()
-        except Exception as error:  # noqa: BLE001 - of Nova's client; the rebuild goes on without an answer
+        except RuntimeError as no_thread:
+            error = no_thread
+        if error:
             LOG.warning("%s", _unchecked(host_state, spec_obj, describe_error(error)))
             return ()
+        _, traits = read.result()
         gates = gates_by_trait(self.pipeline.options.rows)
         unmet = [item for item in required if (item.trait in traits) != item.required]
         unreported = {

@@ -377,6 +377,22 @@ def test_rebuild_does_not_wait_for_a_placement_that_hangs(
     assert "Placement did not respond in 0.05 seconds" in _warnings(caplog)[-1]
 
 
+def test_client_that_times_out_as_eventlet_does_refuses_no_rebuild(
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its Timeout is no Exception."""
+
+    def time_out(_method: str, url: str) -> Answer | None:
+        if "/resource_providers/" in url:
+            raise BaseException("1 second")  # noqa: TRY002
+        return None
+
+    scheduler = start("image_metadata")
+    _having(placement, _VIRTIO).hook = time_out
+    assert _rebuild(scheduler, _WANTS_E1000E) == ""
+    assert "BaseException: 1 second" in _warnings(caplog)[-1]
+
+
 def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
     start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

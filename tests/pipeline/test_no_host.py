@@ -255,6 +255,11 @@ def test_placement_that_fails_rejects_nothing(
     assert _reason(again, {"hw_vif_model": "ne2k_pci"})
 
 
+class _WithoutText(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -266,6 +271,7 @@ def test_placement_that_fails_rejects_nothing(
         MemoryError("x"),
         # eventlet's Timeout is no Exception either.
         SystemExit("x"),
+        _WithoutText(),
     ],
     ids=lambda each: type(each).__name__,
 )

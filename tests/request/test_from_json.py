@@ -186,6 +186,13 @@ def test_file_above_64_mib_is_refused(tmp_path: Path) -> None:
         read_json(tmp_path / "large.json")
 
 
+def test_properties_of_a_flavor_count_beside_empty_extra_specs() -> None:
+    values: list[Any] = [{}, None, ""]
+    for empty in values:
+        document = {"flavor": {"extra_specs": empty, "properties": {"hw:viommu_model": "intel"}}}
+        assert request_spec_from(document, "r.json").flavor.extra_specs == {"hw:viommu_model": "intel"}
+
+
 @pytest.mark.parametrize(
     ("document", "message"),
     [
@@ -193,6 +200,11 @@ def test_file_above_64_mib_is_refused(tmp_path: Path) -> None:
         ({"flavour": {}}, "it has no flavor, but 'flavour'. Correct the name."),
         ({"flavor": {}, "img": {}}, "it has no image, but 'img'"),
         ({"flavor": {}, "image_id": "x", "imagemeta": {}}, None),
+        ({"flavor": {}, "image_meta": {"properties": {"a": "b"}}}, "it has no image, but image_meta. Rename it"),
+        ({"flavor": {}, "image_ref": "x"}, "it has no image, but image_ref"),
+        ({"flavor": {}, "image": None, "image_ref": "x"}, None),
+        ({"flavor": {}, "image": {"disk_format": "raw", "hw_vif_model": "igb"}}, "image: 'hw_vif_model' stands beside"),
+        ({"flavor": {}, "image": {"properties": {}, "trait:X": "required"}}, "image: 'trait:X' stands beside its prop"),
         ({"flavor": {"extra_spec": {}}}, "flavor: it has no extra_specs, but 'extra_spec'"),
         ({"flavor": {}, "image": {"property": {}}}, "image: it has no properties, but 'property'"),
         ({"flavor": 7}, "flavor is 7; expected names"),

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 from nova import objects
 from nova.objects import base as nova_base
+from openstack.image.v2.image import Image as SdkImage
 from oslo_config import cfg
 
 from os_prefilter import (
@@ -162,6 +163,12 @@ def test_process_reqspec_runs_the_pipeline_it_is_given() -> None:
         (
             SimpleNamespace(image=SimpleNamespace(property={})),
             "its image is of the type SimpleNamespace, with none of the fields properties, .*; 'property' may",
+        ),
+        (SimpleNamespace(flavor=Flavor(), image_meta=Image()), "it has no field image, but image_meta; rename it"),
+        (SimpleNamespace(flavor=Flavor(), image_ref="x"), "it has no field image, but image_ref"),
+        (
+            RequestSpec(Flavor(), SdkImage(hw_vif_model="igb", disk_format="raw")),  # type: ignore[arg-type]
+            "its image has 'hw_vif_model' beside its properties",
         ),
         (RequestSpec(Image(), Flavor()), "its image is of the type Flavor"),  # type: ignore[arg-type]
         (RequestSpec({"vcpus": 1}), "its flavor is of the type dict"),  # type: ignore[arg-type]

@@ -34,7 +34,11 @@ def escape_line(text: str) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return an error of a client library for a message: its kind and its text, on one line, cut, without passwords."""
-    text = escape_line(mask_passwords(str(error)[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
+    try:
+        told = str(error)
+    except Exception:  # noqa: BLE001 - what tells of an error must not raise another one
+        told = "it has no text"
+    text = escape_line(mask_passwords(told[: _TOLD_LENGTH + _LONGEST_LOGIN])[:_TOLD_LENGTH])
     return f"{type(error).__name__}: {text[:_TOLD_LENGTH]}"
 
 

@@ -43,7 +43,9 @@ class KeptMachineType:
             return UNKNOWN_MACHINE_TYPE
         try:
             machine_type = self._look_up(context, request_spec)
-        except Exception as error:  # noqa: BLE001 - a database of the embedding service
+        except (KeyboardInterrupt, SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - of the embedding service; eventlet's Timeout is no Exception
             LOG.warning(
                 "The machine type of the server %s is not known (%s): no host is excluded because of its default.",
                 quote(field_of(request_spec, "instance_uuid")),

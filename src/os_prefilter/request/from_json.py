@@ -21,6 +21,7 @@ from os_prefilter.request.spec import (
     RequestLevelParams,
     RequestSpec,
 )
+from os_prefilter.request.view import OTHER_IMAGE_NAMES, loose_properties
 
 _NOVA_DATA = "nova_object.data"
 
@@ -151,6 +152,12 @@ def request_spec_from(document: object, path: str | Path) -> RequestSpec:
         _check_spelling("extra_specs", data["flavor"], path, "flavor: ")
     if data.get("image"):
         _check_spelling("properties", data["image"], path, "image: ")
+        loose = loose_properties(data["image"])
+        if loose:
+            raise DocumentError(path, f"image: {quote(loose)} stands beside its properties. Move it into properties.")
+    other = next((name for name in OTHER_IMAGE_NAMES if data.get(name) and "image" not in data), None)
+    if other:
+        raise DocumentError(path, f"it has no image, but {other}. Rename it, or set image to null.")
     destination, level = data.get("requested_destination"), data.get("request_level_params") or {}
     pci_requests = (data.get("pci_requests") or {}).get("requests") or ()
     return RequestSpec(
@@ -225,7 +232,8 @@ def _image(data: Any) -> Image:
 
 
 def _flavor(data: Any) -> Flavor:
-    specs = data.get("extra_specs" if "extra_specs" in data else "properties")
+    # Clients print both; the one that is filled is meant.
+    specs = data.get("extra_specs") or data.get("properties")
     # The client prints an empty string for none.
     sizes = {field: next(filter(None, map(data.get, names)), 0) for field, names in _SIZES.items()}
     return Flavor(extra_specs=dict(specs or {}), name=data.get("name"), **sizes)

@@ -173,14 +173,45 @@ def _check_fields(spec: Any, part: Any, what: str, names: Sequence[str], importa
         raise UnsuitableRequestSpec(spec, problem)
 
 
+OTHER_IMAGE_NAMES = ("image_meta", "image_ref")
+"""Names of the image elsewhere; under one of these it would be ignored."""
+_PROPERTY_PREFIXES = ("hw_", "img_", "os_", _TRAIT_PREFIX)
+
+
+def loose_properties(values: Mapping[Any, Any]) -> str:
+    """Return the first name of an image property that stands beside the properties, where it is ignored; "" if none."""
+    return next(
+        (str(name) for name, value in values.items() if value is not None and str(name).startswith(_PROPERTY_PREFIXES)),
+        "",
+    )
+
+
+def _image_attributes(image: Any) -> dict[str, Any]:
+    # Those of Nova's objects are fields, and no properties.
+    if hasattr(image, "obj_attr_is_set"):
+        return {}
+    names = [name for name in dir(image) if name.startswith(_PROPERTY_PREFIXES)]
+    return {name: getattr(image, name, None) for name in names}
+
+
 def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any) -> None:
     """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
         problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
         raise UnsuitableRequestSpec(spec, problem)
     _check_fields(spec, spec, "it", ("flavor", "image"), important=2)
-    if image is not None:
+    if image is None:
+        others = [name for name in OTHER_IMAGE_NAMES if field_of(spec, name) is not None]
+        if others and not hasattr(spec, "image"):
+            raise UnsuitableRequestSpec(
+                spec, f"it has no field image, but {others[0]}; rename it, or set image to None"
+            )
+    else:
         _check_fields(spec, image, "its image", ("properties", *_IMAGE_FIELDS), important=1)
+        loose = loose_properties(_image_attributes(image))
+        if loose:
+            problem = f"its image has {quote(loose)} beside its properties; os_prefilter.Image takes them as properties"
+            raise UnsuitableRequestSpec(spec, problem)
     if flavor is not None:
         _check_fields(spec, flavor, "its flavor", ("extra_specs", *_FLAVOR_FIELDS), important=1)
     if destination is not None:

@@ -124,12 +124,17 @@ class PlacementClient:
         """Take the resources of a candidate for a consumer that has none yet; return whether they were still there.
 
         :param consumer: the UUID of the server
+        :raises ValueError: it is no UUID
         """
+        try:
+            uuid = UUID(consumer)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"the consumer of a claim is the UUID of the server, not {quote(consumer)}") from error
         body = {**candidate, "project_id": project_id, "user_id": user_id}
         # As of a consumer that does not exist, and of an instance, as Nova's.
         body |= {"consumer_generation": None, "consumer_type": "INSTANCE"}
         try:
-            self.request("PUT", f"/allocations/{UUID(consumer)}", body)
+            self.request("PUT", f"/allocations/{uuid}", body)
         except PlacementRefused as error:
             # No other candidate helps a server that has resources already.
             if error.status == _CONFLICT and "consumer generation conflict" not in error.detail:

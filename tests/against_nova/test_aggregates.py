@@ -1,6 +1,5 @@
 """Our filters by aggregates and networks require what Nova's do, but for the listed differences, exactly."""
 
-from copy import deepcopy
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -92,12 +91,12 @@ def ours(name: str, deployment: Deployment, spec: Any, *, tenants_need_one: bool
     clone = spec.obj_clone()
     if name in _OF_NETWORKS:
         clone = RequestSpec(Flavor(1, 512), requested_networks=_resolved(spec, deployment))
-    before = deepcopy(clone)
     try:
         some.apply(clone)
     except RequestRejected:
         return REFUSED
-    return added(before, clone)
+    # Also for a request spec of ours, which has none of the aggregates that Nova's may require already.
+    return added(spec, clone)
 
 
 def _resolved(spec: Any, deployment: Deployment) -> list[NetworkRequest]:

@@ -208,7 +208,7 @@ def test_only_what_the_new_image_adds_refuses_a_rebuild(
 
 _FLAVOR, _HINT, _OTHER_HINT = "{extra_spec: licence, is: gold}", "{hint: licence, is: gold}", "{hint: tier, is: low}"
 _IMAGE, _SAME_IMAGE = "{image_property: os_distro, is: windows}", "{image_property: hw_vif_model, is: virtio}"
-_LICENSED, _IGB = "CUSTOM_LICENSED", "COMPUTE_NET_VIF_MODEL_IGB"
+_LICENSED = "CUSTOM_LICENSED"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_contradiction_refuses_a_rebuild_only_if_both_sides_are_of_the_image(
     scheduler = start("rules,image_metadata", f"rules_dirs = {tmp_path}", "reported_traits = *")
     _having(placement, _VIRTIO, REPORTED, *traits)
     hints = {**_HINTS, "licence": ["gold"], "tier": ["low"]}
-    for vif_model in ("virtio", "igb"):
+    for vif_model in ("virtio", "e1000e"):
         properties = {**_WINDOWS, "hw_vif_model": vif_model}
         spec = nova_spec(properties, {"licence": "gold"}, scheduler_hints=hints, force_hosts=[_HOST])
         found = _filter(scheduler, spec)
@@ -253,7 +253,7 @@ def test_contradiction_refuses_a_rebuild_only_if_both_sides_are_of_the_image(
 @pytest.mark.parametrize(
     "case",
     [
-        (_IGB, {"hw_vif_model": "igb"}, "does not offer hw_vif_model=igb."),
+        (_E1000E, _WANTS_E1000E, "does not offer hw_vif_model=e1000e."),
         (_LICENSED, _WINDOWS, "does not offer os_distro=windows."),
         (_LICENSED, {"hw_vif_model": "virtio"}, ""),
     ],

@@ -17,9 +17,9 @@ from tests.novas.functional.cloud import Cloud
             "image property hw_machine_type has the unknown value 'abacus'",
         ),
         (
-            {"hw_viommu_model": "virtio"},
-            {"hw:viommu_model": "intel"},
-            "image property hw_viommu_model=virtio and flavor extra spec hw:viommu_model=intel contradict each other",
+            {"hw_usb_model": "nec-xhci"},
+            {"hw:usb_model": "qemu-xhci"},
+            "image property hw_usb_model=nec-xhci and flavor extra spec hw:usb_model=qemu-xhci contradict each other",
         ),
         (
             {"hw_machine_type": "isapc", "hw_viommu_model": "intel"},

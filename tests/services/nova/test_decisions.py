@@ -56,7 +56,6 @@ def test_a_request_that_no_host_can_serve_gets_none_and_the_reason(cloud: Cloud)
 @pytest.mark.parametrize(
     ("properties", "extra_specs", "reason"),
     [
-        ({"hw_viommu_model": "virtio"}, {"hw:viommu_model": "intel"}, "contradict each other"),
         ({"hw_time_hpet": "true"}, {"trait:CUSTOM_COMPUTE_TIME_HPET": "forbidden"}, "contradict each other"),
         ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, {}, "no host can do both"),
     ],

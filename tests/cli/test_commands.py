@@ -367,7 +367,7 @@ _WRONG = [
     ("audit --images {tmp}/nothing", "nothing: the file is empty; expected a JSON list of images. Check the command"),
     ("demo --hosts {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
     ("explain --flavor {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
-    ("demo --hosts {tmp}/digits.yaml", "digits.yaml: a number has thousands of digits. Correct it."),
+    ("demo --hosts {tmp}/digits.yaml", "digits.yaml:1: broken YAML: a number has thousands of digits. Correct it."),
     ("demo --hosts {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
     ("rules check {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
     ("decisions {tmp}/loop", "Too many levels of symbolic links. Check"),

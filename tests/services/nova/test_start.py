@@ -24,7 +24,7 @@ def broken(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("enabled_filters = hpett", ("[prefilter] enabled_filters", "'hpett'", "hpet, image_metadata")),
+        ("enabled_filters = hpett", ("[prefilter] enabled_filters", "'hpett'", "Did you mean hpet?")),
         ("enabled_filters = hpet,hpet", ("[prefilter] enabled_filters", "'hpet' is named twice")),
         ("trait_scope = everywhere", ("[prefilter]", "trait_scope", "everywhere")),
         ("owner_trait = owner", ("[prefilter] owner_trait", "'owner' is not a trait name")),

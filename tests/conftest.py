@@ -18,6 +18,7 @@ from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.pipeline import default_pipeline
 from os_prefilter.testing import request_of
 from tests.support import interruption
+from tests.support.budget import Budget
 
 # No test may ask the developer's own cloud.
 os.environ.pop("OS_CLOUD", None)
@@ -127,7 +128,8 @@ def hosts(placement: PlacementClient) -> Callable[..., tuple[str, ...]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare for the end of the run, whatever ends it."""
+    """Count what the run uses, and prepare for its end, whatever ends it."""
+    config.pluginmanager.register(Budget(config))
     interruption.install(config)
 
 

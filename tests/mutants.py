@@ -3,7 +3,7 @@
 ``python -m tests.mutants --seed 30 --count 100 FOLDER`` makes them in a copy of the repository in FOLDER, runs the
 first layer on each, the folders that are nearest to the change first, and prints one line of JSON for each: killed,
 with the test that failed, or survived. A mutant is named by its source line, not by its number, so that a later run
-finds it again (``--again FILE``) where that line still exists.
+finds it again (``--again FILE``) where that line still exists; the test that killed it then is the first to run.
 """
 
 import argparse
@@ -182,27 +182,32 @@ def tests_for(mutant: Mutant, root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in (*wanted, *others) if path.exists()]
 
 
-def outcome(mutant: Mutant, root: Path, parts: int) -> dict[str, object]:
+def outcome(mutant: Mutant, root: Path, parts: int, killer: str = "") -> dict[str, object]:
     """Run the tests on one mutant, and return it with what became of it; the copy is as before afterwards."""
     original = (root / mutant.path).read_bytes() if (root / mutant.path).exists() else b""
     if not mutant.apply(root):
         return {**asdict(mutant), "outcome": "gone"}
-    names = tests_for(mutant, root)[: parts or None]
     try:
-        run = subprocess.run(
-            [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *names],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": str(root / "src")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        run = _run(root, [killer]) if killer else None
+        # 1: a test failed, 2: a module does not even import; 4: there is no such test any more.
+        if run is None or run.returncode not in (1, 2):
+            run = _run(root, tests_for(mutant, root)[: parts or None])
     finally:
         (root / mutant.path).write_bytes(original)
     failed = [line.split(" ")[1] for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    # 1: a test failed, 2: a module does not even import.
     killed = {"outcome": "killed", "by": failed[0] if failed else run.stdout.strip()[-200:]}
     return {**asdict(mutant), **(killed if run.returncode else {"outcome": "survived"})}
+
+
+def _run(root: Path, names: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *names],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -217,15 +222,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     if given.again:
         names = ("path", "line", "changed", "nth")
-        read = map(json.loads, given.again.read_text(encoding="utf-8").splitlines())
-        mutants = [Mutant(**{name: each[name] for name in names}) for each in read]
+        read = [json.loads(line) for line in given.again.read_text(encoding="utf-8").splitlines()]
+        mutants = [(Mutant(**{name: each[name] for name in names}), each.get("by", "")) for each in read]
     else:
-        mutants = sample(given.count, given.seed)
+        mutants = [(mutant, "") for mutant in sample(given.count, given.seed)]
     share, of = map(int, given.share.split("/"))
     root = given.folder / "copy"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", ".*", "__pycache__"), dirs_exist_ok=True)
-    for mutant in mutants[share - 1 :: of]:
-        print(json.dumps(outcome(mutant, root, given.parts)), flush=True)  # noqa: T201 - a command
+    for mutant, killer in mutants[share - 1 :: of]:
+        print(json.dumps(outcome(mutant, root, given.parts, killer)), flush=True)  # noqa: T201 - a command
 
 
 if __name__ == "__main__":

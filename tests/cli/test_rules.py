@@ -114,8 +114,7 @@ _IMAGES = [
     {"name": "sles", "disk_format": "raw", "properties": {"os_distro": "sles"}},
     {"name": "fast", "disk_format": "raw", "properties": {"hw_vif_model": "e1000e"}},
 ]
-_VERSION_2 = """version: 2
-rules:
+_RULES_OF_ALL_KINDS = """rules:
 - {name: keep-off, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_LICENSED]}
 - name: gold
   when: {any: [{flavor: gold}, {project: p}]}
@@ -131,7 +130,7 @@ def against(tmp_path: Path) -> list[str]:
     """Return the arguments for these rules against that fleet and those images."""
     (tmp_path / "fleet.yaml").write_text(_FLEET)
     (tmp_path / "images.json").write_text(json.dumps(_IMAGES))
-    (tmp_path / "r.yaml").write_text(_VERSION_2)
+    (tmp_path / "r.yaml").write_text(_RULES_OF_ALL_KINDS)
     (tmp_path / "p.conf").write_text("[prefilter]\nenabled_filters = image_metadata\n")
     rules, fleet, images, conf = (str(tmp_path / name) for name in ("r.yaml", "fleet.yaml", "images.json", "p.conf"))
     return ["rules", "check", rules, "--against", fleet, "--images", images, "--config-file", conf]
@@ -174,7 +173,7 @@ def test_rule_that_a_request_can_match_is_judged(
     conditions: str, tmp_path: Path, against: list[str], capsys: Capture
 ) -> None:
     """With several conditions about one thing, with exceptions, and with values that only some requests may have."""
-    (tmp_path / "r.yaml").write_text(f"version: 2\nrules: [{{name: r, {conditions}, require: [CUSTOM_NONE]}}]\n")
+    (tmp_path / "r.yaml").write_text(f"rules: [{{name: r, {conditions}, require: [CUSTOM_NONE]}}]\n")
     assert main([*against, "-f", "value", "-c", "Verdict", "-c", "Count"]) == 2
     out, err = capsys.readouterr()
     assert (out, err) == ("becomes unschedulable 4\n", "")
@@ -192,7 +191,7 @@ def test_names_of_images_are_no_formulas(against: list[str], capsys: Capture) ->
 def test_hints_that_users_may_give_leave_the_exit_code_at_0(
     tmp_path: Path, against: list[str], capsys: Capture
 ) -> None:
-    (tmp_path / "r.yaml").write_text("version: 2\nhint_traits: [CUSTOM_LICENSED]\n")
+    (tmp_path / "r.yaml").write_text("hint_traits: [CUSTOM_LICENSED]\n")
     assert main([*against, "-f", "value", "-c", "Verdict"]) == 0
     assert set(capsys.readouterr().out.splitlines()) == {"becomes unschedulable", "loses hosts", "ok"}
 
@@ -205,6 +204,6 @@ def test_options_of_the_effects_need_a_fleet(option: str, tmp_path: Path, capsys
 
 
 def test_rules_with_mistakes_are_not_judged(tmp_path: Path, against: list[str], capsys: Capture) -> None:
-    (tmp_path / "r.yaml").write_text("version: 2\nrules: [{name: r}]\n")
+    (tmp_path / "r.yaml").write_text("rules: [{name: r}]\n")
     assert main(against) == 1
     assert capsys.readouterr().out == ""

@@ -106,7 +106,7 @@ def _rules_written(rules: list[Rule]) -> bytes:
             document["unless"] = _alternatives(rule.unless)
         lists = {"require": list(rule.require), "forbid": list(rule.forbid), "prefer": list(rule.prefer)}
         documents.append(document | {key: value for key, value in (*lists.items(), ("because", rule.because)) if value})
-    return _yaml({"version": 2, "rules": documents, **({"hint_traits": traits} if traits else {})})
+    return _yaml({"rules": documents, **({"hint_traits": traits} if traits else {})})
 
 
 def _alternatives(clauses: tuple[Clause, ...]) -> dict[str, Any]:
@@ -262,7 +262,7 @@ _FLEET = _words(
     "traits providers total used reserved allocation_ratio VCPU metadata <<"
 )
 _RULES = _words(
-    "rules name when require forbid scope because image_property extra_spec is in present os_distro root version 2 "
+    "rules name when require forbid scope because image_property extra_spec is in present os_distro root "
     "unless any all hint project availability_zone flavor requires forbids contains hint_traits ports"
 )
 _TEMPLATES = _words(

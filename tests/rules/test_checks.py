@@ -130,7 +130,7 @@ _SPLIT = [
 def test_rules_that_cannot_meet_are_not_compared(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rules of 10 alternatives took minutes, and a scheduler reads them at its start."""
     texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
-    rules, problems = rules_in(f"version: 2\n{rules_text(*texts)}".encode(), "FILE")
+    rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
     assert not problems
     compared = []
 
@@ -148,7 +148,7 @@ def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: p
     monkeypatch.setattr(checks, "_MOST_STEPS", 100)
     both = "{extra_spec: p, in: [a, b]}"
     texts = [f"name: r{n}, when: {both}, unless: {both}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
-    rules, problems = rules_in(f"version: 2\n{rules_text(*texts)}".encode(), "FILE")
+    rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
     assert not problems
     last = list(check_rules(rules))[-1]
     assert last.warning
@@ -170,7 +170,7 @@ def test_rule_that_never_applies_is_not_told_as_a_contradiction(when: str) -> No
         texts,
         [text.replace("require", "X").replace("forbid", "require").replace("X", "forbid") for text in texts],
     ):
-        rules, problems = rules_in(f"version: 2\n{rules_text(*some)}".encode(), "FILE")
+        rules, problems = rules_in(rules_text(*some).encode(), "FILE")
         (problem,) = (*problems, *check_rules(rules))
         assert "the rule never " in problem.text
         assert " forbids for " not in problem.text
@@ -235,7 +235,7 @@ def test_lists_and_several_alternatives_contradict_where_one_request_meets_both(
     one: str, other: str, is_error: bool
 ) -> None:
     texts = (f"name: one, {one}, require: [CUSTOM_A]", f"name: other, {other}, forbid: [CUSTOM_A]")
-    text = f"version: 2\n{rules_text(*texts)}"
+    text = rules_text(*texts)
     rules, problems = rules_in(text.encode(), "FILE")
     assert not problems
     assert [each.text for each in check_rules(rules) if " forbids for " not in each.text] == []
@@ -244,7 +244,7 @@ def test_lists_and_several_alternatives_contradict_where_one_request_meets_both(
 
 def test_rule_may_forbid_the_traits_of_the_values_that_it_excepts() -> None:
     text = (
-        "version: 2\nrules:\n- name: r\n  when: {image_property: hw_vif_model, present: true}\n"
+        "rules:\n- name: r\n  when: {image_property: hw_vif_model, present: true}\n"
         "  unless: {image_property: hw_vif_model, is: e1000e}\n  forbid: [COMPUTE_NET_VIF_MODEL_E1000E]\n"
     )
     rules, problems = rules_in(text.encode(), "FILE")

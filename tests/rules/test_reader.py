@@ -81,7 +81,11 @@ def _condition(condition: str) -> str:
 
 _WRONG = [
     # The document.
-    ("", "FILE:1: the document is empty; expected a mapping of rules, version."),
+    ("", "FILE:1: the document is empty; expected a mapping of rules, hint_traits."),
+    (
+        "version: 2\nrules: []",
+        "FILE:1: the document has the unknown key 'version'; valid keys are: rules, hint_traits.",
+    ),
     ("rules: 3", "FILE:1: rules is '3'; expected a list."),
     ("\n\nrule: []", "FILE:3: the document has the unknown key 'rule'; did you mean rules?"),
     ("rules: [\n", "FILE:2: broken YAML: "),
@@ -94,27 +98,26 @@ _WRONG = [
     # A rule.
     (
         "rules:\n- 3",
-        "FILE:2: a rule: it is '3'; expected a mapping of name, when, require, forbid, prefer, scope, because.",
+        "FILE:2: a rule: it is '3'; expected a mapping of name, when, unless, require, forbid, prefer, scope, because.",
     ),
     ("rules:\n- {}", "FILE:2: a rule: it has no name."),
     (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule: it has no name."),
-    (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has no when."),
     (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid, prefer; give at least one."),
     (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: a rule: name is true; expected 1 to 64 of"),
     (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: a rule: name is 'a\nb'; expected"),
     (_rule(_WHEN, ["CUSTOM_A"], more="scop: root"), "the rule r: it has the unknown key 'scop'; did you mean scope?"),
-    (_rule(_WHEN, ["CUSTOM_A"], more="scope: 'a b'"), "the rule r: scope is 'a b'; expected root, unsuff"),
+    (_rule(_WHEN, ["CUSTOM_A"], more="scope: 'a b'"), "the rule r: scope is 'a b'; expected ports, root, unsuff"),
     (_rule(_WHEN, ["CUSTOM_A"], more="because: ''"), "the rule r: because is ''; expected a text of one"),
     (_rule(_WHEN, ["CUSTOM_A"], more='because: "\\e[0m"'), r"because is '\x1b[0m'; expected a text"),
     # A condition.
     (_condition("[]"), "the rule r: when is empty; expected a condition, or a list of them"),
     (_condition("x"), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
-    (_condition("{is: 3}"), "the rule r: when has none of image_property, extra_spec; give one of them."),
+    (_condition("{is: 3}"), "the rule r: when has none of image_property, extra_spec, hint; give one of them."),
     (
         _condition("{image_property: a, extra_spec: b, is: 3}"),
         "when has image_property and extra_spec; give one of them.",
     ),
-    (_condition("{extra_spec: a}"), "when has none of is, in, present; give one of them."),
+    (_condition("{extra_spec: a}"), "when has none of is, in, present, contains; give one of them."),
     (_condition("{extra_spec: a, is: b, in: [c]}"), "when has is and in; give one of them."),
     (_condition("{extra_spec: a, in: b}"), "the rule r: when.in is 'b'; expected a list of at"),
     (_condition("{extra_spec: a, in: []}"), "the rule r: when.in is empty; expected a list of at least"),
@@ -177,14 +180,14 @@ _WRONG = [
     ),
     *(
         (
-            f"version: 2\n{_condition(f'{{extra_spec: q, contains: {value}}}')}",
-            f"FILE:3: the rule r never applies: no item of a list is {value}, because lists are divided at commas",
+            _condition(f"{{extra_spec: q, contains: {value}}}"),
+            f"FILE:2: the rule r never applies: no item of a list is {value}, because lists are divided at commas",
         )
         for value in ("'x,y'", "' x'", "','")
     ),
     (
-        "version: 2\n" + rules_text("name: r, unless: {hint: q, contains: 'x '}, require: [CUSTOM_A]"),
-        "FILE:3: the rule r has a condition that never holds: no item of a list is 'x ', because",
+        rules_text("name: r, unless: {hint: q, contains: 'x '}, require: [CUSTOM_A]"),
+        "FILE:2: the rule r has a condition that never holds: no item of a list is 'x ', because",
     ),
     (
         _condition("{extra_spec: 'hw:sound_model', is: loud}"),
@@ -197,6 +200,77 @@ _WRONG = [
     (
         _rule("{image_property: hw_time_hpet, is: true}", (), ["CUSTOM_COMPUTE_TIME_HPET"]),
         "contradicts the vocabulary, which requires CUSTOM_COMPUTE_TIME_HPET for hw_time_hpet=true.",
+    ),
+    # Exceptions, alternatives, and the other kinds of conditions.
+    ("hint_traits: [lower]", "FILE:1: hint_traits[0] is 'lower'; expected the name of a trait"),
+    ("hint_traits: CUSTOM_A", "FILE:1: hint_traits is 'CUSTOM_A'; expected a list of at least one trait."),
+    (
+        rules_text("name: r, require: [CUSTOM_A]"),
+        "FILE:2: the rule r: it has none of when, unless; give at least one.",
+    ),
+    (
+        rules_text("name: r, unless: [{flavor: a}], require: [CUSTOM_A]"),
+        "the rule r: unless is a list; expected a mapping of",
+    ),
+    (
+        rules_text("name: r, when: {any: []}, require: [CUSTOM_A]"),
+        "when.any is empty; expected a list of at least one condition.",
+    ),
+    (
+        rules_text("name: r, when: {any: [{flavor: a}], all: [{flavor: b}]}, require: [CUSTOM_A]"),
+        "when has any and all; give one",
+    ),
+    (
+        rules_text("name: r, when: {any: [{flavr: a}]}, require: [CUSTOM_A]"),
+        "when.any[0] has the unknown key 'flavr'; did you mean fla",
+    ),
+    (
+        rules_text("name: r, when: {project: [], flavor: b}, require: [CUSTOM_A]"),
+        "when has project and flavor; give one of them.",
+    ),
+    (
+        rules_text("name: r, when: {project: []}, require: [CUSTOM_A]"),
+        "when.project is empty; expected a text, or a list of at least",
+    ),
+    (
+        rules_text("name: r, when: {requires: HW_NIC_ACCEL_TSL}, require: [CUSTOM_A]"),
+        "(close to it: HW_NIC_ACCEL_TLS), or one that begins",
+    ),
+    (
+        rules_text("name: r, when: {hint: a, contains: [b]}, require: [CUSTOM_A]"),
+        "when.contains is a list; expected a text, true or",
+    ),
+    (
+        rules_text("name: r, when: {flavor: a}, require: [CUSTOM_A], scope: 'a b'"),
+        "scope is 'a b'; expected ports, root, unsuffixed, or",
+    ),
+    (
+        rules_text(
+            f"name: r, when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}, require: [CUSTOM_A]"
+        ),
+        "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",
+    ),
+    (
+        rules_text("name: r, when: {flavor: a}, unless: {flavor: [a, b]}, require: [CUSTOM_A]"),
+        "the rule r does not apply to requests with flavor a, because of its 'unless'. Change one of the two.",
+    ),
+    (
+        rules_text("name: r, when: {requires: CUSTOM_A}, forbid: [CUSTOM_A]"),
+        "the rule r forbids CUSTOM_A, and applies to requests with the required trait CUSTOM_A: it rejects them.",
+    ),
+    (
+        rules_text("name: r, unless: {image_property: architecture, is: x}, forbid: [CUSTOM_A]"),
+        "the rule r has a condition that never holds: architecture is an old name of hw_architecture.",
+    ),
+    (
+        rules_text("name: r, when: {flavor: a}, require: [CUSTOM_A], prefer: [CUSTOM_B], scope: ports"),
+        "prefers traits, and has the scope ports: only traits of the host itself",
+    ),
+    (
+        "hint_traits: [CUSTOM_A]\n"
+        + rules_text("name: r, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_A]"),
+        "the rule hint trait:CUSTOM_A=required requires CUSTOM_A on root, which the rule r (FILE:3) forbids for "
+        "hint trait:CUSTOM_A=required unless image property os_distro=windows. Change one of the two.",
     ),
 ]
 

@@ -15,17 +15,7 @@ from os_prefilter.request.requirements import ROOT
 from os_prefilter.rules.checks import Problem, Progress, check_rules, no_progress
 from os_prefilter.rules.conditions import Clause, Condition
 from os_prefilter.rules.model import ALWAYS, NO_RULES, PORTS, Rule, RuleSet, rules_of_hint
-from os_prefilter.rules.schema import (
-    DOCUMENT,
-    DOCUMENT_2,
-    NAMED_KEYS,
-    OTHER_KEYS,
-    PORTS_SCOPE,
-    RULE,
-    RULE_2,
-    TRAIT_LIST,
-    VERSIONS,
-)
+from os_prefilter.rules.schema import DOCUMENT, NAMED_KEYS, OTHER_KEYS, PORTS_SCOPE, RULE, TRAIT_LIST
 
 MAX_RULES = 10_000
 """The most rules of a deployment."""
@@ -108,11 +98,10 @@ def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[
     except DocumentError as error:
         return [], [Problem(file, error.line, error.problem)]
     content = document.value if isinstance(document.value, dict) else {}
-    is_second = content.get("version") == VERSIONS[1]
-    mistakes = find_mistakes(DOCUMENT_2 if is_second else DOCUMENT, document.value)
+    mistakes = find_mistakes(DOCUMENT, document.value)
     problems = [Problem(file, document.line(path), text) for path, text in mistakes]
     rules: list[Rule] = []
-    traits = content.get("hint_traits") if is_second else None
+    traits = content.get("hint_traits")
     if isinstance(traits, list) and not find_mistakes(TRAIT_LIST, traits):
         for number, trait in enumerate(traits):
             rules += rules_of_hint(trait, file, document.line(("hint_traits", number)))
@@ -122,21 +111,12 @@ def rules_in(data: bytes, file: str, progress: Progress = no_progress) -> tuple[
         progress(f"rules of {file}", number + 1, len(items))
         place = ("rules", number)
         is_named = isinstance(item, dict) and not find_mistakes(NAME, item.get("name"))
-        mistakes = _mistakes_in(item, is_second=is_second)
+        mistakes = find_mistakes(RULE, item, "it") or _too_many_clauses(item)
         prefix = f"the rule {item['name']}: " if is_named else "a rule: "
         problems += [Problem(file, document.line((*place, *path)), prefix + text) for path, text in mistakes]
         if not mistakes:
-            rules.append(_rule(item, file, document.line(place), is_second=is_second))
+            rules.append(_rule(item, file, document.line(place)))
     return rules, problems
-
-
-def _mistakes_in(item: object, *, is_second: bool) -> list[Mistake]:
-    mistakes = find_mistakes(RULE_2 if is_second else RULE, item, "it")
-    if not mistakes:
-        return _too_many_clauses(item)
-    if not is_second and not find_mistakes(RULE_2, item, "it"):
-        return [Mistake((), "it is written in version 2 of the schema. Begin the file with 'version: 2'.")]
-    return mistakes
 
 
 def _too_many_clauses(item: Any) -> list[Mistake]:
@@ -148,14 +128,14 @@ def _too_many_clauses(item: Any) -> list[Mistake]:
     return found
 
 
-def _rule(item: dict[str, Any], file: str, line: int, *, is_second: bool) -> Rule:
+def _rule(item: dict[str, Any], file: str, line: int) -> Rule:
     scope = item.get("scope", ROOT)
     return Rule(
         item["name"],
         _clauses(item["when"]) if "when" in item else ALWAYS,
         tuple(item.get("require", ())),
         tuple(item.get("forbid", ())),
-        PORTS if is_second and scope == PORTS_SCOPE else scope,
+        PORTS if scope == PORTS_SCOPE else scope,
         item.get("because", ""),
         file,
         line,

@@ -1,4 +1,4 @@
-"""The two versions of the schema of rule files; version 1 stays as it is, and new keys are of version 2."""
+"""The schema of rule files."""
 
 from typing import Any
 
@@ -25,8 +25,6 @@ from os_prefilter.rules.conditions import (
 )
 
 PORTS_SCOPE = "ports"
-VERSIONS = ["1", "2"]
-_VERSION = {"enum": VERSIONS, "expected": "1 or 2, the versions that this release reads"}
 NAMED_KEYS = {"image_property": IMAGE_PROPERTY, "extra_spec": EXTRA_SPEC, "hint": HINT}
 OTHER_KEYS = {
     "project": PROJECT,
@@ -35,7 +33,6 @@ OTHER_KEYS = {
     "requires": REQUIRES,
     "forbids": FORBIDS,
 }
-_OF_VERSION_1 = ("image_property", "extra_spec")
 _LONGEST_TEXT = 255
 _TEXT = {
     **LINE,
@@ -53,6 +50,7 @@ _COMPARISONS = {
         "expected": "a list of at least one value",
     },
     "present": {"const": True, "expected": "true"},
+    "contains": _VALUE,
 }
 TRAIT_LIST = {**TRAITS, "minItems": 1, "uniqueItems": True, "expected": "a list of at least one trait"}
 _EFFECTS: dict[str, Any] = {
@@ -62,24 +60,10 @@ _EFFECTS: dict[str, Any] = {
     "scope": {
         "type": "string",
         "pattern": r"^[A-Za-z0-9_-]{1,64}\Z",
-        "expected": f"{ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
+        "expected": f"{PORTS_SCOPE}, {ROOT}, {UNSUFFIXED}, or the suffix of a request group such as _GPU",
     },
     "because": _TEXT,
 }
-_HAS_EFFECT = at_least_one("require", "forbid", "prefer")
-_CONDITION = mapping(
-    {},
-    {**dict.fromkeys(_OF_VERSION_1, _TEXT), **_COMPARISONS},
-    exactly_one(*_OF_VERSION_1),
-    exactly_one(*_COMPARISONS),
-)
-_WHEN: dict[str, Any] = {
-    "if": {"type": "array"},
-    "then": {"minItems": 1, "items": _CONDITION, "expected": "a condition, or a list of them that must all hold"},
-    "else": _CONDITION,
-}
-RULE = mapping({"name": NAME, "when": _WHEN}, _EFFECTS, _HAS_EFFECT)
-DOCUMENT = mapping({"rules": {"type": "array"}}, {"version": _VERSION})
 
 
 def _has_one_of(*keys: str) -> dict[str, Any]:
@@ -99,7 +83,6 @@ _OTHERS: dict[str, Any] = {
     **dict.fromkeys(("project", "availability_zone", "flavor"), _one_or_list(_TEXT, "a text")),
     **dict.fromkeys(("requires", "forbids"), _one_or_list(TRAITS["items"], "a trait")),
 }
-_COMPARISONS_2 = {**_COMPARISONS, "contains": _VALUE}
 _USUAL = (tuple(NAMED_KEYS), ("is", "contains"))
 
 
@@ -113,7 +96,7 @@ def _expected_condition(value: object) -> str:
     return "a name and one text to compare with"
 
 
-_CONDITION_2 = {
+_CONDITION = {
     "if": _IS_JOINED,
     "then": mapping({}, dict.fromkeys(_JOINED, _SOME), exactly_one(*_JOINED)),
     "else": {
@@ -122,25 +105,24 @@ _CONDITION_2 = {
         "else": mapping(
             {},
             # The others are there for advice on misspelt keys.
-            {**dict.fromkeys(NAMED_KEYS, _TEXT), **_COMPARISONS_2, **dict.fromkeys((*_OTHERS, *_JOINED), True)},
+            {**dict.fromkeys(NAMED_KEYS, _TEXT), **_COMPARISONS, **dict.fromkeys((*_OTHERS, *_JOINED), True)},
             exactly_one(*NAMED_KEYS),
-            exactly_one(*_COMPARISONS_2),
+            exactly_one(*_COMPARISONS),
         ),
     },
 }
-_WHEN_2 = {"if": {"type": "array"}, "then": {**_SOME, "expected": _WHEN["then"]["expected"]}, "else": _NESTED}
-_EFFECTS_2 = {
-    **_EFFECTS,
-    "scope": {**_EFFECTS["scope"], "expected": f"{PORTS_SCOPE}, {_EFFECTS['scope']['expected']}"},
+_WHEN: dict[str, Any] = {
+    "if": {"type": "array"},
+    "then": {**_SOME, "expected": "a condition, or a list of them that must all hold"},
+    "else": _NESTED,
 }
-RULE_2 = {
+RULE = {
     **mapping(
-        {"name": NAME}, {"when": _WHEN_2, "unless": _NESTED, **_EFFECTS_2}, at_least_one("when", "unless"), _HAS_EFFECT
+        {"name": NAME},
+        {"when": _WHEN, "unless": _NESTED, **_EFFECTS},
+        at_least_one("when", "unless"),
+        at_least_one("require", "forbid", "prefer"),
     ),
-    "$defs": {"condition": {"if": {"format": "usual condition"}, "else": _CONDITION_2}},
+    "$defs": {"condition": {"if": {"format": "usual condition"}, "else": _CONDITION}},
 }
-DOCUMENT_2 = mapping(
-    {"version": _VERSION},
-    {"rules": {"type": "array"}, "hint_traits": TRAIT_LIST},
-    at_least_one("rules", "hint_traits"),
-)
+DOCUMENT = mapping({}, {"rules": {"type": "array"}, "hint_traits": TRAIT_LIST}, at_least_one("rules", "hint_traits"))

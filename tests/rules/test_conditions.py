@@ -1,4 +1,4 @@
-"""Version 2 of rules: unless, any, all, lists; hints, projects, zones, flavors, requirements, groups of ports."""
+"""Conditions of rules: unless, any, all, lists; hints, projects, zones, flavors, requirements, groups of ports."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _PORT, _OTHER_PORT = "0a6f2a2e-0000-4000-8000-000000000001", "0a6f2a2e-0000-4000
 
 def _text(*rules: str, hint_traits: str = "") -> str:
     allowed = f"hint_traits: [{hint_traits}]\n" if hint_traits else ""
-    return f"version: 2\n{allowed}{rules_text(*rules) if rules else ''}"
+    return allowed + (rules_text(*rules) if rules else "")
 
 
 def _set(*rules: str, **more: str) -> RuleSet:
@@ -319,91 +319,6 @@ def test_rule_about_ports_says_so_when_there_is_none() -> None:
     assert [str(note) for note in decision.notes] == [
         "rule r: every request unless project trusted: the request has no port that requests resources: not required"
     ]
-
-
-def test_scope_ports_of_version_1_is_still_the_suffix_of_a_group() -> None:
-    text = rules_text("name: r, when: {extra_spec: q, is: x}, require: [CUSTOM_A], scope: ports")
-    rules, problems = rules_in(text.encode(), "FILE")
-    assert not problems
-    spec = _spec({}, {"q": "x", "resourcesports:VGPU": "1"})
-    assert [item.scope for item in _pipeline(RuleSet(rules)).apply(spec).requirements] == ["ports"]
-
-
-# -- mistakes ----------------------------------------------------------------------------------------------------------
-
-_NEW = "it is written in version 2 of the schema. Begin the file with 'version: 2'."
-_A = "require: [CUSTOM_A]"
-_MISTAKES = [
-    ("version: 3\nrules: []", "FILE:1: version is '3'; expected 1 or 2, the versions that this release reads."),
-    ("version: 2", "FILE:1: the document has none of rules, hint_traits; give at least one."),
-    ("version: 2\nhint_traits: [lower]", "FILE:2: hint_traits[0] is 'lower'; expected the name of a trait"),
-    ("version: 2\nhint_traits: CUSTOM_A", "FILE:2: hint_traits is 'CUSTOM_A'; expected a list of at least one trait."),
-    ("hint_traits: [CUSTOM_A]\nrules: []", "FILE:1: the document has the unknown key 'hint_traits'"),
-    (rules_text(f"name: r, unless: {{flavor: a}}, {_A}"), f"FILE:2: the rule r: {_NEW}"),
-    (f"version: 1\n{rules_text(f'name: r, when: {{flavor: a}}, {_A}')}", f"FILE:3: the rule r: {_NEW}"),
-    (_text(f"name: r, {_A}"), "FILE:3: the rule r: it has none of when, unless; give at least one."),
-    (_text(f"name: r, unless: [{{flavor: a}}], {_A}"), "the rule r: unless is a list; expected a mapping of"),
-    (_text(f"name: r, when: {{any: []}}, {_A}"), "when.any is empty; expected a list of at least one condition."),
-    (_text(f"name: r, when: {{any: [{{flavor: a}}], all: [{{flavor: b}}]}}, {_A}"), "when has any and all; give one"),
-    (
-        _text(f"name: r, when: {{any: [{{flavr: a}}]}}, {_A}"),
-        "when.any[0] has the unknown key 'flavr'; did you mean fla",
-    ),
-    (_text(f"name: r, when: {{project: [], flavor: b}}, {_A}"), "when has project and flavor; give one of them."),
-    (_text(f"name: r, when: {{project: []}}, {_A}"), "when.project is empty; expected a text, or a list of at least"),
-    (
-        _text(f"name: r, when: {{requires: HW_NIC_ACCEL_TSL}}, {_A}"),
-        "(close to it: HW_NIC_ACCEL_TLS), or one that begins",
-    ),
-    (_text(f"name: r, when: {{hint: a, contains: [b]}}, {_A}"), "when.contains is a list; expected a text, true or"),
-    (
-        _text(f"name: r, when: {{flavor: a}}, {_A}, scope: 'a b'"),
-        "scope is 'a b'; expected ports, root, unsuffixed, or",
-    ),
-    (
-        _text(f"name: r, when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}, {_A}"),
-        "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",
-    ),
-    (
-        _text("name: r, when: {flavor: a}, unless: {flavor: [a, b]}, require: [CUSTOM_A]"),
-        "the rule r does not apply to requests with flavor a, because of its 'unless'. Change one of the two.",
-    ),
-    (
-        _text("name: r, when: {requires: CUSTOM_A}, forbid: [CUSTOM_A]"),
-        "the rule r forbids CUSTOM_A, and applies to requests with the required trait CUSTOM_A: it rejects them.",
-    ),
-    (
-        _text("name: r, unless: {image_property: architecture, is: x}, forbid: [CUSTOM_A]"),
-        "the rule r has a condition that never holds: architecture is an old name of hw_architecture.",
-    ),
-    (
-        _text(f"name: r, when: {{flavor: a}}, {_A}, prefer: [CUSTOM_B], scope: ports"),
-        "prefers traits, and has the scope ports: only traits of the host itself",
-    ),
-    (
-        _text("name: r, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_A]", hint_traits="CUSTOM_A"),
-        "the rule hint trait:CUSTOM_A=required requires CUSTOM_A on root, which the rule r (FILE:4) forbids for "
-        "hint trait:CUSTOM_A=required unless image property os_distro=windows. Change one of the two.",
-    ),
-]
-
-
-@pytest.mark.parametrize(("text", "told"), _MISTAKES, ids=[told[-60:] for _, told in _MISTAKES])
-def test_each_mistake_is_told_with_its_place(text: str, told: str) -> None:
-    rules, problems = rules_in(text.encode(), "FILE")
-    found = [str(each) for each in (*problems, *check_rules(rules)) if not each.warning]
-    assert any(told in each for each in found), found
-
-
-def test_rules_of_both_versions_that_contradict_each_other_are_told() -> None:
-    one = rules_text("name: old, when: {image_property: os_license, is: gold}, require: [CUSTOM_LICENSED]")
-    other = _text("name: new, unless: {image_property: os_distro, is: windows}, forbid: [CUSTOM_LICENSED]")
-    rules = [rule for name, text in (("1.yaml", one), ("2.yaml", other)) for rule in rules_in(text.encode(), name)[0]]
-    (error,) = [str(each) for each in check_rules(rules) if not each.warning]
-    assert error == (
-        "1.yaml:2: the rule old requires CUSTOM_LICENSED on root, which the rule new (2.yaml:3) forbids for image "
-        "property os_license=gold unless image property os_distro=windows. Change one of the two."
-    )
 
 
 def test_exception_that_covers_the_other_rule_is_no_contradiction() -> None:

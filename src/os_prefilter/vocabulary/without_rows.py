@@ -112,10 +112,15 @@ WITHOUT_ROWS: tuple[WithoutRow, ...] = (
         "hosts verify signatures by [glance] verify_glance_signatures of nova.conf, which is to be the same on all",
         image="img_signature img_signature_hash_method img_signature_key_type img_signature_certificate_uuid",
     ),
+    # nova/virt/osinfo.py; what it takes is of the installed osinfo-db.
     _names(
-        "it describes the guest's system, which hosts run without knowing it; where nova-compute has libosinfo, the "
-        "libvirt driver takes the model of the NIC and the bus of the disk from it, and no trait is required for these",
-        image="os_distro os_type",
+        "where nova-compute has libosinfo, the libvirt driver takes the model of the NIC and the bus of the disk from "
+        "it, such as e1000e for win2k19, and no trait is required for these: name them by hw_vif_model and hw_disk_bus",
+        image="os_distro",
+    ),
+    _names(
+        "it sets the clock, the Hyper-V features and the file system of ephemeral disks, which every host can",
+        image="os_type",
     ),
     # Drivers for which it is a matter of aggregates.
     _names(

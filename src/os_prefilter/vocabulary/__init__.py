@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary.emulated_architectures import qualify, trait_of_platform, traits_of_emulation
 from os_prefilter.vocabulary.filter_rows import FILTERED, HPET, HYPERTHREADING
-from os_prefilter.vocabulary.machine_types import MACHINES, PLATFORM_ARCHITECTURES, families_of, guest_architecture
 from os_prefilter.vocabulary.model import REPORTED, REPORTED_CUSTOM, Row
 from os_prefilter.vocabulary.nova_rows import TRANSLATED_BY_NOVA
 from os_prefilter.vocabulary.plugin_rows import installed_rows
@@ -69,50 +69,11 @@ def rows_required_by(name: str) -> tuple[Row, ...]:
     return tuple(row for row in table() if name in row.required_by)
 
 
-_OF_I686 = families_of(guest_architecture("i686"))
-
-
-def _qualify() -> dict[tuple[Trait, str], Trait]:
-    of_machines = {term.trait: MACHINES[value] for value, term in BY_NAME["machine_type"].values.items()}
-    # Guests of i686 have a default of their own, and the machine types of x86_64.
-    of_defaults = {
-        term.trait: (*MACHINES.get(value, PLATFORM_ARCHITECTURES), *(("i686",) if value in _OF_I686 else ()))
-        for value, term in BY_NAME["default_machine"].values.items()
-    }
-    architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
-    return {
-        (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
-        for row in ROWS
-        if row.per_architecture
-        for trait in sorted(row.traits)
-        for architecture in architectures.get(trait, PLATFORM_ARCHITECTURES)
-    }
-
-
-QUALIFIED: Mapping[tuple[Trait, str], Trait] = MappingProxyType(_qualify())
+QUALIFIED: Mapping[tuple[Trait, str], Trait] = qualify(ROWS)
 """(trait, architecture) -> the trait that means the same for guests of that architecture, the host's or emulated."""
 
-TRAITS_OF_EMULATION: Mapping[Trait, str] = MappingProxyType(
-    {
-        # KVM runs guests of i686 on x86_64: that is no emulation.
-        **{qualified: architecture for (_, architecture), qualified in QUALIFIED.items() if architecture != "i686"},
-        **{
-            term.trait: value
-            for value, term in BY_NAME["emulation_architecture"].values.items()
-            if term.trait and term.opt_in
-        },
-    }
-)
+TRAITS_OF_EMULATION: Mapping[Trait, str] = traits_of_emulation(QUALIFIED)
 """Trait -> the architecture; reported and required only where the cloud offers to emulate that one."""
-
-
-def trait_of_platform(architecture: str) -> Trait | None:
-    """Return the trait that Nova's drivers report of hosts whose guests may be of an architecture, or of its platform.
-
-    That of x86_64 for i686; None if Nova has none, as for sparc.
-    """
-    term = BY_NAME["emulation_architecture"].values[guest_architecture(architecture)]
-    return None if term.opt_in else term.trait
 
 
 def opt_in_traits(rows: Iterable[Row] | None = None) -> frozenset[Trait]:

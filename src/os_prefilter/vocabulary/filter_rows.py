@@ -1,6 +1,7 @@
 """Rows of the request filters: device models, guest types, the disk's format."""
 
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.vocabulary.emulated_architectures import EMULATION
 from os_prefilter.vocabulary.machine_types import (
     ARCHITECTURE_ALIASES,
     ARCHITECTURES,
@@ -12,10 +13,6 @@ from os_prefilter.vocabulary.machine_types import (
 from os_prefilter.vocabulary.model import Row, Term, nothing, switch, terms, unknown_to_nova
 
 _BUSES = terms("COMPUTE_STORAGE_BUS", "fdc ide lxc sata scsi uml usb virtio xen")
-# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
-_EMULATED_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
-_EMULATED_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_EMULATED_STANDARD.split())))
-
 _INPUT_BUSES = terms("CUSTOM_COMPUTE_INPUT_BUS", "usb virtio")
 _WATCHDOG = Term(Trait("CUSTOM_COMPUTE_WATCHDOG"))
 _USB_REDIRECTION = Term(Trait("CUSTOM_COMPUTE_USB_REDIRECTION"))
@@ -76,13 +73,7 @@ FILTERED: tuple[Row, ...] = (
         legacy_values=ARCHITECTURE_ALIASES,
         any_case=True,
     ),
-    Row(
-        "emulation_architecture",
-        terms("COMPUTE_ARCH", _EMULATED_STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _EMULATED_CUSTOM),
-        image_property="hw_emulation_architecture",
-        legacy_values=ARCHITECTURE_ALIASES,
-        any_case=True,
-    ),
+    EMULATION,
     Row(
         "viommu_model",
         terms("COMPUTE_VIOMMU_MODEL", "auto intel smmuv3 virtio"),

@@ -1,0 +1,73 @@
+"""Row and traits of emulated guest architectures.
+
+Frozen: no row, trait or feature is added here, because few clouds emulate; no other file defines such a trait.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from os_prefilter.common.trait_names import CUSTOM_PREFIX, Trait
+from os_prefilter.vocabulary.machine_types import (
+    ARCHITECTURE_ALIASES,
+    ARCHITECTURES,
+    MACHINES,
+    PLATFORM_ARCHITECTURES,
+    families_of,
+    guest_architecture,
+)
+from os_prefilter.vocabulary.model import Row, terms
+
+# The architectures that os-traits 3.9 has a COMPUTE_ARCH_* for and Nova accepts.
+_STANDARD = "aarch64 mipsel ppc64le s390x x86_64"
+_CUSTOM = " ".join(sorted(set(ARCHITECTURES.split()) - set(_STANDARD.split())))
+
+EMULATION = Row(
+    "emulation_architecture",
+    terms("COMPUTE_ARCH", _STANDARD) | terms("CUSTOM_COMPUTE_ARCH", _CUSTOM),
+    image_property="hw_emulation_architecture",
+    legacy_values=ARCHITECTURE_ALIASES,
+    any_case=True,
+)
+
+_OF_I686 = families_of(guest_architecture("i686"))
+
+
+def qualify(rows: Iterable[Row]) -> Mapping[tuple[Trait, str], Trait]:
+    """Return, for rows ``per_architecture``: (trait, architecture) -> the trait that means the same for such guests."""
+    by_name = {row.name: row for row in rows}
+    of_machines = {term.trait: MACHINES[value] for value, term in by_name["machine_type"].values.items()}
+    # Guests of i686 have a default of their own, and the machine types of x86_64.
+    of_defaults = {
+        term.trait: (*MACHINES.get(value, PLATFORM_ARCHITECTURES), *(("i686",) if value in _OF_I686 else ()))
+        for value, term in by_name["default_machine"].values.items()
+    }
+    architectures: dict[Trait | None, tuple[str, ...]] = {**of_machines, **of_defaults}
+    return MappingProxyType(
+        {
+            (trait, architecture): Trait(f"{CUSTOM_PREFIX}{architecture.upper()}_{trait.removeprefix(CUSTOM_PREFIX)}")
+            for row in by_name.values()
+            if row.per_architecture
+            for trait in sorted(row.traits)
+            for architecture in architectures.get(trait, PLATFORM_ARCHITECTURES)
+        }
+    )
+
+
+def traits_of_emulation(qualified: Mapping[tuple[Trait, str], Trait]) -> Mapping[Trait, str]:
+    """Return the architecture of each trait that is about guests of an emulated one."""
+    return MappingProxyType(
+        {
+            # KVM runs guests of i686 on x86_64: that is no emulation.
+            **{trait: architecture for (_, architecture), trait in qualified.items() if architecture != "i686"},
+            **{term.trait: value for value, term in EMULATION.values.items() if term.trait and term.opt_in},
+        }
+    )
+
+
+def trait_of_platform(architecture: str) -> Trait | None:
+    """Return the trait that Nova's drivers report of hosts whose guests may be of an architecture, or of its platform.
+
+    That of x86_64 for i686; None if Nova has none, as for sparc.
+    """
+    term = EMULATION.values[guest_architecture(architecture)]
+    return None if term.opt_in else term.trait

@@ -40,7 +40,7 @@ _OF_LISTINGS = (
     "--format --column --quote --noindent --max-width --fit-width --print-empty --sort-column --sort-ascending"
 )
 autoprogram_cliff_ignored = [*_OF_LISTINGS.split(), "--sort-descending", "--help"]
-autoprogram_cliff_application = "os-prefilter"
+autoprogram_cliff_application = "openstack"
 
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"

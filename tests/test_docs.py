@@ -28,7 +28,7 @@ from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts.capabilities import REPORTERS
 from os_prefilter.pipeline.decision_log import LOGGER
-from tests.support.project import project_table
+from tests.support.project import our_commands, project_table
 from tests.support.report_scopes import RECOMMENDED, scope_of
 
 pytest_plugins = ["pytester"]
@@ -253,7 +253,7 @@ def test_commands_for_a_cloud_use_valid_options(page: str) -> None:
     lines = re.findall(
         r"^ +(?:/\S+/)?os-prefilter (.*?)(?: [>|].*)?$|``(capabilities report --.*?)``", text, re.MULTILINE
     )
-    commands = {point.name.replace("_", " "): point for point in entry_points(group="os_prefilter.cli")}
+    commands = our_commands()
     assert len(lines) > 4
     for block, inline in lines:
         words = " ".join((block or inline).split())

@@ -2,34 +2,28 @@
 
 import subprocess
 import sys
-from importlib.metadata import EntryPoint, entry_points
-from types import ModuleType
+from importlib.metadata import entry_points
 
 from os_prefilter.cli.cloud import CloudCommand
-
-
-def _ours(group: str) -> dict[str, EntryPoint]:
-    return {each.name: each for each in entry_points(group=group) if each.value.startswith("os_prefilter.")}
-
-
-def test_openstack_plugin_has_the_same_commands_as_os_prefilter() -> None:
-    """A new command must be added to both lists in pyproject.toml."""
-    commands = {f"prefilter_{name}": each.value for name, each in _ours("os_prefilter.cli").items()}
-    assert {name: each.value for name, each in _ours("openstack.prefilter.v1").items()} == commands
-    assert commands
+from os_prefilter.cli.main import COMMANDS
+from tests.support.project import our_commands
 
 
 def test_every_command_can_run_against_a_cloud() -> None:
     """By the class that gives it the connection of the client."""
-    for each in _ours("os_prefilter.cli").values():
+    for each in our_commands().values():
         assert issubclass(each.load(), CloudCommand), each
 
 
-def test_plugin_entry_point_matches_its_api_name_and_version() -> None:
-    (plugin,) = (each for each in _ours("openstack.cli.extension").values())
-    module = plugin.load()
-    assert isinstance(module, ModuleType)
-    assert f"openstack.{module.API_NAME}.v{module.DEFAULT_API_VERSION}" == "openstack.prefilter.v1"
+def test_plugin_has_the_names_that_the_client_looks_for() -> None:
+    (point,) = (
+        each for each in entry_points(group="openstack.cli.extension") if each.value.startswith("os_prefilter.")
+    )
+    plugin = point.load()
+    assert f"openstack.{plugin.API_NAME}.v{plugin.DEFAULT_API_VERSION}" == COMMANDS
+    assert {each.name for each in our_commands().values()} == {
+        f"{plugin.API_NAME}_{name.replace(' ', '_')}" for name in our_commands()
+    }
 
 
 def test_loading_all_commands_imports_no_service() -> None:

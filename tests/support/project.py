@@ -1,6 +1,7 @@
 """pyproject.toml, as data."""
 
 import sys
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ else:
     import tomli as tomllib
 
 ROOT = Path(__file__).parents[2]
+
+
+def our_commands() -> dict[str, EntryPoint]:
+    """Return the commands of ``os-prefilter`` by what a user types."""
+    ours = (point for point in entry_points(group="openstack.prefilter.v1") if point.value.startswith("os_prefilter."))
+    return {point.name.removeprefix("prefilter_").replace("_", " "): point for point in ours}
 
 
 def project_table() -> dict[str, Any]:

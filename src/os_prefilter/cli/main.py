@@ -17,6 +17,9 @@ from os_prefilter.cli.program import ERROR, PasswordMaskingFormatter, flush, is_
 from os_prefilter.common.errors import PrefilterError
 from os_prefilter.common.quoting import escape_line
 
+COMMANDS = "openstack.prefilter.v1"
+"""Group of the entry points of the commands, which the openstack client reads as well."""
+
 _INTERRUPTED = 130
 
 
@@ -28,7 +31,7 @@ class _Commands(CommandManager):
         self.group_list.append(namespace)
         # A manager of no names loads nothing.
         for point in NamedExtensionManager(namespace, []).list_entry_points():
-            self.commands[point.name.replace("_", " ")] = point
+            self.commands[point.name.removeprefix("prefilter_").replace("_", " ")] = point
 
 
 class Program(App):
@@ -43,7 +46,7 @@ class Program(App):
         super().__init__(
             description="Show what a request requires of hosts and why, and which hosts remain.",
             version=version,
-            command_manager=_Commands("os_prefilter.cli"),
+            command_manager=_Commands(COMMANDS),
             deferred_help=True,
         )
 

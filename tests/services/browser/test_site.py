@@ -13,6 +13,7 @@ from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.capabilities import REPORTERS
 from tests.services.browser.browser import browser, needs_browser, show
+from tests.support.project import our_commands
 from tests.test_docs import DOCS, PAGES, installed_by_us
 
 PHONE = 390
@@ -63,8 +64,8 @@ def test_each_plugin_and_each_command_is_described(site: Path) -> None:
     for name in (*installed_by_us(NAMESPACE), *installed_by_us(REPORTERS)):
         assert re.search(rf">{name}<", plugins)
     commands = text_of(site / "command-options.html")
-    for name in installed_by_us("os_prefilter.cli"):
-        assert f"os-prefilter {name.replace('_', ' ')}" in commands
+    for name in our_commands():
+        assert f"openstack prefilter {name}" in commands
 
 
 def test_the_walk_names_every_module(site: Path) -> None:

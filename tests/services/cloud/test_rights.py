@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PrefilterError
 from tests.services.cloud.cloud import Cloud, add_application_credential
 from tests.support.programs import until
+from tests.support.project import our_commands
 from tests.test_docs import DOCS, files_of
 
 Capture = pytest.CaptureFixture[str]
@@ -45,8 +45,7 @@ OF_NODES = {
 
 def test_every_command_with_a_cloud_is_in_the_tables_above(capsys: Capture) -> None:
     found = set()
-    for each in entry_points(group="os_prefilter.cli"):
-        name = each.name.replace("_", " ")
+    for name in our_commands():
         assert main([*name.split(), "--help"]) == 0
         if "--os-cloud" in capsys.readouterr().out:
             found.add(name)

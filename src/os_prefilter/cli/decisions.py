@@ -11,7 +11,7 @@ from os_prefilter.cli.listing import Listing
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import pluralize, quote
 from os_prefilter.operators.decisions import Decision, DecisionFile
-from os_prefilter.request.requirements import ROOT, UNSUFFIXED
+from os_prefilter.operators.explain import line_of
 
 _MOST = 1000
 
@@ -105,15 +105,8 @@ def _lines(each: Decision) -> Iterator[tuple[str, ...]]:
     where = (each.time, each.server or "")
     if each.reason is not None:
         yield (*where, "", each.result, "", "", each.reason)
-    for item in each.requirements:
-        rule = "required" if item["required"] else "forbidden"
-        yield (*where, item["trait"], rule, item["scope"], item["filter"], item["source"])
-    for item in each.aggregates:
-        rule = "required" if item["required"] else "forbidden"
-        names = ",".join(map(str, item["aggregates"]))
-        yield (*where, f"member_of=in:{names}", rule, UNSUFFIXED, item["filter"], item["source"])
-    for item in each.preferences:
-        yield (*where, item["trait"], "preferred", ROOT, item["filter"], item["source"])
+    for item in each.items():
+        yield (*where, *line_of(item))
     for note in each.notes:
         yield (*where, "", "not required", "", "", note)
     if each.left_out:

@@ -12,6 +12,7 @@ from os_prefilter.common.quoting import escape_line
 from os_prefilter.documents.files import decode, open_file
 from os_prefilter.documents.strict_json import strict
 from os_prefilter.pipeline.decision_log import LOGGER, MAX_BYTES
+from os_prefilter.request.requirements import AggregateRequirement, Preference, Requirement
 
 Kinds = dict[str, type | tuple[type, ...]]
 
@@ -72,6 +73,13 @@ class Decision(NamedTuple):
     """The parts of the request that did not become requirements, and why."""
     left_out: int
     """How many more requirements, preferences and notes there were than a line has room for."""
+
+    def items(self) -> Iterator[Requirement | AggregateRequirement | Preference]:
+        """Yield the requirements and preferences as those of a request that is decided now."""
+        yield from (Requirement(**item) for item in self.requirements)
+        for item in self.aggregates:
+            yield AggregateRequirement(**{**item, "aggregates": tuple(map(str, item["aggregates"]))})
+        yield from (Preference(**item) for item in self.preferences)
 
 
 class DecisionFile:

@@ -32,30 +32,26 @@ def explain(request_spec: Any, pipeline: Pipeline, context: Any = None) -> tuple
     """
     from_request = requirements_without_filters(Request(request_spec))
     decision = pipeline.apply(request_spec, context)
-    return (*map(_line_of, from_request), *lines_of(decision))
+    return (*map(line_of, from_request), *lines_of(decision))
 
 
 def lines_of(decision: Decision) -> tuple[Line, ...]:
     """Return the lines of the filters only."""
     lines: list[Line] = []
     for run in decision.runs:
-        lines += map(_line_of, run.requirements)
-        lines += map(_aggregates_line, run.aggregates)
-        lines += map(_preferred_line, run.preferences)
+        for items in (run.requirements, run.aggregates, run.preferences):
+            lines += map(line_of, items)
         lines += (Line("", "not required", "", run.filter, str(note)) for note in run.notes)
     lines += (Line("", "not required", "", "request", str(note)) for note in decision.remarks)
     return tuple(lines)
 
 
-def _line_of(item: Requirement) -> Line:
+def line_of(item: Requirement | AggregateRequirement | Preference) -> Line:
+    """Return the line of one requirement or preference, of a request or of the history."""
+    if isinstance(item, Preference):
+        return Line(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))
     rule = "required" if item.required else "forbidden"
+    if isinstance(item, AggregateRequirement):
+        names = ",".join(item.aggregates)
+        return Line(f"member_of=in:{names}", rule, item.scope, item.filter, escape_line(item.because))
     return Line(item.trait, rule, escape_line(item.scope), item.filter, escape_line(item.source))
-
-
-def _aggregates_line(item: AggregateRequirement) -> Line:
-    rule = "required" if item.required else "forbidden"
-    return Line(f"member_of=in:{','.join(item.aggregates)}", rule, item.scope, item.filter, escape_line(item.because))
-
-
-def _preferred_line(item: Preference) -> Line:
-    return Line(item.trait, "preferred", ROOT, item.filter, escape_line(item.source))

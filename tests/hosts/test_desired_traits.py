@@ -12,6 +12,7 @@ from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
 from os_prefilter.common.errors import ConfigurationError
+from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
@@ -20,7 +21,6 @@ from os_prefilter.hosts.desired_traits import (
     check_traits,
     is_foreign,
     is_recognized,
-    is_uuid,
     select_managed,
     with_marker,
     with_traits,
@@ -165,7 +165,7 @@ def test_invalid_trait_name_from_a_reporter_is_refused(name: str) -> None:
     ],
 )
 def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid(name: str, expected: bool) -> None:
-    assert is_uuid(name) is expected
+    assert is_hyphenated_uuid(name) is expected
 
 
 @pytest.mark.parametrize(

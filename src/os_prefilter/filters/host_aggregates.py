@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import UnusableFact
 from os_prefilter.common.quoting import escape_line, quote, shorten
+from os_prefilter.common.uuids import is_uuid
 from os_prefilter.filters.loading import UNKNOWN
-from os_prefilter.request.requirements import is_uuid
 
 FACT = "aggregates"
 """The name of the fact."""

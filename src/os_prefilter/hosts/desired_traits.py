@@ -4,7 +4,6 @@ Only traits that a capability reporter owns are added or removed; all others sta
 for flavors that require them, so a trait that the host has is not removed because no filter requires it.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +17,6 @@ from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
 from os_prefilter.vocabulary.model import is_custom_marker, is_reported_marker
 
-_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE | re.ASCII)
 _OWNER_PREFIX = "OWNER_"
 # Of providers that Neutron's agents report: neutron_lib.placement.constants.
 _NEUTRON_PREFIX = "CUSTOM_VNIC_TYPE_"
@@ -63,11 +61,6 @@ class Goal:
     spare: frozenset[str] = frozenset()
     """Traits that the host has and no filter requires: not added, and removed only where an earlier report may have set
     them."""
-
-
-def is_uuid(provider: str) -> bool:
-    """Whether a resource provider is named by its UUID, in the usual form."""
-    return _UUID.fullmatch(provider) is not None
 
 
 def check_traits(names: Iterable[str]) -> None:

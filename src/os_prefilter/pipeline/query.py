@@ -12,9 +12,10 @@ from urllib.parse import urlencode
 
 from os_prefilter.common.errors import MalformedRequest
 from os_prefilter.common.trait_names import is_trait_name
+from os_prefilter.common.uuids import is_uuid
 from os_prefilter.filters.nova_translation import requirements_without_filters
 from os_prefilter.request.demand import Demand, Group
-from os_prefilter.request.requirements import UNSUFFIXED, is_uuid
+from os_prefilter.request.requirements import UNSUFFIXED
 from os_prefilter.request.resources import unsuffixed_resources
 from os_prefilter.request.spec import RequestGroup
 from os_prefilter.request.view import Request

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait, trait_named
+from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.spec import RequestGroup
 
 ROOT: Final = "root"
@@ -14,10 +15,6 @@ ROOT: Final = "root"
 
 UNSUFFIXED: Final = "unsuffixed"
 """Scope: the request group without a suffix; each provider that contributes a resource to it counts."""
-
-
-_UUID_LENGTH, _UUID_DIGITS = 36, 32
-_UUID_CHARACTERS = frozenset("0123456789abcdefABCDEF-")
 
 
 class Source(NamedTuple):
@@ -204,16 +201,6 @@ def _uuids(aggregates: Iterable[str]) -> tuple[str, ...]:
         raise ValueError(f"these are not UUIDs of aggregates: {quote(sorted(map(str, found)))}")
     # Placement takes other spellings, too, and compares them literally: one in capitals would forbid nothing.
     return tuple(sorted({str(UUID(each)) for each in found}))
-
-
-def is_uuid(value: object) -> bool:
-    """Whether Placement takes it for a UUID in ``member_of`` or ``in_tree``."""
-    return (
-        isinstance(value, str)
-        and len(value) <= _UUID_LENGTH
-        and set(value) <= _UUID_CHARACTERS
-        and len(value.replace("-", "")) == _UUID_DIGITS
-    )
 
 
 def prefer(trait: str, source: str) -> Requirements:

@@ -13,20 +13,12 @@ from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
-from os_prefilter.hosts.desired_traits import is_uuid
-from os_prefilter.request.from_json import flavor_from
+from os_prefilter.common.uuids import is_hyphenated_uuid
+from os_prefilter.request.from_json import flavor_from, properties_beside_fields
 from os_prefilter.request.spec import Flavor, Image
 
 LOG = get_logger(__name__)
 
-# The fields that Glance has for each image; everything else is a property (its schema "image").
-_IMAGE_FIELDS = frozenset(
-    (
-        *("id", "name", "status", "visibility", "protected", "os_hidden", "owner", "tags", "stores", "locations"),
-        *("checksum", "os_hash_algo", "os_hash_value", "size", "virtual_size", "container_format", "disk_format"),
-        *("created_at", "updated_at", "min_disk", "min_ram", "self", "file", "schema", "direct_url"),
-    )
-)
 # Hidden images are in no other listing, and can be booted.
 _IMAGE_LISTINGS = ("/images?visibility=all&limit=1000", "/images?visibility=all&os_hidden=true&limit=1000")
 _FLAVOR_LISTING = "/flavors/detail?is_public=None&limit=1000"
@@ -47,7 +39,7 @@ def image_named(connection: Any, name_or_id: str) -> Image:
     :raises CloudError: Glance does not answer, or refuses
     """
     glance = Service(connection, "image")
-    if is_uuid(name_or_id) and (row := glance.find(f"/images/{name_or_id}")) is not None:
+    if is_hyphenated_uuid(name_or_id) and (row := glance.find(f"/images/{name_or_id}")) is not None:
         return image_of(row)
     # Glance takes "in:..." for a list of names, and cannot quote every name that begins so.
     query = "" if name_or_id.startswith("in:") else f"&{urlencode({'name': name_or_id})}"
@@ -76,8 +68,7 @@ def image_of(row: object) -> Image:
     for field in ("name", "disk_format"):
         if not isinstance(row.get(field), str | None):
             raise unexpected(f"Glance, the {field} of the image {quote(row['id'])}", row[field])
-    properties = {name: value for name, value in row.items() if name not in _IMAGE_FIELDS}
-    return Image(properties, row.get("disk_format"), row["id"], row.get("name"))
+    return Image(properties_beside_fields(row), row.get("disk_format"), row["id"], row.get("name"))
 
 
 def flavor_named(connection: Any, name_or_id: str) -> Flavor:

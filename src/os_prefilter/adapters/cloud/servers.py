@@ -14,7 +14,7 @@ from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.threads import start_thread
-from os_prefilter.hosts.desired_traits import is_uuid
+from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Image, RequestSpec
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
@@ -55,7 +55,7 @@ def request_of_server(connection: Any, server: str) -> RequestSpec:
     :raises DocumentError: this is no ID, or there is no such server
     :raises CloudError: a service does not answer, or refuses
     """
-    if not is_uuid(server):
+    if not is_hyphenated_uuid(server):
         raise DocumentError("--server", f"{quote(server)} is no ID. 'openstack server list' shows the IDs.")
     found = Service(connection, "compute").find(f"/servers/{server}", _microversion(connection))
     if found is None:
@@ -111,7 +111,7 @@ def _server(row: Any) -> Server:
 
     :raises CloudError: it is none, or shows too little
     """
-    if not isinstance(row, dict) or not is_uuid(str(row.get("id"))):
+    if not isinstance(row, dict) or not is_hyphenated_uuid(str(row.get("id"))):
         raise unexpected("Nova, a server", row)
     if "flavor" not in row:
         raise CloudError(
@@ -283,7 +283,7 @@ def _image(connection: Any, reference: Any) -> Image:
 
 def _reference(reference: Any) -> tuple[str, Mapping[str, Any]]:
     """Return the ID of a server's image, and the properties that the server was built with."""
-    if not isinstance(reference, dict) or not is_uuid(str(reference.get("id"))):
+    if not isinstance(reference, dict) or not is_hyphenated_uuid(str(reference.get("id"))):
         raise unexpected("Nova, the image of a server", reference)
     properties = reference.get("properties") or {}
     if not isinstance(properties, dict):
@@ -295,7 +295,7 @@ def _attached(server: Mapping[str, Any]) -> list[str]:
     """Return the IDs of a server's volumes; those of another answer than Nova's are left out."""
     attached = server.get("os-extended-volumes:volumes_attached")
     rows = attached if isinstance(attached, list) else []
-    return [each["id"] for each in rows if isinstance(each, dict) and is_uuid(str(each.get("id")))]
+    return [each["id"] for each in rows if isinstance(each, dict) and is_hyphenated_uuid(str(each.get("id")))]
 
 
 def _image_of_volume(server: Mapping[str, Any], volumes: _Read) -> Image:

@@ -12,9 +12,10 @@ import yaml
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.documents.files import read_bytes, replace_file, status_to_replace
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.hosts.desired_traits import Change, changes_between, check_traits, is_uuid
+from os_prefilter.hosts.desired_traits import Change, changes_between, check_traits
 
 COMPUTE_NODE = "$COMPUTE_NODE"
 """The provider of each compute node of the nova-compute that reads the file."""
@@ -31,7 +32,7 @@ def document(traits: Mapping[str, bool], provider: str = COMPUTE_NODE) -> str:
     """
     check_traits(traits)
     names = sorted(name for name, has in traits.items() if has and name.startswith(CUSTOM_PREFIX))
-    kind = "uuid" if provider == COMPUTE_NODE or is_uuid(provider) else "name"
+    kind = "uuid" if provider == COMPUTE_NODE or is_hyphenated_uuid(provider) else "name"
     content = {
         "meta": {"schema_version": "1.0"},
         "providers": [{"identification": {kind: provider}, "traits": {"additional": names}}],

@@ -21,6 +21,7 @@ from os_prefilter.common.errors import (
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import join_first_names, quote
 from os_prefilter.common.trait_names import CUSTOM_PREFIX
+from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.conf.options import Options
 from os_prefilter.hosts.desired_traits import (
     Change,
@@ -29,7 +30,6 @@ from os_prefilter.hosts.desired_traits import (
     check_traits,
     is_foreign,
     is_recognized,
-    is_uuid,
     with_traits,
 )
 from os_prefilter.vocabulary.model import is_reported_marker
@@ -93,7 +93,7 @@ class HostTraits:
     ) -> None:
         self._client = client
         self._name = provider
-        self._uuid = provider.lower() if is_uuid(provider) else None
+        self._uuid = provider.lower() if is_hyphenated_uuid(provider) else None
         self._attempts = attempts
         self._sleep = sleep
         self._clock = clock
@@ -164,7 +164,7 @@ class HostTraits:
         if not found:
             # One that was deleted may come back with its UUID, and other traits.
             self._verdicts.clear()
-        if not found and not is_uuid(self._name):
+        if not found and not is_hyphenated_uuid(self._name):
             # Not looked up yet, deleted, or renamed: another provider may have the name by now.
             self._uuid = None
             self._uuid = self._client.provider_named(self._name).uuid
@@ -183,7 +183,7 @@ class HostTraits:
         return found
 
     def _is_host(self, provider: ResourceProvider) -> bool:
-        return provider.uuid == self._uuid and (provider.name == self._name or is_uuid(self._name))
+        return provider.uuid == self._uuid and (provider.name == self._name or is_hyphenated_uuid(self._name))
 
     def _writes(self, tree: Sequence[ResourceProvider], goal: Goal) -> list[_Verdict]:
         """Return the verdicts of the providers whose traits are not what they should be."""

@@ -10,19 +10,10 @@ from typing import Any
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.operators.audit.entry_list import Broken, Kind, read_entries
-from os_prefilter.request.from_json import image_from
+from os_prefilter.request.from_json import image_from, properties_beside_fields
 from os_prefilter.request.spec import Image
 
 _KIND = Kind("image", "images")
-
-# The fields of an image that are no properties (Glance's API reference, "Show image").
-_FIELDS = frozenset(
-    (
-        *("checksum", "container_format", "created_at", "direct_url", "disk_format", "file", "id", "locations"),
-        *("min_disk", "min_ram", "name", "os_hash_algo", "os_hash_value", "os_hidden", "owner", "protected", "schema"),
-        *("self", "size", "status", "stores", "tags", "updated_at", "virtual_size", "visibility"),
-    )
-)
 
 
 def read_images(path: str | Path, broken: Broken) -> Iterator[Image]:
@@ -49,5 +40,7 @@ def _document(entry: object) -> Any:
         raise DocumentError("", "found an object that is no image: without disk_format and properties.")
     if "properties" in entry:
         return entry
-    properties = {key: value for key, value in entry.items() if key not in _FIELDS}
-    return {"properties": properties, **{key: entry.get(key) for key in ("id", "name", "disk_format")}}
+    return {
+        "properties": properties_beside_fields(entry),
+        **{key: entry.get(key) for key in ("id", "name", "disk_format")},
+    }

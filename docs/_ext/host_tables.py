@@ -8,7 +8,6 @@ from sphinx.application import Sphinx
 from os_prefilter.hosts.drivers.libvirt import VERSIONS
 from os_prefilter.hosts.drivers.libvirt_facts import Version, version_text
 from os_prefilter.hosts.drivers.vmware import REPORTER, VmwareFacts
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, records
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINE_PREFIXES, MACHINES, OTHER
 
@@ -53,73 +52,6 @@ def never() -> Iterator[str]:
             for (of_rows, without), found in values.items()
         ),
     )
-
-
-def guest_starts() -> Iterator[str]:
-    """Yield the outcomes of started guests; values with equal outcomes share a line."""
-    columns = {(record.libvirt, record.nova): "" for record in records()}
-    found: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for platform, row, value in _requested_of_guests():
-        answers = tuple(_answer(column, platform, row, value) for column in columns)
-        found.setdefault((platform, row, answers), []).append(value)
-    yield from table(
-        (
-            "Guest",
-            "Value",
-            *(f"libvirt {libvirt}, {f'Nova {nova}' if nova else 'ours'}" for libvirt, nova in columns),
-        ),
-        (
-            (platform, _requested([row], values) if row else "nothing else", *answers)
-            for (platform, row, answers), values in found.items()
-        ),
-    )
-
-
-def _requested_of_guests() -> Iterator[tuple[str, str, str]]:
-    every = (
-        (platform, row, value)
-        for record in records()
-        for platform, rows in record.guests.items()
-        for row, outcomes in rows.items()
-        for value in outcomes
-    )
-    yield from dict.fromkeys(sorted(every, key=lambda each: (" " not in each[0], each)))
-
-
-def _answer(column: tuple[str, int | None], platform: str, row: str, value: str) -> str:
-    """Return the outcome of a guest; where it is not the same with KVM and without, both."""
-    outcomes = {
-        record.virt_type: record.guests.get(platform, {}).get(row, {}).get(value, "").partition(":")[0]
-        for record in records()
-        if (record.libvirt, record.nova) == column
-    }
-    told = {virt_type: answer for virt_type, answer in outcomes.items() if answer}
-    if len(set(told.values())) <= 1:
-        return next(iter(told.values()), "not tried")
-    return ", ".join(f"{virt_type}: {answer}" for virt_type, answer in sorted(told.items()))
-
-
-def guest_numbers() -> Iterator[str]:
-    """Yield how many guests were started with each libvirt, and who wrote their XML."""
-    yield from table(
-        ("libvirt", "QEMU", "Type", "Built by", "Guests", "Start", "Refused", "Not known"),
-        (
-            (
-                record.libvirt,
-                record.qemu,
-                record.virt_type,
-                f"Nova {record.nova}" if record.nova else "our settings",
-                str(record.number),
-                *(str(_count(record, answer)) for answer in (STARTS, REFUSED, NOT_KNOWN)),
-            )
-            for record in records()
-        ),
-    )
-
-
-def _count(record: Record, answer: str) -> int:
-    outcomes = (each for rows in record.guests.values() for row in rows.values() for each in row.values())
-    return sum(outcome.partition(":")[0] == answer for outcome in outcomes)
 
 
 def vmware_can() -> Iterator[str]:
@@ -179,18 +111,6 @@ class NeverTable(FromCode):
     make = staticmethod(never)
 
 
-class GuestStarts(FromCode):
-    """``.. guest-starts::``."""
-
-    make = staticmethod(guest_starts)
-
-
-class GuestNumbers(FromCode):
-    """``.. guest-numbers::``."""
-
-    make = staticmethod(guest_numbers)
-
-
 class VmwareCan(FromCode):
     """``.. vmware-can::``."""
 
@@ -202,7 +122,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("libvirt-versions", LibvirtVersions)
     app.add_directive("machine-types", MachineTypes)
     app.add_directive("never-table", NeverTable)
-    app.add_directive("guest-starts", GuestStarts)
-    app.add_directive("guest-numbers", GuestNumbers)
     app.add_directive("vmware-can", VmwareCan)
     return {"parallel_read_safe": True}

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import capability_traits, unsupported
+from os_prefilter import unsupported
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.hosts import guest_starts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, evidence, records
+from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, records
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES
 from tests.guests.cases import NOT_SAID, ROWS, SOME_VALUES, Case, not_said
 from tests.support.hosts import EVERY_ARCHITECTURE
@@ -85,21 +84,6 @@ def _disagreements(record: Record) -> Iterator[tuple[Case, str]]:
 
 
 @pytest.mark.parametrize("record", records(), ids=_name)
-def test_evidence_is_the_best_that_became_of_the_guests_of_an_architecture(record: Record) -> None:
-    facts = _host(record)
-    found: dict[tuple[str, str, str], set[str]] = {}
-    for case, outcome in _outcomes(record).items():
-        if case.row and case.architecture == facts.architecture:
-            found.setdefault((case.row, case.value, ""), set()).add(outcome.partition(":")[0])
-        elif not case.row:
-            key = ("emulation_architecture", case.architecture, "")
-            found.setdefault(key, set()).add(outcome.partition(":")[0])
-    for asked, answers in found.items():
-        best = next(answer for answer in (STARTS, REFUSED, NOT_KNOWN) if answer in answers)
-        assert evidence(facts, *asked) == best, asked
-
-
-@pytest.mark.parametrize("record", records(), ids=_name)
 def test_each_row_was_started_but_those_newer_than_the_record(record: Record) -> None:
     for rows in record.guests.values():
         if len(rows) > 1:
@@ -121,12 +105,3 @@ def test_each_never_is_proven_by_the_libvirts_that_were_tried() -> None:
             }
             assert STARTS not in answers, (row, value, platform)
             assert REFUSED in answers or row in _NOT_STARTED or (row, value) in _NO_FIRMWARE, (row, value, platform)
-
-
-def test_records_change_no_trait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not known of a host takes nothing away, and what was not tried is no yes."""
-    hosts = [_host(record) for record in records()]
-    before = [capability_traits(host) for host in hosts]
-    monkeypatch.setattr(guest_starts, "records", tuple)
-    assert [capability_traits(host) for host in hosts] == before
-    assert {evidence(host, "vif_model", "virtio", "") for host in hosts} == {NOT_KNOWN}

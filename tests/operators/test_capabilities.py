@@ -2,44 +2,17 @@
 
 from dataclasses import replace
 
-import pytest
-
 from os_prefilter.hosts.capabilities import capability_traits, known_traits
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
 from os_prefilter.operators.capabilities import Capability, capabilities
 from tests.support.hosts import ARM, KVM, X86
 
 
 def test_capability_has_a_reason_unless_the_host_has_the_trait() -> None:
     lines = capabilities(replace(KVM, hypervisor_version=(7, 2, 22)))
-    assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", NOT_KNOWN, "needs QEMU 8.0.0, found 7.2.22") in lines
-    assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", NOT_KNOWN, "") in lines
+    assert Capability("COMPUTE_NET_VIF_MODEL_IGB", "no", "needs QEMU 8.0.0, found 7.2.22") in lines
+    assert Capability("COMPUTE_NET_VIF_MODEL_E1000E", "yes", "") in lines
     assert all(bool(line.because) == (line.answer != "yes") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("trait", "answer", "real_guests", "because"),
-    [
-        ("COMPUTE_NET_VIF_MODEL_E1000E", "yes", STARTS, ""),
-        ("COMPUTE_NET_VIF_MODEL_SRIOV", "no", REFUSED, "possible on qemu hosts"),
-        ("COMPUTE_FIRMWARE_UEFI", "no", REFUSED, "as Nova 34 builds the guest: it gets the attribute secure='no'"),
-        ("HW_ARCH_X86_64", "yes", "", ""),
-        ("HW_CPU_X86_AMD_SEV", "no", NOT_KNOWN, "it needs virt_type kvm"),
-    ],
-)
-def test_capability_says_what_became_of_real_guests(trait: str, answer: str, real_guests: str, because: str) -> None:
-    host = replace(
-        KVM,
-        virt_type="qemu",
-        libvirt_version=(9, 0, 0),
-        hypervisor_version=(7, 2, 22),
-        built_by_nova=True,
-        nova_release=34,
-    )
-    (line,) = [line for line in capabilities(host) if line.trait == trait]
-    assert (line.answer, line.real_guests) == (answer, real_guests)
-    assert line.because.startswith(because)
 
 
 def test_capabilities_list_every_known_trait_once() -> None:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud, option_name
 from os_prefilter.common.errors import DocumentError
-from os_prefilter.common.quoting import join_names, quote
+from os_prefilter.common.quoting import quote
 from os_prefilter.documents.files import is_file, read_bytes
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
-from os_prefilter.hosts.guest_starts import is_recorded, records
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.request.from_json import read_json
 
@@ -106,7 +105,7 @@ def assumptions(arguments: argparse.Namespace, facts: HostFacts) -> tuple[str, .
 
 
 def builder_of(facts: HostFacts) -> tuple[str, ...]:
-    """Return sentences on which driver builds the guests of a libvirt host, and whether such guests were started."""
+    """Return sentences on which driver builds the guests of a libvirt host."""
     if not isinstance(facts, LibvirtFacts):
         return ()
     ours = "a driver with the settings of os-prefilter"
@@ -124,13 +123,6 @@ def builder_of(facts: HostFacts) -> tuple[str, ...]:
     too_old = describe_too_old(facts)
     if too_old:
         found.append(too_old)
-    if facts.guests and not is_recorded(facts):
-        tried = {f"libvirt {each.libvirt} with QEMU {each.qemu}" for each in records()}
-        builders = {f"Nova {each.nova}" if each.nova else "os-prefilter's settings" for each in records()}
-        found.append(
-            "No guests were started with these versions to check it, only with "
-            f"{join_names(tried)}, built by {join_names(builders)}."
-        )
     return tuple(found)
 
 

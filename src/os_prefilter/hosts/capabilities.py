@@ -85,13 +85,6 @@ def _owned_meaning(reporter: Reporter, trait: str) -> _Meaning | None:
     return next((each for each in _meanings().get(Trait(trait), ()) if each.row in reporter.owns), None)
 
 
-def evidence_of(trait: Trait, facts: HostFacts) -> str:
-    """Return the outcome of real guests that required a trait, see :data:`~os_prefilter.hosts.reporter.Evidence`."""
-    reporter = reporter_of(facts)
-    meaning = _owned_meaning(reporter, trait)
-    return reporter.evidence(facts, *meaning) if reporter.evidence and meaning else ""
-
-
 def known_traits() -> tuple[Trait, ...]:
     """Return all traits that a reporter can own, in the order of the vocabulary."""
     return tuple(_meanings())

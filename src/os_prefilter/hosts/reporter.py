@@ -64,10 +64,6 @@ Configured = Callable[[Any], Mapping[Trait, str]]
 TraitsOf = Callable[[Any], frozenset[str]]
 """``facts -> traits``."""
 
-Evidence = Callable[[Any, str, str, str], str]
-"""``(facts, row name, value, guest architecture) -> outcome of real guests``: ``starts``, ``refused`` or ``not known``;
-empty for what no guest can show."""
-
 
 def _every_row() -> frozenset[str]:
     return frozenset(row.name for row in table())
@@ -108,8 +104,6 @@ class Reporter:
     """The traits that a nova-compute with this virt driver writes itself: beside it they are not ours to write."""
     unknown: TraitsOf = _none
     """The traits that the facts say nothing about now: beside a nova-compute they stay as they are."""
-    evidence: Evidence | None = None
-    """The outcome of real guests; None where none was started."""
 
 
 class Setting(NamedTuple):

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.hosts.capabilities import evidence_of, known_traits, refusals
+from os_prefilter.hosts.capabilities import known_traits, refusals
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED
 
-COLUMNS = ("Trait", "Host has it", "Real guests", "Because")
+COLUMNS = ("Trait", "Host has it", "Because")
 _NOT_OWNED = "not owned"
 _ARCHITECTURE_OF = {qualified: architecture for (_, architecture), qualified in QUALIFIED.items()}
 
@@ -18,8 +18,6 @@ class Capability(NamedTuple):
     trait: str
     answer: str
     """``yes``, ``no`` or ``not owned``."""
-    real_guests: str
-    """The outcome of guests started with such a libvirt and QEMU; empty for what no guest can show."""
     because: str
 
 
@@ -42,5 +40,5 @@ def capabilities(facts: HostFacts, *, every_architecture: bool = False) -> list[
 
 def _line(trait: Trait, reasons: dict[Trait, str], facts: HostFacts) -> Capability:
     if trait not in reasons:
-        return Capability(trait, _NOT_OWNED, "", f"set by operators; the reporter {facts.driver} does not report it")
-    return Capability(trait, "no" if reasons[trait] else "yes", evidence_of(trait, facts), reasons[trait])
+        return Capability(trait, _NOT_OWNED, f"set by operators; the reporter {facts.driver} does not report it")
+    return Capability(trait, "no" if reasons[trait] else "yes", reasons[trait])

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from os_prefilter.hosts.drivers import nova_guests
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version, version_text
-from os_prefilter.hosts.guest_starts import evidence
 from os_prefilter.hosts.reporter import Reporter, standard_traits
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import MACHINES, NONE, families_of, family_of, guest_architecture
@@ -333,6 +332,5 @@ REPORTER = Reporter(
     # Not the rows of other packages.
     owns=frozenset((*_POSSIBLE, *_BY_GUEST, *_BY_HOST, *_ONLY_VERSIONS, *_ALWAYS)),
     reported_by_nova=reported_by_nova,
-    evidence=evidence,
 )
 """The reporter ``libvirt``."""

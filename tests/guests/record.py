@@ -1,6 +1,6 @@
 """Start all guests on a libvirt, and write down what became of them: ``python -m tests.guests.record``.
 
-The records come with the package (``os_prefilter/data/guest_starts``). What the host is, for tests that judge the
+The records are in ``tests/guests/starts``. What the host is, for tests that judge the
 reporter by them, goes into ``tests/guests/hosts``. With ``--row`` only guests of new rows are started: their outcomes
 join the record of the others.
 """
@@ -19,14 +19,13 @@ from typing import Any
 from os_prefilter.adapters.libvirt.host import LibvirtHost
 from os_prefilter.adapters.nova_conf import LibvirtSettings
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, version_text
-from os_prefilter.hosts.guest_starts import STARTS
 from tests.guests import ours
 from tests.guests.cases import ROWS, Case, cases
 from tests.guests.novas import NovasDriver
+from tests.guests.records import RECORDS, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
 from tests.support.hosts import EVERY_ARCHITECTURE
 
-RECORDS = Path(__file__).parents[2] / "src" / "os_prefilter" / "data" / "guest_starts"
 HOSTS = Path(__file__).parent / "hosts"
 _NOT_OF_THE_HOST = ("built_by_nova", "nova_release", "emulated_architectures")
 

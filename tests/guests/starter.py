@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, SubElement, tostring
 from defusedxml.ElementTree import fromstring
 
 from os_prefilter.common.threads import start_thread
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
+from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 
 TIMEOUT = 90.0
 """Seconds after which a guest that has not started hangs; where QEMU's user may not use KVM, one takes 41 s."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS
+from tests.guests.records import NOT_KNOWN, REFUSED, STARTS
 from tests.guests.starter import Guest, Outcome, Starter
 from tests.services.libvirt.connection import needs_libvirt, uri
 from tests.services.own_services import needs, own_libvirtd

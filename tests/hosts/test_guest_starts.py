@@ -10,9 +10,9 @@ import pytest
 from os_prefilter import unsupported
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
-from os_prefilter.hosts.guest_starts import NOT_KNOWN, REFUSED, STARTS, Record, records
 from os_prefilter.vocabulary.machine_types import FAMILIES_WITHOUT, MACHINES
 from tests.guests.cases import NOT_SAID, ROWS, SOME_VALUES, Case, not_said
+from tests.guests.records import NOT_KNOWN, REFUSED, STARTS, Record, records
 from tests.support.hosts import EVERY_ARCHITECTURE
 
 # Memory encryption needs processors that the machine has not.

@@ -1,6 +1,6 @@
 """Guests of Nova's libvirt driver that do not start although libvirt and QEMU have what they require.
 
-Each rule was seen with real guests, whose XML Nova 32 to 34 had generated on x86_64 hosts (``data/guest_starts``).
+Each rule was seen with real guests, whose XML Nova 32 to 34 had generated on x86_64 hosts (``tests/guests/starts``).
 What libvirt or QEMU refuses was seen with 9.0 and 11.3, and counts as a no in between; with others, and with a newer
 Nova, it is not known, and nothing is refused. But redirected USB ports without SPICE, which a check in the source of a
 later libvirt refuses as well, are a no from 9.0 on.

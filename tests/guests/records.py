@@ -1,15 +1,15 @@
 """Outcomes of real guests: each value of the vocabulary on each machine type, started with some libvirts and QEMUs.
 
-The records are in ``data/guest_starts``; the tests in ``tests/guests`` start the guests and write them. They verify the
-reporter, which never reads them.
+The records are in ``tests/guests/starts``; ``tests.guests.record`` writes them. They verify the reporter.
 """
 
 import json
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
+RECORDS = Path(__file__).parent / "starts"
 STARTS = "starts"
 REFUSED = "refused"
 NOT_KNOWN = "not known"
@@ -35,8 +35,7 @@ class Record(NamedTuple):
 @cache
 def records() -> tuple[Record, ...]:
     """Return all records, the oldest libvirt first."""
-    folder = resources.files("os_prefilter.data").joinpath("guest_starts")
-    found = [Record(**json.loads(each.read_bytes())) for each in folder.iterdir() if each.name.endswith(".json")]
+    found = [Record(**json.loads(path.read_bytes())) for path in RECORDS.glob("*.json")]
     return tuple(sorted(found, key=lambda record: (_series(record.libvirt), record.virt_type, record.nova or 0)))
 
 

@@ -202,7 +202,7 @@ def needs_packages(extras: str) -> "Iterator[None]":
 def _client_connection(command: CloudCommand) -> Any:
     """Return the connection of the openstack client, with the user, the region and all else in its options."""
     from os_prefilter.adapters.placement.client import TIMEOUT  # noqa: PLC0415
-    from os_prefilter.adapters.time_limit import limit  # noqa: PLC0415
+    from os_prefilter.adapters.session_limits import limit  # noqa: PLC0415
 
     client: Any = command.app
     manager = client.client_manager

@@ -7,7 +7,7 @@ import pytest
 
 from os_prefilter.adapters.ironic.errors import IronicUnavailable
 from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
-from os_prefilter.adapters.time_limit import limit
+from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.threads import start_thread
 from tests.services.ironic.ironics import Ironic, connect
 from tests.services.ironic.proxy import Answer, Proxy

@@ -19,7 +19,7 @@ from os_prefilter.adapters.cloud.servers import request_of_server, servers
 from os_prefilter.adapters.cloud.service import Service, proxy_of, unexpected
 from os_prefilter.adapters.login import log_in
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
-from os_prefilter.adapters.time_limit import limit
+from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError, PlacementUnavailable
 from os_prefilter.common.quoting import describe_error, escape_line, quote
 from os_prefilter.documents.files import check_readable

@@ -16,7 +16,7 @@ from oslo_config import cfg
 
 from os_prefilter.adapters.nova_conf import invalid_option, read_option, reason_of
 from os_prefilter.adapters.placement.client import TIMEOUT, PlacementClient
-from os_prefilter.adapters.time_limit import limit
+from os_prefilter.adapters.session_limits import limit
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.quoting import escape_line, quote
 

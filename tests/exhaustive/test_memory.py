@@ -1,11 +1,18 @@
-"""No parser takes memory out of proportion to the document that it reads, however that is built."""
+"""Memory: of parsers in proportion to their documents, however those are built; of impossible requests bounded."""
 
+import gc
 import tracemalloc
 
 import pytest
 
+from os_prefilter import Pipeline
+from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.placement.host_traits import HostTraitsReader
+from os_prefilter.common.errors import NoHostServes
+from tests.conftest import conf_with, spec_of
 from tests.documents.laws import Document, check
 from tests.documents.table import DOCUMENTS
+from tests.support.placements import Observed, lone_host
 
 _PER_BYTE = 500
 """Bytes of memory for each byte of a document; YAML of empty mappings takes the most."""
@@ -69,3 +76,31 @@ def test_memory_is_in_proportion_to_the_document(document: Document) -> None:
             assert peak - before <= _FREE + _PER_BYTE * len(data), (purpose, peak - before, len(data))
     finally:
         tracemalloc.stop()
+
+
+def test_memory_is_bounded_for_ten_thousand_different_impossible_requests() -> None:
+    with EmbeddedPlacement(lone_host()) as placement:
+        observed = Observed(placement)
+        conf = conf_with(enabled_filters=["image_metadata"], facts_interval=3600)
+        pipeline = Pipeline.from_conf(conf, host_traits=HostTraitsReader(observed.client))
+        # The confirmation of each rejection, which the real Placement would take minutes for.
+        observed.hook = lambda _method, url: (200, {"resource_providers": []}) if "NE2K_PCI" in url else None
+
+        def reject(first: int, last: int) -> None:
+            for number in range(first, last):
+                spec = spec_of({"hw_vif_model": "ne2k_pci"}, {"quota:cpu_shares": str(number)})
+                with pytest.raises(NoHostServes):
+                    pipeline.apply(spec)
+                observed.sent.clear()
+            gc.collect()
+
+        # More than the cache of decisions has room for.
+        reject(0, 2_000)
+        tracemalloc.start()
+        try:
+            reject(2_000, 10_000)
+            grown, _peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    # The cache has other requests than before, but not more.
+    assert grown < 8_000_000

@@ -42,22 +42,12 @@ def _pipeline(counting: Counting, **more: Any) -> Pipeline:
     return Pipeline([LoadedFilter("counting", counting)], **more)
 
 
-def _ours() -> RequestSpec:
-    return spec_of(_PROPERTIES, dict(_EXTRA_SPECS), disk_format="qcow2")
+def _ours(**more: Any) -> RequestSpec:
+    return spec_of(_PROPERTIES, dict(_EXTRA_SPECS), disk_format="qcow2", **more)
 
 
 def _novas() -> Any:
     return nova_spec(_PROPERTIES, _EXTRA_SPECS, is_bfv=False, requested_resources=[])
-
-
-@pytest.mark.parametrize("made", [_ours, _novas])
-def test_repeated_request_is_answered_from_the_cache(made: Callable[[], Any]) -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    first, second = made(), made()
-    assert pipeline.apply(first) is pipeline.apply(second)
-    assert counting.runs == 1
-    assert set(first.root_required) == set(second.root_required) == {"CUSTOM_X"}
 
 
 def _image(spec: RequestSpec, properties: Mapping[str, object]) -> None:
@@ -69,126 +59,95 @@ def _moved(spec: RequestSpec) -> None:
     spec.flavor.extra_specs = {}
 
 
-_CHANGES: list[tuple[str, Callable[[RequestSpec], None]]] = [
-    ("a property", lambda spec: _image(spec, {**_PROPERTIES, "hw_disk_bus": "ide"})),
-    ("no property", lambda spec: _image(spec, {})),
-    ("another value", lambda spec: _image(spec, {**_PROPERTIES, "hw_vif_model": "virtio"})),
-    ("the value of another name", lambda spec: _image(spec, {"hw_vif_model": "required", "trait:X": "e1000e"})),
-    ("a value of another type", lambda spec: _image(spec, {**_PROPERTIES, "hw_vif_model": b"e1000e"})),
-    ("a disk format", lambda spec: setattr(spec.image, "disk_format", "raw")),
-    ("no image", lambda spec: setattr(spec, "image", None)),
-    ("an extra spec", lambda spec: setattr(spec.flavor, "extra_specs", {**_EXTRA_SPECS, "hw:cpu_policy": "shared"})),
-    ("no extra spec", lambda spec: setattr(spec.flavor, "extra_specs", {})),
-    ("a property that is an extra spec", _moved),
-    ("CPUs", lambda spec: setattr(spec.flavor, "vcpus", 2)),
-    ("CPUs of another type", lambda spec: setattr(spec.flavor, "vcpus", True)),
-    ("memory", lambda spec: setattr(spec.flavor, "memory_mb", 1024)),
-    ("a disk", lambda spec: setattr(spec.flavor, "root_gb", 7)),
-    ("an ephemeral disk", lambda spec: setattr(spec.flavor, "ephemeral_gb", 7)),
-    ("swap", lambda spec: setattr(spec.flavor, "swap", 7)),
-    ("a volume", lambda spec: setattr(spec, "is_bfv", True)),
-    ("a trait of the root", lambda spec: spec.root_required.add("CUSTOM_Y")),
-    ("a trait that the root must not have", lambda spec: spec.root_forbidden.add("CUSTOM_Y")),
-    ("a group", lambda spec: spec.requested_resources.append(RequestGroup("port", {"VGPU": 1}))),
-    ("a PCI request", lambda spec: setattr(spec, "pci_request_ids", frozenset(("id",)))),
-]
+_CHANGES: dict[str, Callable[[RequestSpec], None]] = {
+    "a property": lambda spec: _image(spec, {**_PROPERTIES, "hw_disk_bus": "ide"}),
+    "another value": lambda spec: _image(spec, {**_PROPERTIES, "hw_vif_model": "virtio"}),
+    "the value of another name": lambda spec: _image(spec, {"hw_vif_model": "required", "trait:X": "e1000e"}),
+    "a value of another type": lambda spec: _image(spec, {**_PROPERTIES, "hw_vif_model": b"e1000e"}),
+    "a disk format": lambda spec: setattr(spec.image, "disk_format", "raw"),
+    "no image": lambda spec: setattr(spec, "image", None),
+    "an extra spec": lambda spec: setattr(spec.flavor, "extra_specs", {**_EXTRA_SPECS, "hw:cpu_policy": "shared"}),
+    "a property that is an extra spec": _moved,
+    "CPUs": lambda spec: setattr(spec.flavor, "vcpus", 2),
+    "CPUs of another type": lambda spec: setattr(spec.flavor, "vcpus", True),
+    "memory": lambda spec: setattr(spec.flavor, "memory_mb", 1024),
+    "a disk": lambda spec: setattr(spec.flavor, "root_gb", 7),
+    "an ephemeral disk": lambda spec: setattr(spec.flavor, "ephemeral_gb", 7),
+    "swap": lambda spec: setattr(spec.flavor, "swap", 7),
+    "a volume": lambda spec: setattr(spec, "is_bfv", True),
+    "a trait of the root": lambda spec: spec.root_required.add("CUSTOM_Y"),
+    "a trait that the root must not have": lambda spec: spec.root_forbidden.add("CUSTOM_Y"),
+    "a group": lambda spec: spec.requested_resources.append(RequestGroup("port", {"VGPU": 1})),
+    "a PCI request": lambda spec: setattr(spec, "pci_request_ids", frozenset(("id",))),
+}
+_NOVAS_CHANGES: dict[str, object] = {
+    "request_level_params": objects.request_spec.RequestLevelParams(root_required={"CUSTOM_Y"}),
+    "requested_resources": [objects.RequestGroup(requester_id="port", resources={"VGPU": 1})],
+    "pci_requests": objects.InstancePCIRequests(
+        requests=[objects.InstancePCIRequest(request_id=str(UUID(int=1)), count=1, alias_name="gpu")]
+    ),
+    "is_bfv": True,
+}
 
 
-@pytest.mark.parametrize(("what", "change"), _CHANGES, ids=[what for what, _ in _CHANGES])
-def test_every_field_a_filter_can_read_is_part_of_the_cache_key(
-    what: str, change: Callable[[RequestSpec], None]
-) -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    pipeline.apply(_ours())
-    changed = _ours()
-    change(changed)
-    pipeline.apply(changed)
-    assert counting.runs == 2, what
+def test_repeated_request_is_answered_from_the_cache_and_each_other_one_is_decided() -> None:
+    """With any difference in what a filter can read; IDs, the flavor's name and the destination are none."""
 
+    def runs(first: Any, second: Any) -> int:
+        counting = Counting()
+        pipeline = _pipeline(counting)
+        decision = pipeline.apply(first)
+        assert (pipeline.apply(second) is decision) == (counting.runs == 1)
+        assert set(first.root_required) >= {"CUSTOM_X"} <= set(second.root_required)
+        return counting.runs
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("request_level_params", objects.request_spec.RequestLevelParams(root_required={"CUSTOM_Y"})),
-        ("requested_resources", [objects.RequestGroup(requester_id="port", resources={"VGPU": 1})]),
-        (
-            "pci_requests",
-            objects.InstancePCIRequests(
-                requests=[objects.InstancePCIRequest(request_id=str(UUID(int=1)), count=1, alias_name="gpu")]
-            ),
-        ),
-        ("is_bfv", True),
-    ],
-)
-def test_every_nova_field_a_filter_can_read_is_part_of_the_cache_key(name: str, value: object) -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    pipeline.apply(_novas())
-    changed = _novas()
-    setattr(changed, name, value)
-    pipeline.apply(changed)
-    assert counting.runs == 2
-
-
-def test_ids_names_and_destination_are_not_part_of_the_cache_key() -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    pipeline.apply(_ours())
-    same = _ours()
-    same.image, same.flavor = copy.deepcopy(same.image), copy.deepcopy(same.flavor)
-    assert same.image
-    same.image.id, same.image.name, same.flavor.name = "an id", "a name", "another"
-    same.requested_destination = Destination(aggregates=["one"])
-    pipeline.apply(same)
-    assert counting.runs == 1
-
-
-@pytest.mark.parametrize(
-    "reads", [lambda request: request.image_attribute("id"), lambda request: request.flavor_attribute("name")]
-)
-def test_filter_that_reads_image_id_or_flavor_name_gets_no_stale_result(reads: Callable[[Request], object]) -> None:
-    def answer(request: Request) -> Requirements:
-        return require(f"CUSTOM_{reads(request)}", "a test")
-
-    pipeline = _pipeline(Counting(answer))
-    for name in ("A", "B"):
-        spec = RequestSpec(Flavor(1, 1, name=name), Image(id=name))
-        pipeline.apply(spec)
-        assert spec.root_required == {f"CUSTOM_{name}"}
+    for what, change in _CHANGES.items():
+        changed = _ours()
+        change(changed)
+        assert runs(_ours(), changed) == 2, what
+    for name, value in _NOVAS_CHANGES.items():
+        novas = _novas()
+        setattr(novas, name, value)
+        assert runs(_novas(), novas) == 2, name
+    same = _ours(requested_destination=Destination(aggregates=["one"]))
+    same.image, same.flavor = Image(_PROPERTIES, "qcow2", "an id", "a name"), copy.deepcopy(same.flavor)
+    same.flavor.name = "another"
+    assert runs(_ours(), same) == runs(_novas(), _novas()) == 1
 
 
 _VARYING: list[tuple[Callable[[Request], object], str, Callable[[str], Any]]] = [
     (lambda request: request.project_id, "project_id", str),
     (lambda request: request.availability_zone, "availability_zone", str),
     (lambda request: request.flavor_attribute("name"), "flavor name", str),
+    (lambda request: request.image_attribute("id"), "image id", str),
     (lambda request: request.scheduler_hints.get("group", ("",))[0], "scheduler_hints", lambda text: {"group": [text]}),
 ]
 
 
 def _with(made: Callable[[], Any], name: str, value: Any) -> Any:
     spec = made()
-    if name == "flavor name":
-        spec.flavor = copy.deepcopy(spec.flavor)
-        spec.flavor.name = value
-    else:
-        setattr(spec, name, value)
+    part, _, field = name.rpartition(" ")
+    if part:
+        setattr(spec, part, copy.deepcopy(getattr(spec, part)))
+    setattr(getattr(spec, part) if part else spec, field, value)
     return spec
 
 
-@pytest.mark.parametrize("made", [_ours, _novas])
 @pytest.mark.parametrize(("reads", "name", "as_field"), _VARYING, ids=[name for _, name, _ in _VARYING])
 def test_field_beside_the_content_counts_once_a_filter_reads_it(
-    made: Callable[[], Any], reads: Callable[[Request], object], name: str, as_field: Callable[[str], Any]
+    reads: Callable[[Request], object], name: str, as_field: Callable[[str], Any]
 ) -> None:
     """Requests with the same value share a decision, and others get their own."""
-    counting = Counting(lambda request: require(f"CUSTOM_{reads(request)}", "a test"))
-    pipeline = _pipeline(counting)
-    for text in "ABAB":
-        spec = _with(made, name, as_field(text))
-        pipeline.apply(spec)
-        assert set(spec.root_required) == {f"CUSTOM_{text}"}
-    assert counting.runs == 2
+    # Nova takes nothing but UUIDs as IDs.
+    for made in (_ours, _novas)[: 1 if name == "image id" else 2]:
+        counting = Counting(lambda request: require(f"CUSTOM_{reads(request)}", "a test"))
+        pipeline = _pipeline(counting)
+        for text in "ABAB":
+            spec = _with(made, name, as_field(text))
+            pipeline.apply(spec)
+            assert set(spec.root_required) == {f"CUSTOM_{text}"}, made
+        # An image's ID is no part of the key: such decisions are not kept.
+        assert counting.runs == (4 if name == "image id" else 2)
 
 
 def test_fields_that_only_some_requests_depend_on_count_for_all_from_then_on() -> None:
@@ -222,16 +181,6 @@ def test_fields_that_only_some_requests_depend_on_count_for_all_from_then_on() -
     assert counting.runs == runs
 
 
-def test_very_long_scheduler_hints_are_not_kept() -> None:
-    counting = Counting(lambda request: require(f"CUSTOM_{len(request.scheduler_hints)}", "a test"))
-    pipeline = _pipeline(counting)
-    for _ in range(2):
-        spec = spec_of()
-        spec.scheduler_hints = {"x": ["y" * LONGEST]}
-        pipeline.apply(spec)
-    assert counting.runs == 2
-
-
 @pytest.mark.parametrize(
     ("hints", "seen"),
     [
@@ -253,26 +202,17 @@ def _asks(_request: Request, *, of_deployment: Any) -> Requirements:
     return require(f"CUSTOM_{''.join(of_deployment)}", "a test")
 
 
-def test_changed_fact_value_invalidates_the_cache() -> None:
+@pytest.mark.parametrize("interval", [0, 600], ids=["read again", "changed in place"])
+def test_changed_fact_value_invalidates_the_cache(interval: float) -> None:
     known = ["A"]
-    facts = {"of_deployment": Fact("of_deployment", lambda _context: known[0], 0)}
+    read = (lambda _context: known[0]) if interval == 0 else (lambda _context: known)
+    facts = {"of_deployment": Fact("of_deployment", read, interval)}
     pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
     for value in "ABBA":
         known[0] = value
         spec = spec_of()
         pipeline.apply(spec)
         assert spec.root_required == {f"CUSTOM_{value}"}
-
-
-def test_fact_value_mutated_in_place_takes_effect_at_the_next_request() -> None:
-    known = ["A"]
-    facts = {"of_deployment": Fact("of_deployment", lambda _context: known, 600)}
-    pipeline = Pipeline([LoadedFilter("mine", _asks, ("of_deployment",))], facts=facts)
-    pipeline.apply(spec_of())
-    known[0] = "B"
-    spec = spec_of()
-    pipeline.apply(spec)
-    assert spec.root_required == {"CUSTOM_B"}
 
 
 def test_all_filters_of_a_request_see_the_same_value_of_a_fact() -> None:
@@ -286,23 +226,6 @@ def test_all_filters_of_a_request_see_the_same_value_of_a_fact() -> None:
     pair = [LoadedFilter(name, asks, ("of_deployment",)) for name in ("first", "second")]
     Pipeline(pair, facts=facts).apply(spec_of())
     assert seen[0] is seen[1]
-
-
-def test_rejected_request_is_rejected_again() -> None:
-    pipeline = pipeline_of("image_metadata", unknown_values="reject")
-    for _ in range(2):
-        spec = spec_of({"hw_vif_model": "nosuch"})
-        with pytest.raises(RequestRejected):
-            pipeline.apply(spec)
-        assert spec.root_required == set()
-
-
-def test_warning_is_logged_again_for_a_repeated_request(caplog: pytest.LogCaptureFixture) -> None:
-    pipeline = pipeline_of("image_metadata")
-    for _ in range(2):
-        caplog.clear()
-        pipeline.apply(spec_of({"hw_vif_model": "nosuch"}))
-        assert "unknown value 'nosuch'" in caplog.text
 
 
 @pytest.mark.parametrize("made", [_ours, _novas])
@@ -320,19 +243,7 @@ def test_mutating_one_request_spec_does_not_affect_cached_results(made: Callable
     assert (set(third.root_required), set(third.root_forbidden), dict(third.flavor.extra_specs)) == expected
 
 
-def test_property_list_of_strings_is_cached_and_list_of_dicts_is_not() -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    for _ in range(2):
-        pipeline.apply(spec_of({"mappings": [{"virtual": "ami"}]}))
-    assert counting.runs == 2
-    for _ in range(2):
-        pipeline.apply(spec_of({"cpus": ["1", "2"]}))
-    assert counting.runs == 3
-
-
-def test_cache_evicts_the_oldest_request_and_skips_very_long_ones() -> None:
-    """In number and in length, and the oldest go first."""
+def test_cache_evicts_the_oldest_request() -> None:
     counting = Counting()
     pipeline = _pipeline(counting)
     for number in range(MOST + 1):
@@ -342,9 +253,6 @@ def test_cache_evicts_the_oldest_request_and_skips_very_long_ones() -> None:
     assert len(pipeline._cache.page(()).outcomes) == MOST
     pipeline.apply(spec_of({"build": "0"}))
     assert counting.runs == MOST + 2
-    for _ in range(2):
-        pipeline.apply(spec_of({"build": "x" * LONGEST}))
-    assert counting.runs == MOST + 4
 
 
 def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
@@ -364,36 +272,6 @@ def test_nova_spec_with_unset_root_required_gets_the_required_traits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "second"),
-    [([1], [True]), ((1,), (1.0,)), (0.0, -0.0), ({"a": 1}, {"a": True}), (frozenset((1,)), frozenset((True,)))],
-    ids=str,
-)
-def test_equal_but_distinguishable_values_do_not_share_a_cache_entry(first: object, second: object) -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    pipeline.apply(spec_of({"x": first}))
-    pipeline.apply(spec_of({"x": second}))
-    assert counting.runs == 2
-
-
-def test_property_names_that_are_not_strings_do_not_share_a_cache_entry() -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    for name in (1, True):
-        properties: Any = {name: "x"}
-        pipeline.apply(spec_of(properties))
-    assert counting.runs == 2
-
-
-def test_length_of_list_items_counts_toward_the_cached_request_size() -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    for _ in range(2):
-        pipeline.apply(nova_spec({f"trait:CUSTOM_{'X' * 240}_{number}": "required" for number in range(50)}))
-    assert counting.runs == 2
-
-
-@pytest.mark.parametrize(
     ("part", "nothing"),
     [("properties", []), ("properties", ""), ("properties", 0), ("extra_specs", []), ("extra_specs", 0)],
 )
@@ -404,6 +282,32 @@ def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_reques
     setattr(spec.image if part == "properties" else spec.flavor, part, nothing)
     with pytest.raises((UnsuitableRequestSpec, TypeError)):
         pipeline.apply(spec)
+
+
+@pytest.mark.parametrize("broken", ["root_required", "root_forbidden"])
+@pytest.mark.parametrize("value", [frozenset(), [], None])
+def test_nothing_is_written_if_the_root_traits_cannot_be_written(broken: str, value: Any) -> None:
+    answer = require("CUSTOM_A", "x") + forbid("CUSTOM_B", "x") + require("CUSTOM_C", "x", UNSUFFIXED)
+    spec = spec_of()
+    setattr(spec.request_level_params, broken, value)
+    before = copy.deepcopy(spec)
+    with pytest.raises(UnsuitableRequestSpec):
+        _pipeline(Counting(lambda _request: answer)).apply(spec)
+    assert spec == before
+
+
+def test_repeated_request_gets_its_warning_or_its_rejection_again(caplog: pytest.LogCaptureFixture) -> None:
+    warning, rejecting = pipeline_of("image_metadata"), pipeline_of("image_metadata", unknown_values="reject")
+    for _ in range(2):
+        caplog.clear()
+        warning.apply(spec_of({"hw_vif_model": "nosuch"}))
+        assert "unknown value 'nosuch'" in caplog.text
+        with pytest.raises(RequestRejected):
+            rejecting.apply(spec_of({"hw_vif_model": "nosuch"}))
+
+
+def _many_traits() -> Any:
+    return nova_spec({f"trait:CUSTOM_{'X' * 240}_{number}": "required" for number in range(50)})
 
 
 class _Odd:
@@ -417,16 +321,6 @@ class _Odd:
         self.root_forbidden = self.request_level_params.root_forbidden
 
 
-def test_spec_with_a_foreign_fields_attribute_is_not_cached() -> None:
-    counting = Counting()
-    pipeline = _pipeline(counting)
-    for _ in range(2):
-        spec = _Odd()
-        pipeline.apply(spec)
-        assert spec.root_required == {"CUSTOM_X"}
-    assert counting.runs == 2
-
-
 @base.VersionedObjectRegistry.register
 class _TheirSpec(base.VersionedObject):
     """Of oslo.versionedobjects, but what a filter sees of it is in no field."""
@@ -434,25 +328,43 @@ class _TheirSpec(base.VersionedObject):
     fields = {"is_bfv": fields.BooleanField()}  # noqa: RUF012 - as oslo.versionedobjects has it
 
 
-def test_versioned_object_with_attributes_outside_its_fields_is_not_cached() -> None:
-    counting = Counting()
+def _with_attributes(name: str) -> Any:
+    spec: Any = _TheirSpec(is_bfv=False)
+    spec.flavor, spec.image = Flavor(1, 1, extra_specs={name: "1"}), None
+    params = RequestLevelParams()
+    spec.request_level_params, spec.root_required = params, params.root_required
+    return spec
+
+
+def _property(value: object, name: Any = "x") -> RequestSpec:
+    return spec_of({name: value})
+
+
+_PAIRS: dict[str, tuple[int, Any, Any]] = {
+    # (how often both together are decided, one, the other)
+    "equal lists of texts": (1, _property(["1", "2"]), _property(["1", "2"])),
+    "lists of mappings": (2, _property([{"virtual": "ami"}]), _property([{"virtual": "ami"}])),
+    "a number and a boolean": (2, _property([1]), _property([True])),
+    "an integer and a float": (2, _property((1,)), _property((1.0,))),
+    "zeros": (2, _property(0.0), _property(-0.0)),
+    "in a mapping": (2, _property({"a": 1}), _property({"a": True})),
+    "in a set": (2, _property(frozenset((1,))), _property(frozenset((True,)))),
+    "names that are no texts": (2, _property("x", 1), _property("x", True)),
+    "a very long value": (2, _property("x" * LONGEST), _property("x" * LONGEST)),
+    "very long hints": (2, _ours(scheduler_hints={"x": "y" * LONGEST}), _ours(scheduler_hints={"x": "y" * LONGEST})),
+    "long items of lists": (2, _many_traits(), _many_traits()),
+    "foreign fields": (2, _Odd(), _Odd()),
+    "attributes outside of fields": (2, _with_attributes("a"), _with_attributes("b")),
+}
+
+
+@pytest.mark.parametrize(("runs", "one", "other"), _PAIRS.values(), ids=_PAIRS)
+def test_only_requests_that_are_surely_the_same_and_not_too_long_share_a_decision(
+    runs: int, one: Any, other: Any
+) -> None:
+    counting = Counting(lambda request: require("CUSTOM_X", f"{len(request.scheduler_hints)} hints"))
     pipeline = _pipeline(counting)
-    for name in ("a", "b"):
-        spec: Any = _TheirSpec(is_bfv=False)
-        spec.flavor, spec.image = Flavor(1, 1, extra_specs={name: "1"}), None
-        params = RequestLevelParams()
-        spec.request_level_params, spec.root_required = params, params.root_required
+    for spec in (one, other):
         pipeline.apply(spec)
-    assert counting.runs == 2
-
-
-@pytest.mark.parametrize("broken", ["root_required", "root_forbidden"])
-@pytest.mark.parametrize("value", [frozenset(), [], None])
-def test_nothing_is_written_if_the_root_traits_cannot_be_written(broken: str, value: Any) -> None:
-    answer = require("CUSTOM_A", "x") + forbid("CUSTOM_B", "x") + require("CUSTOM_C", "x", UNSUFFIXED)
-    spec = spec_of()
-    setattr(spec.request_level_params, broken, value)
-    before = copy.deepcopy(spec)
-    with pytest.raises(UnsuitableRequestSpec):
-        _pipeline(Counting(lambda _request: answer)).apply(spec)
-    assert spec == before
+        assert "CUSTOM_X" in spec.root_required
+    assert counting.runs == runs

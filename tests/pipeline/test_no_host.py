@@ -1,13 +1,10 @@
 """A request that no host can serve is rejected before Placement is asked for candidates, with the smallest reason."""
 
-import gc
 import json
 import logging
 import random
 import threading
-import tracemalloc
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 from urllib.parse import unquote
 
@@ -21,7 +18,6 @@ from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes, UnknownProvider
 from os_prefilter.filters.loading import LoadedFilter, as_filter, load_filters
 from os_prefilter.fleet.model import Fleet, provider_uuid
-from os_prefilter.pipeline.decision_cache import MOST
 from os_prefilter.pipeline.host_traits import HostTraitsFact
 from os_prefilter.pipeline.no_host import no_host_check
 from os_prefilter.vocabulary import BY_NAME
@@ -45,8 +41,9 @@ def _fleet(traits: dict[str, str]) -> Fleet:
     return Fleet(tuple(provider(name, _CLASSES, f"COMPUTE_NODE {having}") for name, having in traits.items()))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def placement() -> Iterator[EmbeddedPlacement]:
+    """Return a Placement that no test changes."""
     with EmbeddedPlacement(_fleet(_TRAITS)) as placement:
         placement.client.ensure_traits(_CUSTOM)
         yield placement
@@ -108,19 +105,19 @@ def test_smallest_set_of_properties_that_no_host_serves_is_named(
 _WORDS_OF_NOVA = "有効なホストが見つかりませんでした。Scheduling failed: "
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 10])
 @pytest.mark.parametrize(
     "value", ["q35", "x" * 300, "\x1b" * 300, "é" * 300, "\U0001f600" * 300, "\ud800" * 300], ids=ascii
 )
-def test_longest_reason_is_not_cut_by_nova(value: str, number: int) -> None:
-    properties = [f"hw_machine_type_{each}={value}" for each in range(number)]
-    reason = str(NoHostServes(properties, 50_000, [49_999] * number))
-    assert len((_WORDS_OF_NOVA + reason).encode()) <= 255
-    assert reason.startswith("No host offers hw_machine_type_0=")
-    assert "(0 of 50000 hosts" in reason
-    # Each property is named or counted.
-    named = sum(f"hw_machine_type_{each}" in reason.partition(" (")[0] for each in range(number))
-    assert named == number or f" {number - named} more (" in reason
+def test_longest_reason_is_not_cut_by_nova(value: str) -> None:
+    for number in (1, 2, 3, 10):
+        properties = [f"hw_machine_type_{each}={value}" for each in range(number)]
+        reason = str(NoHostServes(properties, 50_000, [49_999] * number))
+        assert len((_WORDS_OF_NOVA + reason).encode()) <= 255
+        assert reason.startswith("No host offers hw_machine_type_0=")
+        assert "(0 of 50000 hosts" in reason
+        # Each property is named or counted.
+        named = sum(f"hw_machine_type_{each}" in reason.partition(" (")[0] for each in range(number))
+        assert named == number or f" {number - named} more (" in reason
 
 
 def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placement: EmbeddedPlacement) -> None:
@@ -155,53 +152,21 @@ def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placemen
     ]
 
 
-def test_history_has_the_number_of_hosts_that_the_service_expects(
+def test_history_has_the_number_of_hosts_and_metrics_count_rejections(
     placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
-    pipeline = _pipeline(Observed(placement), decision_history=True)
-    for properties in ({"hw_vif_model": "igb"}, {"hw_vif_model": "ne2k_pci"}, {"hw_vif_model": "virtoi"}):
-        _reason(pipeline, properties)
-    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "os_prefilter.decisions"]
-    assert [(line["result"], line["hosts"]) for line in lines] == [("passed", 2), ("rejected", 0), ("passed", None)]
-
-
-def test_rejections_are_counted_in_the_metrics(placement: EmbeddedPlacement) -> None:
     def counted() -> float:
         return REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") or 0.0
 
-    pipeline = _pipeline(Observed(placement), metrics=True)
+    caplog.set_level(logging.INFO)
+    pipeline = _pipeline(Observed(placement), decision_history=True, metrics=True)
     before = counted()
-    for model in ("igb", "ne2k_pci", "ne2k_pci"):
+    for model in ("igb", "ne2k_pci", "virtoi", "ne2k_pci"):
         _reason(pipeline, {"hw_vif_model": model})
     assert counted() - before == 2
-
-
-def test_memory_is_bounded_for_ten_thousand_different_impossible_requests(placement: EmbeddedPlacement) -> None:
-    observed = Observed(placement)
-    pipeline = _pipeline(observed)
-    observed.hook = lambda _method, url: (200, {"resource_providers": []}) if "NE2K_PCI" in url else None
-    flavors = iter(range(10_000))
-
-    def reject(number: int) -> None:
-        for each in islice(flavors, number):
-            spec = spec_of({"hw_vif_model": "ne2k_pci"}, {"quota:cpu_shares": str(each)})
-            with pytest.raises(NoHostServes):
-                pipeline.apply(spec)
-        observed.sent.clear()
-        gc.collect()
-
-    # As many as the cache of decisions has room for, and some more.
-    reject(2_000)
-    tracemalloc.start()
-    try:
-        reject(8_000)
-        grown, _peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    # The cache has other requests than before, but not more.
-    assert grown < 8_000_000
-    assert len(pipeline._cache._page.outcomes) == MOST
+    lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "os_prefilter.decisions"]
+    found = [(line["result"], line["hosts"]) for line in lines]
+    assert found == [("passed", 2), ("rejected", 0), ("passed", None), ("rejected", 0)]
 
 
 def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: EmbeddedPlacement) -> None:
@@ -220,39 +185,37 @@ def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: Em
     assert _reason(rejecting(as_filter("relax", relax)), {"hw_vif_model": "ne2k_pci"}) == ""
 
 
-def test_where_each_host_is_disabled_no_property_is_blamed() -> None:
-    with EmbeddedPlacement(_fleet({"off-1": _DISABLED})) as placement:
+@pytest.mark.parametrize("traits", [{"off-1": _DISABLED}, {}], ids=["disabled", "no host"])
+def test_no_property_is_blamed_where_no_host_is_available_at_all(traits: dict[str, str]) -> None:
+    with EmbeddedPlacement(_fleet(traits)) as placement:
         assert _reason(_pipeline(Observed(placement)), {"hw_vif_model": "igb"}) == ""
 
 
-def test_empty_fleet_is_ignorance() -> None:
-    with EmbeddedPlacement(Fleet(())) as placement:
-        assert _reason(_pipeline(Observed(placement)), {"hw_vif_model": "igb"}) == ""
-
-
-def test_host_added_since_the_fact_was_read_gets_its_guest_and_is_asked_for_once(placement: EmbeddedPlacement) -> None:
-    observed = Observed(placement)
-    pipeline = _pipeline(observed)
-    request = {"hw_vif_model": "ne2k_pci"}
-    assert _reason(pipeline, request)
-    _add_host(placement, "new-1", {"COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_NE2K_PCI"})
-    observed.sent.clear()
-    assert [_reason(pipeline, request) for _ in range(3)] == ["", "", ""]
-    assert len(observed.sent) == 1
+def test_host_added_since_the_fact_was_read_gets_its_guest_and_is_asked_for_once() -> None:
+    with EmbeddedPlacement(_fleet(_TRAITS)) as placement:
+        placement.client.ensure_traits(_CUSTOM)
+        observed = Observed(placement)
+        pipeline = _pipeline(observed)
+        request = {"hw_vif_model": "ne2k_pci"}
+        assert _reason(pipeline, request)
+        _add_host(placement, "new-1", {"COMPUTE_NODE", "COMPUTE_NET_VIF_MODEL_NE2K_PCI"})
+        observed.sent.clear()
+        assert [_reason(pipeline, request) for _ in range(3)] == ["", "", ""]
+        assert len(observed.sent) == 1
 
 
 @pytest.mark.parametrize("failing", ["associated", "%21COMPUTE_STATUS_DISABLED", "required=COMPUTE_NODE"])
-@pytest.mark.parametrize("answer", [(503, {}), (200, {}), (200, {"resource_providers": [{}]}), (400, {})], ids=str)
 def test_placement_that_fails_rejects_nothing(
-    failing: str, answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    failing: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    observed = Observed(placement, lambda _method, url: answer if failing in url else None)
-    pipeline = _pipeline(observed)
-    assert [_reason(pipeline, {"hw_vif_model": "ne2k_pci"}) for _ in range(3)] == ["", "", ""]
-    assert sum(each.levelno == logging.WARNING for each in caplog.records) == 1
-    observed.hook = lambda _method, _url: None
-    again = _pipeline(observed)
-    assert _reason(again, {"hw_vif_model": "ne2k_pci"})
+    answers: list[Answer] = [(503, {}), (200, {}), (200, {"resource_providers": [{}]}), (400, {})]
+    for answer in answers:
+        caplog.clear()
+        observed = Observed(placement, lambda _method, url, found=answer: found if failing in url else None)
+        pipeline = _pipeline(observed)
+        assert [_reason(pipeline, {"hw_vif_model": "ne2k_pci"}) for _ in range(3)] == ["", "", ""], answer
+        assert sum(each.levelno == logging.WARNING for each in caplog.records) == 1, answer
+    assert _reason(_pipeline(Observed(placement)), {"hw_vif_model": "ne2k_pci"})
 
 
 class _WithoutText(Exception):
@@ -262,17 +225,8 @@ class _WithoutText(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [
-        UnknownProvider("x"),
-        RuntimeError("x"),
-        ValueError("x"),
-        TimeoutError("x"),
-        sdk_exceptions.SDKException("x"),
-        MemoryError("x"),
-        # eventlet's Timeout is no Exception either.
-        SystemExit("x"),
-        _WithoutText(),
-    ],
+    # eventlet's Timeout is no Exception either.
+    [UnknownProvider("x"), sdk_exceptions.SDKException("x"), SystemExit("x"), _WithoutText()],
     ids=lambda each: type(each).__name__,
 )
 def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
@@ -295,16 +249,6 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
     warning = "Whether any host serves a request is not known, so such requests are scheduled: "
     assert [each.startswith(warning) for each in told] == [True, False, True]
     assert told[1] == "Placement confirms again whether any host serves a request."
-
-
-@pytest.mark.parametrize("answer", [None, 0, "", []])
-def test_confirmation_that_is_no_answer_rejects_nothing(
-    answer: Any, placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of another service's reader."""
-    pipeline = _pipeline(Observed(placement))
-    monkeypatch.setattr(HostTraitsReader, "any_host", lambda *_anything: answer)
-    assert _reason(pipeline, {"hw_vif_model": "ne2k_pci"}) == ""
 
 
 def test_request_is_scheduled_while_placement_has_not_answered(
@@ -371,7 +315,7 @@ def _add_host(placement: EmbeddedPlacement, name: str, traits: set[str]) -> None
     put_traits(placement, lambda found: found.update(traits), name)
 
 
-@pytest.mark.parametrize("seed", range(times(4)))
+@pytest.mark.parametrize("seed", range(times(1)))
 def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
     """Against a real Placement: hosts come, go and change between the fact and the requests."""
     chance = random.Random(seed)  # noqa: S311

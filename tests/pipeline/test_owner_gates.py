@@ -106,20 +106,19 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
     ]
 
 
-@pytest.mark.parametrize(
-    ("upgraded", "sent"), [(0, [_WITHOUT]), (3, [_WITHOUT]), (4, [_WITHOUT, _IN_USE])], ids=["none", "some", "all"]
-)
+@pytest.mark.parametrize("placement", [""], indirect=True)
 def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
-    upgraded: int, sent: list[str], placement: EmbeddedPlacement
+    placement: EmbeddedPlacement,
 ) -> None:
     """Where the first response is that no compute node lacks it, one more says that there is a compute node."""
-    for host in _HOSTS[:upgraded]:
-        upgrade(placement, host)
-    observed = Observed(placement)
-    pipeline = _pipelines(observed, [], facts_interval=3600)["coverage"]
-    for _ in range(100):
-        pipeline.apply(spec_of())
-    assert observed.sent == sent
+    for upgraded, sent in ((0, [_WITHOUT]), (3, [_WITHOUT]), (4, [_WITHOUT, _IN_USE])):
+        for host in _HOSTS[:upgraded]:
+            upgrade(placement, host)
+        observed = Observed(placement)
+        pipeline = _pipelines(observed, [], facts_interval=3600)["coverage"]
+        for _ in range(100):
+            pipeline.apply(spec_of())
+        assert observed.sent == sent, upgraded
 
 
 _OLD = provider("b", "VCPU", "COMPUTE_NODE")
@@ -162,21 +161,23 @@ def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
         assert coverage() is True
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}}), (200, b"<html>")],
-    ids=str,
-)
+@pytest.mark.parametrize("placement", [""], indirect=True)
 def test_coverage_gate_keeps_its_state_while_placement_fails(
-    answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    observed = Observed(placement, lambda _method, _url: answer)
-    pipeline = _pipelines(observed, [])["coverage"]
-    assert not pipeline.apply(spec_of()).requirements
+    answers: list[Answer] = [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}})]
+    observed = Observed(placement)
+    pipelines = []
+    for answer in answers:
+        observed.hook = lambda _method, _url, found=answer: found
+        pipelines.append(_pipelines(observed, [])["coverage"])
+        assert not pipelines[-1].apply(spec_of()).requirements, answer
     observed.hook = lambda _method, _url: None
     for host in _HOSTS:
         upgrade(placement, host)
-    assert pipeline.apply(spec_of()).requirements
-    observed.hook = lambda _method, _url: answer
-    assert pipeline.apply(spec_of()).requirements
-    assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2
+    for answer, pipeline in zip(answers, pipelines, strict=True):
+        observed.hook = lambda _method, _url: None
+        assert pipeline.apply(spec_of()).requirements, answer
+        observed.hook = lambda _method, _url, found=answer: found
+        assert pipeline.apply(spec_of()).requirements, answer
+    assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2 * len(answers)

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -12,10 +11,9 @@ from os_prefilter.adapters.placement.client import Candidates, PlacementClient
 from os_prefilter.adapters.placement.coverage import NestedProviders
 from os_prefilter.conf.options import Options, TraitScope
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
-from os_prefilter.pipeline.trait_scope import describe_choice, is_mirrored
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from tests.conftest import conf_with, pipeline_of, spec_of
-from tests.support.placements import Answer, Observed
+from tests.support.placements import Observed
 
 _TRAITS = ("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_STATUS_DISABLED")
 _SUBSETS = [frozenset(each) for size in range(3) for each in itertools.combinations(_TRAITS, size)]
@@ -61,46 +59,40 @@ _EXTRA_SPECS: list[dict[str, str]] = [
 
 
 @pytest.mark.parametrize("extra_specs", _EXTRA_SPECS, ids=lambda each: ",".join(each) or "plain")
-@pytest.mark.parametrize("is_bfv", [False, True])
 def test_both_trait_scopes_give_the_same_allocation_candidates(
-    client: PlacementClient, extra_specs: dict[str, str], is_bfv: bool
+    client: PlacementClient, extra_specs: dict[str, str]
 ) -> None:
     """Hosts, the providers used of each, and the number of candidates; and filtering does filter."""
 
-    def found(scope: str, *names: str) -> Candidates:
+    def found(is_bfv: bool, scope: str, *names: str) -> Candidates:
         spec: RequestSpec = spec_of({"hw_vif_model": "e1000e"}, extra_specs, is_bfv=is_bfv)
         pipeline_of(*names, trait_scope=scope, reported_traits=[]).apply(spec)
         return client.allocation_candidates(allocation_candidates_query(spec))
 
-    on_root = found("root", "image_metadata", "compute_status")
-    assert found("root_and_unsuffixed", "image_metadata", "compute_status") == on_root
-    assert 0 < len(on_root.hosts) < len(found("root").hosts)
+    for is_bfv in (False, True):
+        on_root = found(is_bfv, "root", "image_metadata", "compute_status")
+        assert found(is_bfv, "root_and_unsuffixed", "image_metadata", "compute_status") == on_root
+        assert 0 < len(on_root.hosts) < len(found(is_bfv, "root").hosts)
 
 
-@pytest.mark.parametrize(
-    "extra_specs",
-    [
-        {"hw:mem_encryption": "maybe"},
-        {"hw:cpu_policy": "odd"},
-        {"hw:cpu_policy": "mixed"},
-        {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "odd"},
-        {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"},
-        {"hw:pmem": "x" * 5000},
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("names", [("image_metadata",), ("image_metadata", "owner")], ids=len)
-def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope(
-    names: tuple[str, ...], extra_specs: dict[str, str]
-) -> None:
+def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope() -> None:
     """Inside Nova it is Nova's own query that computes them: it takes the first, and says why it refuses others."""
 
-    def required(**more: str) -> dict[str, set[str]]:
+    def required(*names: str, **more: str) -> dict[str, set[str]]:
         spec = spec_of({"hw_vif_model": "e1000e"}, more)
         decision = pipeline_of(*names, trait_scope="root_and_unsuffixed", reported_traits=[]).apply(spec)
         return {scope: {item.trait for item in decision.requirements if item.scope == scope} for scope in _ON_BOTH}
 
-    assert required(**extra_specs) == required()
+    for names in (("image_metadata",), ("image_metadata", "owner")):
+        for extra_specs in (
+            {"hw:mem_encryption": "maybe"},
+            {"hw:cpu_policy": "odd"},
+            {"hw:cpu_policy": "mixed"},
+            {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "odd"},
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "9"},
+            {"hw:pmem": "x" * 5000},
+        ):
+            assert required(*names, **extra_specs) == required(*names), (names, extra_specs)
 
 
 _IMAGE = {"hw_vif_model": "e1000e"}
@@ -163,25 +155,15 @@ def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud
     assert cloud.hosts() == hosts
 
 
-@pytest.mark.parametrize("answer", [(503, b"down"), (200, b"<html>")], ids=str)
-def test_auto_is_as_root_until_placement_answers_and_keeps_what_it_said_last(cloud: _Cloud, answer: Answer) -> None:
-    cloud.observed.hook = lambda _method, _url: answer
+def test_auto_is_as_root_until_placement_answers_and_keeps_what_it_said_last(cloud: _Cloud) -> None:
+    cloud.observed.hook = lambda _method, _url: (503, b"down")
     assert cloud.scopes() == _ON_ROOT
     assert "is not known: traits are required of the root only" in cloud.pipeline.describe_trait_scope()
     cloud.observed.hook = lambda _method, _url: None
     assert cloud.scopes() == _ON_BOTH
-    cloud.observed.hook = lambda _method, _url: answer
+    assert "of the unsuffixed group" in cloud.pipeline.describe_trait_scope()
+    cloud.observed.hook = lambda _method, _url: (200, b"<html>")
     assert cloud.scopes() == _ON_BOTH
-
-
-def test_nested_provider_that_comes_is_noticed_after_the_interval(cloud: _Cloud) -> None:
-    conf = conf_with(enabled_filters=["image_metadata"], facts_interval=3600)
-    cloud.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(cloud.observed.client)})
-    assert cloud.scopes() == _ON_BOTH
-    sent = len(cloud.observed.sent)
-    _child(cloud.observed.placement.client, "kvm-0")
-    assert cloud.scopes() == _ON_BOTH
-    assert len(cloud.observed.sent) == sent
 
 
 @pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
@@ -189,13 +171,9 @@ def test_other_values_do_not_ask_placement(cloud: _Cloud, scope: str) -> None:
     conf = conf_with(enabled_filters=["image_metadata"], trait_scope=scope)
     cloud.pipeline = Pipeline.from_conf(conf, {"nested_providers": NestedProviders(cloud.observed.client)})
     assert cloud.scopes() == (_ON_ROOT if scope == "root" else _ON_BOTH)
-    assert cloud.observed.sent == []
     assert cloud.pipeline.describe_trait_scope() == ""
-
-
-def test_pipeline_without_filters_does_not_ask_placement(cloud: _Cloud) -> None:
-    pipeline = Pipeline.from_conf(conf_with(), {"nested_providers": NestedProviders(cloud.observed.client)})
-    pipeline.apply(spec_of(_IMAGE))
+    # Nor does a pipeline without filters.
+    Pipeline.from_conf(conf_with(), {"nested_providers": NestedProviders(cloud.observed.client)}).apply(spec_of(_IMAGE))
     assert cloud.observed.sent == []
 
 
@@ -206,21 +184,3 @@ def test_without_the_fact_traits_are_required_of_the_root_only() -> None:
         assert {item.scope for item in pipeline.apply(spec_of(_IMAGE)).requirements} == _ON_ROOT
         assert "is not known" in pipeline.describe_trait_scope()
     assert Options().trait_scope is TraitScope.AUTO
-
-
-_CHOICES: list[tuple[TraitScope, Any, bool]] = [
-    (TraitScope.AUTO, None, False),
-    (TraitScope.AUTO, True, False),
-    (TraitScope.AUTO, False, True),
-    *((TraitScope.ROOT, nested, False) for nested in (None, True, False)),
-    *((TraitScope.ROOT_AND_UNSUFFIXED, nested, True) for nested in (None, True, False)),
-]
-
-
-@pytest.mark.parametrize(("scope", "nested", "mirrored"), _CHOICES)
-def test_traits_are_mirrored_as_configured_or_where_no_provider_is_nested(
-    scope: TraitScope, nested: Any, mirrored: bool
-) -> None:
-    assert is_mirrored(scope, nested) is mirrored
-    if scope is TraitScope.AUTO:
-        assert ("of the unsuffixed group" in describe_choice(nested)) is mirrored

@@ -1,29 +1,13 @@
 """hpet: the timer by property, or by the explicit trait; never both ways at once."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
 
-from os_prefilter import allocation_candidates_query, capability_traits, unsupported
-from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination
-from os_prefilter.filters.report_scope import EVERY_TRAIT
-from os_prefilter.fleet.model import Fleet
-from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts
+from os_prefilter.common.errors import FlavorImageConflict
 from os_prefilter.vocabulary import HPET
 from tests.conftest import pipeline_of, required_by, spec_of
-from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, X86
-from tests.support.placements import provider
 
-_HOSTS = {
-    "x86": replace(KVM, guests={"x86_64": X86}),
-    "x86-emulates-arm": replace(KVM, guests={"x86_64": X86, "aarch64": ARM}),
-    "arm": replace(KVM, architecture="aarch64", guests={"aarch64": ARM}),
-    "arm-emulates-x86": replace(KVM, architecture="aarch64", guests={"aarch64": ARM, "x86_64": X86}),
-}
 _ASKED = [(HPET, True, "root")]
 
 
@@ -101,79 +85,3 @@ def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]])
     before, after = hosts(spec_of(spec)), hosts(spec_of(spec), "hpet")
     assert {"arm-1", "vmware-1"} <= set(before) - set(after)
     assert "kvm-old-1" in after
-
-
-def _hosts_of_cloud(offered: frozenset[str]) -> dict[str, LibvirtFacts]:
-    """Return the hosts of a cloud that offers to emulate these architectures."""
-    return {name: replace(facts, emulated_architectures=offered) for name, facts in _HOSTS.items()}
-
-
-@pytest.fixture(scope="module")
-def placements() -> Iterator[dict[frozenset[str], PlacementClient]]:
-    """Return clients of real Placements to which hosts of two architectures reported, by what their cloud emulates."""
-    with ExitStack() as stack:
-        yield {offered: stack.enter_context(_reporting(offered)) for offered in (frozenset[str](), EVERY_ARCHITECTURE)}
-
-
-@contextmanager
-def _reporting(offered: frozenset[str]) -> Iterator[PlacementClient]:
-    has = {name: capability_traits(facts) for name, facts in _hosts_of_cloud(offered).items()}
-    traits = {name: " ".join(trait for trait in found if found[trait]) for name, found in has.items()}
-    fleet = Fleet(tuple(provider(name, "VCPU MEMORY_MB DISK_GB", traits[name]) for name in traits))
-    with EmbeddedPlacement(fleet) as embedded:
-        embedded.client.ensure_traits(EVERY_TRAIT.known)
-        yield embedded.client
-
-
-def _candidates(
-    emulated: str, reported: tuple[str, ...], offered: frozenset[str], placement: PlacementClient
-) -> tuple[set[str], set[str]]:
-    """Return the hosts that Placement offers for a guest with the timer, and those that accept it."""
-    properties: dict[str, object] = {"hw_time_hpet": "true"}
-    if emulated:
-        properties["hw_emulation_architecture"] = emulated
-    if emulated in ("x86_64", "i686"):
-        # On the host of the other architecture its default would be one of that.
-        properties["hw_machine_type"] = "pc"
-    spec = spec_of(properties, memory_mb=8)
-    able = {name for name, facts in _hosts_of_cloud(offered).items() if not unsupported(spec, facts)}
-    options = {"reported_traits": list(reported), "emulated_architectures": sorted(offered)}
-    try:
-        pipeline_of("image_metadata", "hpet", **options).apply(spec)
-    except ImpossibleCombination as error:
-        assert str(error).startswith("image property hw_time_hpet=true is impossible with image property hw_emulation_")
-        return set(), able
-    return set(placement.allocation_candidates(allocation_candidates_query(spec)).hosts), able
-
-
-@pytest.mark.parametrize(
-    ("request_of", "others"),
-    [
-        (("", EVERY_ARCHITECTURE), set()),
-        (("x86_64", EVERY_ARCHITECTURE), {"arm-emulates-x86"}),
-        (("i686", EVERY_ARCHITECTURE), {"arm-emulates-x86"}),
-        (("", frozenset()), set()),
-        # The trait of the timer is that of the host's own guests.
-        (("x86_64", frozenset()), set()),
-        (("i686", frozenset()), set()),
-    ],
-    ids=["own", "x86_64", "i686", "own-not-offered", "x86_64-not-offered", "i686-not-offered"],
-)
-@pytest.mark.parametrize("reported", [(), (HPET,), ("*",)], ids=str)
-def test_candidates_are_the_hosts_that_can_give_the_timer_to_a_guest_of_the_architecture(
-    request_of: tuple[str, frozenset[str]],
-    others: set[str],
-    reported: tuple[str, ...],
-    placements: dict[frozenset[str], PlacementClient],
-) -> None:
-    """With and without the trait in reported_traits: enabling the filter is the statement."""
-    emulated, offered = request_of
-    able = {"x86", "x86-emulates-arm"} | others
-    assert _candidates(emulated, reported, offered, placements[offered]) == (able, able)
-
-
-@pytest.mark.parametrize("offered", [EVERY_ARCHITECTURE, frozenset()], ids=["offered", "not-offered"])
-def test_no_host_gives_the_timer_to_a_guest_of_arm(
-    offered: frozenset[str], placements: dict[frozenset[str], PlacementClient]
-) -> None:
-    assert _candidates("aarch64", (), offered, placements[offered]) == (set(), set())

@@ -13,11 +13,9 @@ from stevedore.extension import ExtensionManager
 
 from os_prefilter import Requirements, filters
 from os_prefilter.common.errors import (
-    ConfigurationError,
     DuplicateFilter,
     FilterLoadError,
     InvalidFilter,
-    InvalidOption,
     MissingFact,
     UnknownFilter,
 )
@@ -73,24 +71,28 @@ def test_a_broken_filter_is_named_with_its_error(
         load_filters(["mine"])
 
 
-@pytest.mark.parametrize(
-    ("function", "parameter"),
-    [
+def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:
+    """It would never be given anything, or be taken for the request of a filter of Nova's."""
+    functions: list[tuple[Any, str]] = [
         (lambda request, options: request, "options"),
         (lambda request, weather: request, "weather"),
         (lambda request, weather=None: request, "weather"),
         (lambda request, options=None, *, weather: request, "options"),
-    ],
-)
-def test_filter_need_that_is_not_keyword_only_is_refused_and_named(function: Any, parameter: str) -> None:
-    """It would never be given anything, or be taken for the request of a filter of Nova's."""
-    with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
-        as_filter("mine", function, {"options", "weather"})
-
-
-def test_filter_with_a_double_star_parameter_is_refused() -> None:
+    ]
+    for function, parameter in functions:
+        with pytest.raises(InvalidFilter, match=rf"expected \(request, \*, {parameter}\), found no \* before it in"):
+            as_filter("mine", function, {"options", "weather"})
     with pytest.raises(InvalidFilter, match="with the parameters"):
         as_filter("mine", lambda request, **needs: request)
+
+
+def test_filter_is_written_our_way_or_novas_and_needs_what_is_provided() -> None:
+    def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
+
+    assert as_filter("mine", mine, ("options",)).needs == ("options",)
+    assert as_filter("mine", mine).needs == ()
+    assert as_filter("mine", _nova_style).nova_style
+    assert not load_filters(["noop"])[0].nova_style
 
 
 def _no_parameters() -> None: ...
@@ -121,17 +123,6 @@ def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature(thin
 def test_filter_that_needs_an_unknown_fact_is_refused() -> None:
     with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
         as_filter("mine", _stranger)
-
-
-def test_function_with_two_positional_parameters_is_a_nova_style_filter() -> None:
-    assert as_filter("mine", _nova_style).nova_style
-    assert not load_filters(["noop"])[0].nova_style
-
-
-def test_all_filter_loading_errors_are_configuration_errors() -> None:
-    """A service can stop on one class."""
-    for error in (UnknownFilter, DuplicateFilter, FilterLoadError, InvalidFilter, InvalidOption, MissingFact):
-        assert issubclass(error, ConfigurationError)
 
 
 def _filters() -> list[str]:
@@ -165,10 +156,3 @@ def test_filter_has_all_that_a_filter_of_this_project_has(name: str) -> None:
     }
     lacks = "; ".join(what for what, there in has.items() if not there)
     assert not lacks, f"The filter {name} lacks {lacks}. docs/contribute.rst, 'Add a filter', lists all."
-
-
-def test_filter_need_with_a_default_is_passed_only_if_it_is_provided() -> None:
-    def mine(_request: Any, *, options: Any = None, other: int = 3) -> None: ...
-
-    assert as_filter("mine", mine, ("options",)).needs == ("options",)
-    assert as_filter("mine", mine).needs == ()

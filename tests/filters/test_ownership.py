@@ -116,7 +116,7 @@ def test_each_part_of_a_request_gets_the_right_owners_provider_and_no_host_is_lo
     assert set(_answer(gpus, asked, _query(asked, None))) == {each.outcome for each in known}
 
 
-@pytest.mark.parametrize("asked", WIDE_REQUESTS, ids=lambda each: each.name)
+@pytest.mark.parametrize("asked", WIDE_REQUESTS[:: one_in(3)], ids=lambda each: each.name)
 def test_a_wide_tree_offers_each_right_choice_once_and_no_choice_that_it_did_not_offer_before(
     asked: Asked, wide: PlacementClient
 ) -> None:
@@ -158,20 +158,3 @@ def test_enumeration_covers_the_documented_number_of_choices() -> None:
         "wrong choices that are not": 584,
     }
     assert set(undetectable) == {each.name for each in REQUESTS if each.in_place}
-
-
-def test_enumeration_of_wide_trees_covers_the_documented_number_of_choices() -> None:
-    known = [each for asked in WIDE_REQUESTS for tree in _WIDE_TREES for each in outcomes(tree, asked)]
-    assert {
-        "trees": len(_WIDE_TREES),
-        "requests": len(WIDE_REQUESTS),
-        "choices": len(known),
-        "right choices": sum(each.right for each in known),
-        "wrong choices that are not prevented": sum(each.undetectable for each in known),
-    } == {
-        "trees": 10,
-        "requests": 9,
-        "choices": 27_160,
-        "right choices": 5_732,
-        "wrong choices that are not prevented": 62,
-    }

@@ -7,7 +7,6 @@ import pytest
 from os_prefilter import Decision, Pipeline, Request, allocation_candidates_query, prefer
 from os_prefilter.common.errors import FilterFailed, FlavorImageConflict, ImpossibleCombination
 from os_prefilter.filters.loading import as_filter
-from os_prefilter.operators.explain import explain
 from os_prefilter.request.requirements import Preference, Requirements
 from tests.conftest import pipeline_of, spec_of
 from tests.support.nova_objects import nova_spec
@@ -35,47 +34,6 @@ def test_flavor_prefers_a_trait_by_either_spelling_and_the_query_stays_the_same(
     assert "WARNING" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    "extra_specs",
-    [
-        {},
-        {f"trait:{_AVX}": "required"},
-        {f"trait:{_AVX}": "forbidden"},
-        {f"preferred_trait:{_AVX}": "false"},
-        {"hw:cpu_policy": "preferred"},
-        {f"trait_GPU:{_AVX}": "preferred"},
-    ],
-)
-def test_other_extra_specs_prefer_nothing(extra_specs: dict[str, str]) -> None:
-    decision = pipeline_of("preferences").apply(spec_of({}, extra_specs))
-    assert (decision.preferences, decision.notes) == ((), ())
-
-
-@pytest.mark.parametrize(
-    "extra_specs",
-    [
-        {"trait:lower": "preferred"},
-        {"trait:": "preferred"},
-        {"preferred_trait:A B": "true"},
-        {f"preferred_trait:{_AVX}": "preferred"},
-        {f"preferred_trait:{_AVX}": "maybe"},
-    ],
-)
-def test_malformed_preference_is_ignored_with_a_warning_that_says_how_to_write_it(
-    extra_specs: dict[str, str], caplog: pytest.LogCaptureFixture
-) -> None:
-    (note,) = pipeline_of("preferences").apply(spec_of({}, extra_specs)).notes
-    ((key, value),) = extra_specs.items()
-    assert f"{key!r}={value!r} is not preferred: write trait:NAME=preferred or preferred_trait:NAME=true" in str(note)
-    assert f"Ignored part of the request: {note}" in caplog.text
-
-
-def test_image_of_a_tenant_prefers_nothing() -> None:
-    """A flavor is the operator's; an image is a tenant's."""
-    spec = spec_of({f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"})
-    assert pipeline_of("preferences").apply(spec).preferences == ()
-
-
 def test_flavor_is_handed_on_in_the_spelling_that_nova_passes_over(caplog: pytest.LogCaptureFixture) -> None:
     """The flavor itself is not changed, and applying the filters again gives the same preferences."""
     pipeline = pipeline_of("preferences", "hpet")
@@ -97,14 +55,6 @@ def test_spelling_that_says_no_beside_one_that_prefers_is_not_handed_on(order: i
     spec = spec_of({}, dict(both[::order]))
     found = [[item.trait for item in pipeline_of("preferences").apply(spec).preferences] for _ in range(2)]
     assert found == [[_AVX], [_AVX]]
-
-
-def test_without_the_filter_the_flavor_stays_as_it_is() -> None:
-    spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{_AVX}": "preferred"})
-    flavor = spec.flavor
-    decision = pipeline_of("hpet", preferred_properties=["time_hpet"]).apply(spec)
-    assert [item.trait for item in decision.preferences] == ["CUSTOM_COMPUTE_TIME_HPET"]
-    assert spec.flavor is flavor
 
 
 @pytest.mark.parametrize(
@@ -163,12 +113,6 @@ def test_contradicting_values_of_a_preferred_property_still_reject_the_request()
         pipeline_of("sound_model", preferred_properties=["sound_model"]).apply(spec)
 
 
-def test_explanation_shows_preferences() -> None:
-    spec = spec_of({}, {f"trait:{_AVX}": "preferred"})
-    (line,) = explain(spec, pipeline_of("preferences"))
-    assert line == (_AVX, "preferred", "root", "preferences", f"flavor extra spec trait:{_AVX}=preferred")
-
-
 def test_share_of_the_preferred_traits_that_a_host_has() -> None:
     extra_specs = {f"trait:{_AVX}": "preferred", "preferred_trait:CUSTOM_A": "true", "trait:CUSTOM_A": "preferred"}
     decision = pipeline_of("preferences").apply(spec_of({}, extra_specs))
@@ -182,17 +126,6 @@ def _pipeline_of(function: Any) -> Pipeline:
     return Pipeline([as_filter("theirs", function)])
 
 
-def test_filter_of_another_package_prefers_traits() -> None:
-    def theirs(request: Request) -> Requirements:
-        return prefer("CUSTOM_A", "extra spec x") if request.extra_spec("x") else Requirements()
-
-    decision = _pipeline_of(theirs).apply(spec_of({}, {"x": "y"}))
-    assert [str(item) for item in decision.preferences] == ["CUSTOM_A preferred by theirs (extra spec x)"]
-    assert (prefer("CUSTOM_A", "a") + prefer("CUSTOM_B", "b")).preferences[1].trait == "CUSTOM_B"
-    with pytest.raises(ValueError, match="is not the name of a trait"):
-        prefer("lower", "a")
-
-
 @pytest.mark.parametrize("preferences", [("CUSTOM_A",), (Preference("a&b", "x"),)])  # type: ignore[arg-type]
 def test_malformed_preference_of_a_filter_is_an_error_that_names_the_filter(preferences: Any) -> None:
     def theirs(request: Request) -> Requirements:
@@ -200,3 +133,47 @@ def test_malformed_preference_of_a_filter_is_an_error_that_names_the_filter(pref
 
     with pytest.raises(FilterFailed, match="theirs"):
         _pipeline_of(theirs).apply(spec_of())
+
+
+def test_other_extra_specs_and_images_prefer_nothing() -> None:
+    """A flavor is the operator's; an image is a tenant's."""
+    specs = [
+        spec_of({}, extra_specs)
+        for extra_specs in (
+            {},
+            {f"trait:{_AVX}": "required"},
+            {f"trait:{_AVX}": "forbidden"},
+            {f"preferred_trait:{_AVX}": "false"},
+            {"hw:cpu_policy": "preferred"},
+            {f"trait_GPU:{_AVX}": "preferred"},
+        )
+    ]
+    for spec in (*specs, spec_of({f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"})):
+        decision = pipeline_of("preferences").apply(spec)
+        assert (decision.preferences, decision.notes) == ((), ()), spec
+
+
+def test_malformed_preference_is_ignored_with_a_warning_that_says_how_to_write_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for key, value in (
+        ("trait:lower", "preferred"),
+        ("trait:", "preferred"),
+        ("preferred_trait:A B", "true"),
+        (f"preferred_trait:{_AVX}", "preferred"),
+        (f"preferred_trait:{_AVX}", "maybe"),
+    ):
+        (note,) = pipeline_of("preferences").apply(spec_of({}, {key: value})).notes
+        advice = "write trait:NAME=preferred or preferred_trait:NAME=true"
+        assert f"{key!r}={value!r} is not preferred: {advice}" in str(note)
+        assert f"Ignored part of the request: {note}" in caplog.text
+
+
+def test_filter_of_another_package_prefers_traits() -> None:
+    decision = _pipeline_of(lambda _request: prefer("CUSTOM_A", "x") + prefer("CUSTOM_B", "y")).apply(spec_of())
+    assert [str(item) for item in decision.preferences] == [
+        "CUSTOM_A preferred by theirs (x)",
+        "CUSTOM_B preferred by theirs (y)",
+    ]
+    with pytest.raises(ValueError, match="is not the name of a trait"):
+        prefer("lower", "a")

@@ -177,6 +177,8 @@ def test_value_that_novas_filters_refuse_is_refused_whatever_unknown_values_says
         ("accelerators", {"extra_specs": {"accel:device_profile": "gpu"}}, {"gpu-cyborg-1"}, {"vmware-1"}),
         ("compute_status", {}, {"kvm-new-1"}, {"kvm-old-3"}),
         ("ephemeral_encryption", {"properties": {"hw_ephemeral_encryption": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
+        ("image_metadata", {"properties": {"hw_vif_model": "igb"}}, {"kvm-new-1"}, {"kvm-old-1", "vmware-1"}),
+        ("image_metadata", {"properties": {"hw_architecture": "i686"}}, {"kvm-new-1", "gpu-nova-1"}, {"arm-1"}),
         ("image_type", {"disk_format": "qcow2"}, {"kvm-new-1"}, {"vmware-1"}),
         ("packed_virtqueue", {"properties": {"hw_virtio_packed_ring": "true"}}, {"kvm-new-1"}, {"vmware-1"}),
         ("sound_model", {"properties": {"hw_sound_model": "virtio"}}, {"kvm-new-1"}, {"kvm-old-1", "vmware-1"}),

@@ -125,6 +125,12 @@ class Cloud:
             body["block_device_mapping_v2"] = [root]
         return str(self.send("POST", self.nova, "/v2.1/servers", {"server": body}, **_NEWEST)["server"]["id"])
 
+    def delete_servers(self) -> None:
+        """Take all servers away: those of the tests before."""
+        while servers := self.send("GET", self.nova, "/v2.1/servers?all_tenants=1", **_NEWEST)["servers"]:
+            for server in servers:
+                self.send("DELETE", self.nova, f"/v2.1/servers/{server['id']}", **_NEWEST)
+
     def aggregate(self, name: str, zone: str | None = None) -> str:
         """Make a host aggregate; return its UUID."""
         body = {"aggregate": {"name": name, "availability_zone": zone}}

@@ -21,7 +21,9 @@ _MICROVERSION = {"OpenStack-API-Version": "compute 2.98"}
 
 @pytest.fixture(scope="module")
 def made(whole_cloud: Cloud) -> dict[str, str]:
-    """Make servers, more than one page of them; return name -> ID."""
+    """Make servers, more than one page of them, and no others; return name -> ID."""
+    whole_cloud.delete_servers()
+    whole_cloud.others.volumes.clear()
     kept = whole_cloud.image("kept", active=True, hw_vif_model="igb")
     gone = whole_cloud.image("gone", active=True, hw_vif_model="e1000e")
     whole_cloud.flavor("audited server", "audited-server", {"trait:HW_CPU_X86_AVX2": "required"}, disk=0)

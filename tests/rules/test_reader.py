@@ -11,7 +11,7 @@ from os_prefilter.documents.strict_yaml import MAX_BYTES
 from os_prefilter.rules import reader
 from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
 from os_prefilter.rules.model import Rule
-from os_prefilter.rules.reader import read_rules, rules_in
+from os_prefilter.rules.reader import read_rules
 from tests.support.rule_texts import rule, rules_text
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -60,15 +60,6 @@ def test_rule_file_is_parsed_into_the_rules_it_describes(tmp_path: Path) -> None
     assert read.rules.traits == {"CUSTOM_A", "CUSTOM_B", "CUSTOM_C", "HW_CPU_X86_AVX2"}
 
 
-def test_yaml_anchors_and_merge_keys_are_supported(tmp_path: Path) -> None:
-    text = rules_text(
-        rule("a", f"&w {_WHEN}", ["CUSTOM_A"]), rule("b", "{<<: *w, image_property: os_type}", ["CUSTOM_A"])
-    )
-    (first, second) = read_rules([_file(tmp_path, text)]).rules.rules
-    assert first.conditions == "image property os_distro=windows"
-    assert second.conditions == "image property os_type=windows"
-
-
 def _rule(when: str, require: Sequence[str] = (), forbid: Sequence[str] = (), more: str = "") -> str:
     """Return a file with the rule "r" in its second line."""
     return rules_text(rule("r", when, require, forbid, more))
@@ -82,24 +73,12 @@ def _condition(condition: str) -> str:
 _WRONG = [
     # The document.
     ("", "FILE:1: the document is empty; expected a mapping of rules, hint_traits."),
-    (
-        "version: 2\nrules: []",
-        "FILE:1: the document has the unknown key 'version'; valid keys are: rules, hint_traits.",
-    ),
+    ("version: 2\nrules: []", "FILE:1: the document has the unknown key 'version'; valid keys are: rules, hint_traits"),
     ("rules: 3", "FILE:1: rules is '3'; expected a list."),
     ("\n\nrule: []", "FILE:3: the document has the unknown key 'rule'; did you mean rules?"),
     ("rules: [\n", "FILE:2: broken YAML: "),
-    ("a: 1\na: 2", "FILE:2: broken YAML: the key 'a' is given twice; keep one."),
-    ("rules: !!python/name:os.system []", "FILE:1: broken YAML: tags are not supported."),
-    ("rules: &a [*a]", "FILE:1: broken YAML: an anchored value must not contain aliases; write out what it repeats."),
-    ("on: 1", "FILE:1: broken YAML: a key must be text; put it into quotes."),
-    ("? [1]\n: 2", "FILE:1: broken YAML: a key must be text; put it into quotes."),
-    ("rules: []\n---\nrules: []", "FILE:2: broken YAML: "),
     # A rule.
-    (
-        "rules:\n- 3",
-        "FILE:2: a rule: it is '3'; expected a mapping of name, when, unless, require, forbid, prefer, scope, because.",
-    ),
+    ("rules:\n- 3", "FILE:2: a rule: it is '3'; expected a mapping of name, when, unless, require, forbid, prefer"),
     ("rules:\n- {}", "FILE:2: a rule: it has no name."),
     (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule: it has no name."),
     (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid, prefer; give at least one."),
@@ -113,10 +92,7 @@ _WRONG = [
     (_condition("[]"), "the rule r: when is empty; expected a condition, or a list of them"),
     (_condition("x"), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
     (_condition("{is: 3}"), "the rule r: when has none of image_property, extra_spec, hint; give one of them."),
-    (
-        _condition("{image_property: a, extra_spec: b, is: 3}"),
-        "when has image_property and extra_spec; give one of them.",
-    ),
+    (_condition("{image_property: a, extra_spec: b, is: 3}"), "when has image_property and extra_spec; give one of"),
     (_condition("{extra_spec: a}"), "when has none of is, in, present, contains; give one of them."),
     (_condition("{extra_spec: a, is: b, in: [c]}"), "when has is and in; give one of them."),
     (_condition("{extra_spec: a, in: b}"), "the rule r: when.in is 'b'; expected a list of at"),
@@ -127,10 +103,7 @@ _WRONG = [
     (_condition("{extra_spec: a, is: ''}"), "the rule r: when.is is ''; expected a text"),
     (_condition("{extra_spec: a, present: false}"), "when.present is false; expected true."),
     (_condition("{extra_spec: 3.5, is: x, at: y}"), "the rule r: when has the unknown key 'at'; valid"),
-    (
-        _condition("[{extra_spec: a, is: x}, {extra_spec: a, is: y}]"),
-        "the rule r has 2 conditions about the flavor extra spec a. Give one condition.",
-    ),
+    (_condition("[{extra_spec: a, is: x}, {extra_spec: a, is: y}]"), "the rule r has 2 conditions about the flavor"),
     # Traits.
     (_rule(_WHEN, more="require: CUSTOM_A"), "the rule r: require is 'CUSTOM_A'; expected a list of at"),
     (_rule(_WHEN, more="require: []"), "the rule r: require is empty; expected a list of at least one trait."),
@@ -140,6 +113,11 @@ _WRONG = [
     (_rule(_WHEN, ["{a: b}"]), "the rule r: require[0] is a mapping; expected the name"),
     (_rule(_WHEN, ["HW_CPU_X86_AVX3"]), "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_"),
     (_rule(_WHEN, ["CUSTOM_A", "CUSTOM_A"]), "the rule r: require has 'CUSTOM_A' twice. Keep one."),
+    (_rule(_WHEN, more="prefer: [CUSTOM_A], require: [CUSTOM_A]"), "both prefers and requires CUSTOM_A. Remove one"),
+    (_rule(_WHEN, more="prefer: [CUSTOM_A], forbid: [CUSTOM_A]"), "both prefers and forbids CUSTOM_A. Remove one"),
+    (_rule(_WHEN, more="prefer: [CUSTOM_A], scope: _GPU"), "has the scope _GPU: only traits of the host itself"),
+    (_rule(_WHEN, more="prefer: [CUSTOM_A, CUSTOM_A]"), "the rule r: prefer has 'CUSTOM_A' twice. Keep one."),
+    (_rule(_WHEN, more="prefer: [HW_NIC_ACCEL_TSL]"), "(close to it: HW_NIC_ACCEL_TLS)"),
     # Rules together.
     (
         rules_text(rule("r", _WHEN, ["CUSTOM_A"]), rule("r", _WHEN, ["CUSTOM_B"])),
@@ -161,23 +139,11 @@ _WRONG = [
         "forbids for image property os_distro=b",
     ),
     # Nova and the vocabulary.
-    (
-        _condition("{image_property: architecture, is: x}"),
-        "FILE:2: the rule r never applies: architecture is an old name of hw_architecture. Write hw_architecture",
-    ),
+    (_condition("{image_property: architecture, is: x}"), "FILE:2: the rule r never applies: architecture is an old"),
     (_condition("{image_property: vmware_adaptertype, is: ide}"), "an old name of hw_disk_bus"),
-    (
-        _condition("{image_property: hw_pmu, is: 'yes'}"),
-        "never applies: hw_pmu is a boolean, and 'yes' is a text. Write true without quotes.",
-    ),
-    (
-        _condition("{image_property: os_type, is: Windows}"),
-        "never applies: Nova spells 'Windows' as 'windows'. Write that.",
-    ),
-    (
-        _condition("{image_property: hw_vif_model, is: VirtualE1000}"),
-        "never applies: Nova spells 'VirtualE1000' as 'e1000'. Write that.",
-    ),
+    (_condition("{image_property: hw_pmu, is: 'yes'}"), "never applies: hw_pmu is a boolean, and 'yes' is a text."),
+    (_condition("{image_property: os_type, is: Windows}"), "never applies: Nova spells 'Windows' as 'windows'."),
+    (_condition("{image_property: hw_vif_model, is: VirtualE1000}"), "never applies: Nova spells 'VirtualE1000' as"),
     *(
         (
             _condition(f"{{extra_spec: q, contains: {value}}}"),
@@ -189,10 +155,7 @@ _WRONG = [
         rules_text("name: r, unless: {hint: q, contains: 'x '}, require: [CUSTOM_A]"),
         "FILE:2: the rule r has a condition that never holds: no item of a list is 'x ', because",
     ),
-    (
-        _condition("{extra_spec: 'hw:sound_model', is: loud}"),
-        "a value that is not in the vocabulary: requests with it are refused. Valid values are: ac97",
-    ),
+    (_condition("{extra_spec: 'hw:sound_model', is: loud}"), "a value that is not in the vocabulary: requests with"),
     (
         _rule("{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"]),
         "contradicts the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000. Remove",
@@ -204,34 +167,19 @@ _WRONG = [
     # Exceptions, alternatives, and the other kinds of conditions.
     ("hint_traits: [lower]", "FILE:1: hint_traits[0] is 'lower'; expected the name of a trait"),
     ("hint_traits: CUSTOM_A", "FILE:1: hint_traits is 'CUSTOM_A'; expected a list of at least one trait."),
-    (
-        rules_text("name: r, require: [CUSTOM_A]"),
-        "FILE:2: the rule r: it has none of when, unless; give at least one.",
-    ),
-    (
-        rules_text("name: r, unless: [{flavor: a}], require: [CUSTOM_A]"),
-        "the rule r: unless is a list; expected a mapping of",
-    ),
-    (
-        rules_text("name: r, when: {any: []}, require: [CUSTOM_A]"),
-        "when.any is empty; expected a list of at least one condition.",
-    ),
+    (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has none of when, unless; give at least one."),
+    (rules_text("name: r, unless: [{flavor: a}], require: [CUSTOM_A]"), "the rule r: unless is a list; expected a"),
+    (rules_text("name: r, when: {any: []}, require: [CUSTOM_A]"), "when.any is empty; expected a list of at least one"),
     (
         rules_text("name: r, when: {any: [{flavor: a}], all: [{flavor: b}]}, require: [CUSTOM_A]"),
         "when has any and all; give one",
     ),
-    (
-        rules_text("name: r, when: {any: [{flavr: a}]}, require: [CUSTOM_A]"),
-        "when.any[0] has the unknown key 'flavr'; did you mean fla",
-    ),
+    (rules_text("name: r, when: {any: [{flavr: a}]}, require: [CUSTOM_A]"), "when.any[0] has the unknown key 'flavr';"),
     (
         rules_text("name: r, when: {project: [], flavor: b}, require: [CUSTOM_A]"),
         "when has project and flavor; give one of them.",
     ),
-    (
-        rules_text("name: r, when: {project: []}, require: [CUSTOM_A]"),
-        "when.project is empty; expected a text, or a list of at least",
-    ),
+    (rules_text("name: r, when: {project: []}, require: [CUSTOM_A]"), "when.project is empty; expected a text, or a"),
     (
         rules_text("name: r, when: {requires: HW_NIC_ACCEL_TSL}, require: [CUSTOM_A]"),
         "(close to it: HW_NIC_ACCEL_TLS), or one that begins",
@@ -254,10 +202,7 @@ _WRONG = [
         rules_text("name: r, when: {flavor: a}, unless: {flavor: [a, b]}, require: [CUSTOM_A]"),
         "the rule r does not apply to requests with flavor a, because of its 'unless'. Change one of the two.",
     ),
-    (
-        rules_text("name: r, when: {requires: CUSTOM_A}, forbid: [CUSTOM_A]"),
-        "the rule r forbids CUSTOM_A, and applies to requests with the required trait CUSTOM_A: it rejects them.",
-    ),
+    (rules_text("name: r, when: {requires: CUSTOM_A}, forbid: [CUSTOM_A]"), "the rule r forbids CUSTOM_A, and"),
     (
         rules_text("name: r, unless: {image_property: architecture, is: x}, forbid: [CUSTOM_A]"),
         "the rule r has a condition that never holds: architecture is an old name of hw_architecture.",
@@ -275,26 +220,17 @@ _WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("text", "problem"), _WRONG, ids=[problem[:70] for _, problem in _WRONG])
-def test_each_mistake_in_a_rule_file_is_an_error_with_its_place(text: str, problem: str, tmp_path: Path) -> None:
-    path = _file(tmp_path, text)
-    read = read_rules([path])
-    problems = [str(each) for each in read.errors]
-    assert any(problem.replace("FILE", str(path)) in each for each in problems), problems
-    for each in problems:
-        assert each.startswith(f"{path}:")
-        assert each.isprintable()
+def test_each_mistake_in_a_rule_file_is_an_error_with_its_place(tmp_path: Path) -> None:
+    for text, problem in _WRONG:
+        path = _file(tmp_path, text)
+        problems = [str(each) for each in read_rules([path]).errors]
+        assert any(problem.replace("FILE", str(path)) in each for each in problems), (text, problem, problems)
+        assert all(each.startswith(f"{path}:") and each.isprintable() for each in problems), problems
 
 
 _DOUBTFUL = [
-    (
-        rule("r", "{image_property: licence, is: x}", ["CUSTOM_A"]),
-        "never applies within Nova, which drops the image prop",
-    ),
-    (
-        rule("r", "{image_property: hw_vif_modle, is: e1000}", ["CUSTOM_A"]),
-        "'hw_vif_modle' before a filter sees it. Did you mean hw_vif_model? Use an",
-    ),
+    (rule("r", "{image_property: licence, is: x}", ["CUSTOM_A"]), "never applies within Nova, which drops the image"),
+    (rule("r", "{image_property: hw_vif_modle, is: e1000}", ["CUSTOM_A"]), "'hw_vif_modle' before a filter sees it."),
     (rule("r", "{image_property: 'trait:CUSTOM_B', is: required}", ["CUSTOM_A"]), "never applies within Nova"),
     (rule("r", "{image_property: hw_vif_model, is: e1000x}", ["CUSTOM_A"]), "a value that is not in the vocabulary."),
     (
@@ -304,14 +240,15 @@ _DOUBTFUL = [
 ]
 
 
-@pytest.mark.parametrize(("text", "problem"), _DOUBTFUL, ids=[problem[:40] for _, problem in _DOUBTFUL])
-def test_doubtful_rule_gets_a_warning_and_is_still_used(text: str, problem: str, tmp_path: Path) -> None:
-    path = _file(tmp_path, rules_text(text))
-    read = read_rules([path])
-    assert read.errors == []
-    assert [str(each).startswith(f"{path}:2: warning: the rule r ") for each in read.warnings] == [True]
-    assert problem in read.warnings[0].text
-    assert len(read.rules.rules) == 1
+def test_doubtful_rule_gets_a_warning_and_is_still_used(tmp_path: Path) -> None:
+    for text, problem in _DOUBTFUL:
+        path = _file(tmp_path, rules_text(text))
+        read = read_rules([path])
+        assert read.errors == []
+        (warning,) = map(str, read.warnings)
+        assert warning.startswith(f"{path}:2: warning: the rule r "), text
+        assert problem in warning
+        assert len(read.rules.rules) == 1
 
 
 @pytest.mark.parametrize(
@@ -376,14 +313,3 @@ def test_each_of_hundreds_of_conflicting_rules_is_one_error(tmp_path: Path) -> N
         rule(f"r{number}", when, trait if number % 2 else (), () if number % 2 else trait) for number in range(200)
     ]
     assert len(read_rules([_file(tmp_path, rules_text(*rules))]).errors) == 100
-
-
-def test_yaml_alias_bomb_is_refused_without_being_expanded() -> None:
-    """Each level would name the one before ten times; a flat one repeats a long value."""
-    levels = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 31)]
-    flat = [f"a: &a [{'x, ' * 2000}]", f"b: [{'*a, ' * 2000}]"]
-    problems = [str(rules_in("\n".join(lines).encode(), "f")[1][0]) for lines in (levels, flat)]
-    assert problems == [
-        "f:2: broken YAML: an anchored value must not contain aliases; write out what it repeats.",
-        "f:2: broken YAML: more than 1000000 values, with those that aliases repeat.",
-    ]

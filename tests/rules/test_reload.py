@@ -332,83 +332,6 @@ def test_no_request_waits_for_a_reload_that_takes_long(
     assert not [each for each in caplog.records if each.levelname != "INFO"]
 
 
-def test_other_threads_run_between_the_rules_that_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread of eventlet's goes on until it gives way, and all requests of the worker wait."""
-    given_way: list[float] = []
-    monkeypatch.setattr("os_prefilter.rules.reload.time.sleep", given_way.append)
-    write_rules(folder / "a.yaml", *(rule(f"r{number}", _WHEN, ["CUSTOM_1"]) for number in range(5)))
-    RuleFolders([str(folder)])
-    assert given_way == [0] * 15
-
-
-def test_every_concurrent_request_sees_one_complete_rule_set_during_reloads(folder: Path) -> None:
-    """Each request sees one whole set, whichever; none sees a mixture, and none waits for another one's reading."""
-    names = [f"r{number}" for number in range(20)]
-    versions = {
-        trait: [rule(name, _WHEN, [f"{trait}_{name.upper()}"]) for name in names] for trait in ("CUSTOM_X", "CUSTOM_Y")
-    }
-    write_rules(folder / "a.yaml", *versions["CUSTOM_X"])
-    _, pipeline = _service(folder, interval=0)
-    done, seen, wrong = threading.Event(), set(), []
-
-    def ask() -> None:
-        while not done.is_set():
-            required = _required(pipeline)
-            kinds = {trait.rpartition("_")[0] for trait in required}
-            seen.update(kinds)
-            if len(kinds) != 1 or len(required) != len(names):
-                wrong.append(required)
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        for kind in ("CUSTOM_Y", "CUSTOM_X", "CUSTOM_Y"):
-            write_rules(folder / ".new", *versions[kind]).rename(folder / "a.yaml")
-            settle(folder / "a.yaml")
-            assert {each.rpartition("_")[0] for each in _required(pipeline)} <= {"CUSTOM_X", "CUSTOM_Y"}
-    finally:
-        done.set()
-        for thread in threads:
-            thread.join(60)
-    assert not wrong
-    settle(folder / "a.yaml")
-    assert {each.rpartition("_")[0] for each in _required(pipeline)} == {"CUSTOM_Y"}
-
-
-_AT_START: list[tuple[str, str]] = [
-    ("a.yaml:2: the rule a: require[0] is 'lower'; expected the name of a trait", rules_text(_a("lower"))),
-    ("a.yaml:2: broken YAML", "rules: [\n"),
-]
-
-
-@pytest.mark.parametrize(("problem", "text"), _AT_START)
-def test_invalid_rule_file_stops_the_service_at_start(problem: str, text: str, folder: Path) -> None:
-    settle_text(folder / "a.yaml", text)
-    with pytest.raises(InvalidOption) as raised:
-        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
-    assert str(raised.value).startswith(f"[prefilter] rules_dirs: {folder}/{problem}")
-    assert str(raised.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    ("dirs", "problem"),
-    [
-        (
-            ["/no/such/directory"],
-            "/no/such/directory: the directory of rules cannot be read: No such file or directory.",
-        ),
-        (["/dev/null"], "/dev/null: the directory of rules cannot be read: Not a directory."),
-        ([""], "a directory in it is empty. Remove a comma."),
-        (["a\0b"], r"a\x00b"),
-    ],
-)
-def test_invalid_entry_in_rules_dirs_stops_the_service(dirs: list[str], problem: str) -> None:
-    with pytest.raises(InvalidOption) as raised:
-        Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs))
-    assert problem in str(raised.value)
-
-
 def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
     Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
@@ -417,3 +340,21 @@ def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytes
     assert caplog.records[-1].getMessage() == (
         f"Request rules: 2 more warnings. 'os-prefilter rules check {folder}' shows all."
     )
+
+
+def test_rules_that_cannot_be_used_stop_the_service_at_start(folder: Path) -> None:
+    missing = "the directory of rules cannot be read: No such file or directory."
+    for text, dirs, problem in (
+        (rules_text(_a("lower")), [], f"{folder}/a.yaml:2: the rule a: require[0] is 'lower'; expected the name of a"),
+        ("rules: [\n", [], f"{folder}/a.yaml:2: broken YAML"),
+        ("", ["/no/such/directory"], f"/no/such/directory: {missing}"),
+        ("", ["/dev/null"], "/dev/null: the directory of rules cannot be read: Not a directory."),
+        ("", [""], "a directory in it is empty. Remove a comma."),
+        ("", ["a\0b"], r"a\x00b"),
+    ):
+        settle_text(folder / "a.yaml", text)
+        with pytest.raises(InvalidOption) as raised:
+            Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=dirs or [str(folder)]))
+        assert str(raised.value).startswith("[prefilter] rules_dirs: ")
+        assert problem in str(raised.value)
+        assert str(raised.value).isprintable()

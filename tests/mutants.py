@@ -31,6 +31,9 @@ PLACES = (
 NEAREST = ("property", "against_nova", "nova", "operators", "vocabulary", "rules", "fleet")
 """Folders of the tests that come after those of the same name, before all others."""
 
+_PATIENCE = 1_200
+"""Seconds for the tests on one mutant: an end condition that is wrong may make one wait for ever."""
+
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="),
@@ -192,6 +195,8 @@ def outcome(mutant: Mutant, root: Path, parts: int, killer: str = "") -> dict[st
         # 1: a test failed, 2: a module does not even import; 4: there is no such test any more.
         if run is None or run.returncode not in (1, 2):
             run = _run(root, tests_for(mutant, root)[: parts or None])
+    except subprocess.TimeoutExpired:
+        return {**asdict(mutant), "outcome": "killed", "by": "a test that did not end"}
     finally:
         (root / mutant.path).write_bytes(original)
     failed = [line.split(" ")[1] for line in run.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
@@ -207,6 +212,7 @@ def _run(root: Path, names: Sequence[str]) -> "subprocess.CompletedProcess[str]"
         capture_output=True,
         text=True,
         check=False,
+        timeout=_PATIENCE,
     )
 
 

@@ -1,10 +1,9 @@
 """Lists of images: which forms are understood, and that one broken entry never costs the others."""
 
 import json
-import re
 import tracemalloc
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,30 +25,21 @@ def read(tmp_path: Path, text: str | bytes, name: str = "images") -> tuple[list[
     return list(read_images(path, broken.append)), broken
 
 
-@pytest.mark.parametrize("entry", [SHOWN, OF_GLANCE])
-@pytest.mark.parametrize(
-    "write",
-    [
-        lambda entry: json.dumps([entry, entry]),
-        lambda entry: json.dumps([entry, entry], indent=4),
-        lambda entry: f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n",
-        lambda entry: json.dumps({"images": [entry, entry], "schema": "/v2/schemas/images"}),
-        lambda entry: json.dumps({"first": "/v2/images", "images": [entry, entry]}, indent=1),
-        lambda entry: f"{json.dumps(entry)}\n{json.dumps(entry)}\n",
-        lambda entry: f"\n\n{json.dumps(entry)}\r\n\r\n{json.dumps(entry)}",
-    ],
-    ids=["array", "indented", "spaces", "Glance", "Glance, indented", "lines", "lines with empty ones"],
+FORMATS = (
+    lambda entry: json.dumps([entry, entry], indent=4),
+    lambda entry: f"\ufeff \n[{json.dumps(entry)}\t,\n{json.dumps(entry)} ] \n",
+    lambda entry: json.dumps({"images": [entry, entry], "schema": "/v2/schemas/images"}),
+    lambda entry: json.dumps({"first": "/v2/images", "images": [entry, entry]}, indent=1),
+    lambda entry: f"{json.dumps(entry)}\n{json.dumps(entry)}\n",
+    lambda entry: f"\n\n{json.dumps(entry)}\r\n\r\n{json.dumps(entry)}",
 )
-def test_all_image_list_formats_give_the_same_images(entry: dict[str, Any], write: Any, tmp_path: Path) -> None:
-    assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
 
 
-@pytest.mark.parametrize(
-    ("text", "count"), [("[]", 0), ("[ ]\n", 0), ('{"images": []}', 0), (json.dumps(SHOWN, indent=1), 1)]
-)
-def test_empty_list_and_single_image_document_are_accepted(text: str, count: int, tmp_path: Path) -> None:
-    images, broken = read(tmp_path, text)
-    assert (len(images), broken) == (count, [])
+def test_all_image_list_formats_give_the_same_images(tmp_path: Path) -> None:
+    for entry, write in product((SHOWN, OF_GLANCE), FORMATS):
+        assert read(tmp_path, write(entry)) == ([IMAGE, IMAGE], [])
+    for text, images in (("[]", []), ("[ ]\n", []), ('{"images": []}', []), (json.dumps(SHOWN, indent=1), [IMAGE])):
+        assert read(tmp_path, text) == (images, [])
 
 
 BROKEN: list[tuple[object, str]] = [
@@ -67,48 +57,42 @@ BROKEN: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("entry", "says"), BROKEN)
-@pytest.mark.parametrize("lines", [False, True])
-def test_broken_image_entry_is_reported_with_its_position_and_skipped(
-    entry: object, says: str, lines: bool, tmp_path: Path
-) -> None:
-    entries = [SHOWN, entry, SHOWN]
-    text = "\n".join(map(json.dumps, entries)) if lines else json.dumps(entries)
-    images, (told,) = read(tmp_path, text)
-    assert images == [IMAGE, IMAGE]
-    assert told.startswith("line 2" if lines else "images[1]")
-    assert says in told
-    assert told.isprintable()
+def test_broken_image_entry_is_reported_with_its_position_and_skipped(tmp_path: Path) -> None:
+    for entry, says in BROKEN:
+        entries = [SHOWN, entry, SHOWN]
+        for text, place in ((json.dumps(entries), "images[1]"), ("\n".join(map(json.dumps, entries)), "line 2")):
+            images, (told,) = read(tmp_path, text)
+            assert images == [IMAGE, IMAGE]
+            assert told.startswith(place)
+            assert says in told
+            assert told.isprintable()
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("{x", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("9" * 5000, "not JSON"),
-        ('"' + "x" * (5 * 1024 * 1024) + '"', "longer than 4 MiB"),
-        (b"\xff\xfe", "not JSON"),
-    ],
-    ids=["broken", "deep", "number", "long", "bytes"],
-)
-def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(
-    line: str | bytes, says: str, tmp_path: Path
-) -> None:
+BROKEN_LINES = [
+    (b"{x", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b"9" * 5000, "not JSON"),
+    (b'"' + b"x" * (5 * 1024 * 1024) + b'"', "longer than 4 MiB"),
+    (b"\xff\xfe", "not JSON"),
+    (b'{"disk_format": "raw", "disk_format": "qcow2"}', "is given twice"),
+    (b'{"disk_format": "raw", "size": NaN}', "is no number of JSON"),
+]
+
+
+def test_invalid_json_line_is_skipped_and_the_other_images_are_kept(tmp_path: Path) -> None:
     """Also where it is the first, if the name of the file says that it has lines."""
-    raw = line if isinstance(line, bytes) else line.encode()
     good = json.dumps(SHOWN).encode()
-    for order in ([good, raw, good], [raw, good, good]):
-        images, (told,) = read(tmp_path, b"\n".join(order), "images.jsonl")
-        assert images == [IMAGE, IMAGE]
-        assert told.startswith(f"line {order.index(raw) + 1}: ")
-        assert says in told
+    for line, says in BROKEN_LINES:
+        for order in ([good, line, good], [line, good, good]):
+            images, (told,) = read(tmp_path, b"\n".join(order), "images.jsonl")
+            assert images == [IMAGE, IMAGE]
+            assert told.startswith(f"line {order.index(line) + 1}: ")
+            assert says in told
 
 
 WRONG: list[tuple[str | bytes, str]] = [
     ("", "the file is empty"),
     ("[", "not JSON"),
-    ("[1", "not JSON"),
     ("[1 2]", "not JSON"),
     ("[1,]", "not JSON"),
     ("[]]", "line 1, column 3: not JSON: Extra data"),
@@ -119,35 +103,24 @@ WRONG: list[tuple[str | bytes, str]] = [
     ("[" * 100_000, "not JSON"),
     (b'["\xff"]', "byte 2 is not UTF-8"),
     ("[\n{},\n{x}]", "line 3, column 2"),
+    # The last key would win, and a requirement be lost.
+    ('[{"disk_format": "raw", "disk_format": "qcow2"}]', "is given twice"),
+    ('{"images": [{"disk_format": "raw", "size": NaN}]}', "is no number of JSON"),
 ]
 
 
-@pytest.mark.parametrize(("text", "says"), WRONG, ids=[str(number) for number in range(len(WRONG))])
-def test_file_that_is_not_an_image_list_raises_document_error(text: str | bytes, says: str, tmp_path: Path) -> None:
-    with pytest.raises(DocumentError) as raised:
-        read(tmp_path, text)
-    assert says in str(raised.value)
-    assert str(raised.value).isprintable()
+def test_file_that_is_not_an_image_list_raises_document_error(tmp_path: Path) -> None:
+    for text, says in WRONG:
+        with pytest.raises(DocumentError) as raised:
+            read(tmp_path, text)
+        assert says in str(raised.value)
+        assert str(raised.value).isprintable()
 
 
 def test_image_list_warns_if_it_is_one_page_of_a_longer_list(tmp_path: Path) -> None:
     images, (told,) = read(tmp_path, json.dumps({"images": [OF_GLANCE], "next": "/v2/images?marker=1"}))
     assert images == [IMAGE]
     assert "one page of a longer list" in told
-
-
-@pytest.mark.parametrize(
-    "entry", ['{"disk_format": "raw", "disk_format": "qcow2"}', '{"disk_format": "raw", "size": NaN}']
-)
-def test_image_with_a_key_twice_or_no_number_is_not_read(entry: str, tmp_path: Path) -> None:
-    """The last key would win, and a requirement be lost."""
-    reason = "is given twice|is no number of JSON"
-    for text in (f"[{entry}]", f'{{"images": [{entry}]}}'):
-        with pytest.raises(DocumentError, match=f"not JSON that can be read: .*({reason})"):
-            read(tmp_path, text)
-    images, (told,) = read(tmp_path, f"{json.dumps(SHOWN)}\n{entry}\n")
-    assert images == [IMAGE]
-    assert re.match(f"line 2: not JSON: .*({reason})", told)
 
 
 def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,21 +131,20 @@ def test_json_array_has_a_size_limit_and_json_lines_have_none(tmp_path: Path, mo
     assert (len(images), broken) == (100, [])
 
 
-def test_reading_many_images_of_json_lines_uses_bounded_memory(tmp_path: Path) -> None:
+def test_reading_images_of_json_lines_uses_the_memory_of_one(tmp_path: Path) -> None:
     path = tmp_path / "images"
-    path.write_text(f"{json.dumps(SHOWN)}\n" * 20_000)
+    path.write_text(f"{json.dumps(SHOWN)}\n" * 2_000)
     # The first image imports jsonschema, and keeps its schema.
     next(iter(read_images(path, print)))
     tracemalloc.start()
-    assert sum(1 for _ in read_images(path, print)) == 20_000
+    assert sum(1 for _ in read_images(path, print)) == 2_000
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 400_000
+    assert peak < 200_000
 
 
 def test_all_broken_image_entries_are_counted_but_only_the_first_200_are_kept() -> None:
     left_out = LeftOut()
     for number in range(201):
         left_out(str(number))
-    assert left_out.count == 201
-    assert left_out.first == [str(number) for number in range(200)]
+    assert (left_out.count, left_out.first) == (201, [str(number) for number in range(200)])

@@ -8,6 +8,7 @@ import pytest
 
 from os_prefilter.fleet.matching import fits, hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
+from os_prefilter.operators.diagnose import shortfall
 from os_prefilter.operators.diagnose.findings import where_room_helps
 from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
 from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition
@@ -16,7 +17,7 @@ from tests.conftest import times
 from tests.support.demands import demand_in, random_demand, random_fleet
 
 
-@pytest.mark.parametrize("seed", range(times(40)))
+@pytest.mark.parametrize("seed", range(times(8)))
 def test_on_flat_hosts_each_smallest_set_is_found_and_each_way_to_break_all_gives_a_host(seed: int) -> None:
     """Each host meets or fails each requirement by itself: a full one has its traits, and one without a class, too."""
     random = Random(seed)  # noqa: S311
@@ -58,7 +59,7 @@ def _smallest_with_part_of_each(sets: Collection[Way], conditions: Sequence[Cond
     return set(found)
 
 
-@pytest.mark.parametrize("groups", [2, 4, 6, 8])
+@pytest.mark.parametrize("groups", [2, 8])
 def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
@@ -71,7 +72,7 @@ def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
     assert found.ways["host"] == [frozenset((device,))]
 
 
-@pytest.mark.parametrize("groups", [2, 4, 6])
+@pytest.mark.parametrize("groups", [2, 6])
 def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -> None:
     gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)}, frozenset(map("CUSTOM_{}".format, range(groups))))
     host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
@@ -85,30 +86,25 @@ def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -
     assert not found.is_limited
 
 
-def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut() -> None:
+def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortfall, "_MOST_STEPS", 20_000)
     random = Random(1)  # noqa: S311
     traits = [f"CUSTOM_{number}" for number in range(10)]
-    hosts = [
-        Provider(
-            f"host-{number}",
-            f"u-{number}",
-            {"VCPU": Inventory(8)},
-            providers=tuple(
-                Provider(f"gpu-{number}-{gpu}", f"u-{number}-{gpu}", {"VGPU": Inventory(1)}, frozenset(some))
-                for gpu, some in enumerate(random.sample(traits, 5) for _ in range(6))
-            ),
-        )
-        for number in range(6)
-    ]
+
+    def host(number: int) -> Provider:
+        some = [frozenset(random.sample(traits, 5)) for _ in range(6)]
+        gpus = (Provider(f"gpu-{n}", f"u-{number}-{n}", {"VGPU": Inventory(1)}, own) for n, own in enumerate(some))
+        return Provider(f"host-{number}", f"u-{number}", {"VCPU": Inventory(8)}, providers=tuple(gpus))
+
     wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(10))
-    query = f"group_policy=none&resources=VCPU:1&{wanted}"
-    found, again = (Shortfalls(hosts_in(Fleet(tuple(hosts))), demand_in(query)) for _ in range(2))
+    demand = demand_in(f"group_policy=none&resources=VCPU:1&{wanted}")
+    hosts = hosts_in(Fleet(tuple(map(host, range(2)))))
+    found = Shortfalls(hosts, demand)
     assert found.is_limited
-    assert (found.ways, found.conflicts) == (again.ways, again.conflicts)
     assert found.conflicts
     everything = frozenset(found.conditions)
-    for host in hosts_in(Fleet(tuple(hosts))):
-        for way in found.ways[host.name]:
-            assert meets(host, demand_in(query).only(everything - way - demand_in(query).find_implied(way)))
+    for each in hosts:
+        for way in found.ways[each.name]:
+            assert meets(each, demand.only(everything - way - demand.find_implied(way)))
     for conflict in found.conflicts:
-        assert not any(meets(host, demand_in(query).only(conflict)) for host in hosts_in(Fleet(tuple(hosts))))
+        assert not any(meets(each, demand.only(conflict)) for each in hosts)

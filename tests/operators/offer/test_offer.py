@@ -3,7 +3,7 @@
 import argparse
 import json
 import random
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -24,7 +24,7 @@ from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, o
 from os_prefilter.pipeline.pipeline import Pipeline
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import ROWS
-from tests.conftest import pipeline_of, times
+from tests.conftest import one_in, pipeline_of, times
 
 ROOM = {"VCPU": Inventory(8), "MEMORY_MB": Inventory(8192)}
 UEFI = {"hw_firmware_type": "uefi"}
@@ -67,24 +67,22 @@ def requests_for(each: Property, value: str) -> Iterator[RequestSpec]:
         yield RequestSpec(Flavor(vcpus=2, memory_mb=1, extra_specs=extra_specs), Image(properties, disk_format))
 
 
-def check_agreement(fleet: Fleet) -> dict[Status, int]:
-    """Compare each value of the offer with the answer of a Placement that holds the fleet; return how many."""
+def check_agreement(fleet: Fleet, step: int) -> dict[Status, int]:
+    """Compare each ``step``-th value of the offer with a Placement that holds the fleet; return how many it has."""
     pipeline = pipeline_for(fleet)
     found = offer(fleet, pipeline)
-    seen: dict[Status, int] = defaultdict(int)
+    pairs = [(each, value) for each in found.properties for value in each.values]
     with EmbeddedPlacement(fleet) as placement:
         asking = Asking(placement, pipeline)
         everybody = asking.hosts([RequestSpec(Flavor(vcpus=2, memory_mb=1))])
         assert len(everybody) == found.hosts
-        for each in found.properties:
-            for value in each.values:
-                seen[value.status] += 1
-                remaining = asking.hosts(requests_for(each, value.value))
-                if value.status in (Status.OFFERED, Status.NOT_OFFERED):
-                    assert (len(remaining), bool(remaining)) == (value.hosts, value.status is Status.OFFERED), each
-                elif value.status is Status.REQUIRES_NOTHING:
-                    assert (remaining, bool(value.reason)) == (everybody, True), (each, value)
-    return seen
+        for each, value in pairs[::step]:
+            remaining = asking.hosts(requests_for(each, value.value))
+            if value.status in (Status.OFFERED, Status.NOT_OFFERED):
+                assert (len(remaining), bool(remaining)) == (value.hosts, value.status is Status.OFFERED), each
+            elif value.status is Status.REQUIRES_NOTHING:
+                assert (remaining, bool(value.reason)) == (everybody, True), (each, value)
+    return Counter(value.status for _, value in pairs)
 
 
 class Asking:
@@ -120,7 +118,7 @@ def with_room(host: Provider) -> Provider:
 def test_offer_of_the_example_fleet_matches_placement() -> None:
     """A value is offered by as many hosts as a real Placement returns for it; what requires nothing loses no host."""
     fleet = example_fleet()
-    seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))))
+    seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))), one_in(2))
     assert min(seen[each] for each in Status) > 10
     assert sum(seen.values()) == sum(len([v for v in row.values if v]) for row in ROWS if row.required_by) + 2
 
@@ -147,10 +145,10 @@ def random_fleet(seed: int) -> Fleet:
     return Fleet((*hosts, shared))
 
 
-@pytest.mark.parametrize("seed", range(times(2)))
+@pytest.mark.parametrize("seed", range(times(1)))
 def test_offer_of_a_random_fleet_matches_placement(seed: int) -> None:
     """The same, where any host may have any traits: on its root, or on the provider of its encrypted memory."""
-    seen = check_agreement(random_fleet(seed))
+    seen = check_agreement(random_fleet(seed), one_in(3))
     assert seen[Status.OFFERED]
     assert seen[Status.NOT_OFFERED]
 
@@ -289,20 +287,14 @@ TABLE = [
 ]
 
 
-def test_markdown_offer_shows_hostile_names_as_text() -> None:
-    """Whatever is in a name, a reader of Markdown with tables and links shows that name."""
-    text = as_markdown(evil_offer())
+def test_markdown_and_html_show_hostile_names_as_text() -> None:
+    """Whatever is in a name, a reader sees that name; the page needs nothing from elsewhere and runs nothing."""
+    text, page = as_markdown(evil_offer()), as_html(evil_offer())
     rendered = MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(text)
-    assert cells_of(rendered)[:2] == TABLE
+    assert cells_of(rendered)[:2] == cells_of(page)[:2] == TABLE
     assert r"www\.x\." in text
     assert all(line.isprintable() for line in text.splitlines())
-
-
-def test_html_offer_shows_hostile_names_as_text_and_loads_nothing_external() -> None:
-    """Escaped, as the page is, which needs nothing from elsewhere and runs nothing."""
-    page = as_html(evil_offer())
-    assert cells_of(page)[:2] == TABLE
-    for outside in ("<script", "src=", "href=", "url(", "@import", "7*7=49", "49"):
+    for outside in ("<script", "src=", "href=", "url(", "@import", "49"):
         assert outside not in page
 
 
@@ -318,15 +310,16 @@ def test_json_offer_keeps_names_unescaped() -> None:
         "extra_spec": EVIL,
         "values": [{"value": "none", "status": "requires nothing", "reason": "it is nothing"}],
     }
+    igb = json.loads(as_json(evil_offer(), count=True))["properties"][0]["values"][0]
+    assert igb == {"value": "igb", "status": "offered", "hosts": 3, "places": {"north": 3}}
 
 
 @pytest.mark.parametrize("form", [as_markdown, as_html, as_json])
-@pytest.mark.parametrize("by", ["", "zone", "aggregate"])
-def test_offer_shows_customers_no_host_trait_or_count(form: Any, by: str) -> None:
+def test_offer_shows_customers_no_host_trait_or_count(form: Any) -> None:
     """Customers get the words of image properties: not who serves them, how many do, or by which trait."""
     hosts = tuple(replace(each, name=f"hidden-{each.name}") for each in example_fleet().hosts)
     fleet = Fleet(hosts)
-    found = offer(fleet, pipeline_for(fleet), by)
+    found = offer(fleet, pipeline_for(fleet), "zone")
     text = form(found)
     assert "hidden" not in text
     for trait in fleet.traits | {each.description for each in fleet.walk() if each.description}:
@@ -337,9 +330,3 @@ def test_offer_shows_customers_no_host_trait_or_count(form: Any, by: str) -> Non
     )
     assert text == form(replace(found, properties=fewer, hosts=1))
     assert form(found, count=True) != text
-
-
-def test_json_offer_has_host_counts_if_requested() -> None:
-    """For each value and each place; the tests of the command show them in the other formats."""
-    igb = json.loads(as_json(evil_offer(), count=True))["properties"][0]["values"][0]
-    assert igb == {"value": "igb", "status": "offered", "hosts": 3, "places": {"north": 3}}

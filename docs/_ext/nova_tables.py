@@ -45,7 +45,7 @@ def nova_releases() -> Iterator[str]:
         yield f":Runs on: libvirt {version_text(known.libvirt)} and QEMU {version_text(known.qemu)}, or newer"
         queries = [each.title for each in DIFFERENCES if QUERY in each.of and each.since <= number < each.before]
         if queries:
-            yield f":Another query: {'; '.join(queries)} (:doc:`differences`)"
+            yield f":Another query: {'; '.join(queries)} (:ref:`nova-differences`)"
         yield from (f":{heading}: {text}" for heading, text in lists)
         yield ""
 

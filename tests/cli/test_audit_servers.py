@@ -138,7 +138,7 @@ def test_parts_from_two_database_servers_are_joined(tmp_path: Path, capsys: Capt
     del entries[1]["spec"]
     (tmp_path / "cell.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
     (tmp_path / "specs.jsonl").write_text("\n".join(specs))
-    script = files_of(DOCS / "audit-servers.rst")["join.py"]
+    script = files_of(DOCS / "audit.rst")["join.py"]
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
     found, err = rows(capsys, written(tmp_path, *done.stdout.splitlines()), *hosts, code=1)
     assert [row["Servers"] for row in found] == [[{"id": "id-s", "name": "s"}]]

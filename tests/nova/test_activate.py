@@ -199,7 +199,7 @@ def test_filter_for_other_schedulers_stops_the_scheduler_with_novas_option(name:
 
 
 def test_nova_rst_lists_every_replaced_nova_filter() -> None:
-    text = (DOCS / "nova.rst").read_text(encoding="utf-8")
+    text = (DOCS / "nova-behaviour.rst").read_text(encoding="utf-8")
     rows = re.findall(r"^ +\* - :ref:`(\w+) <filter-\1>`\n +- ``(\w+)``", text, re.MULTILINE)
     assert dict(rows) == dict(SAME_PURPOSE)
 

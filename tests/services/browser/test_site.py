@@ -60,10 +60,10 @@ def test_every_config_option_is_documented_and_can_be_linked_to(site: Path) -> N
 
 
 def test_each_plugin_and_each_command_is_described(site: Path) -> None:
-    plugins = (site / "plugins.html").read_text(encoding="utf-8")
+    plugins = (site / "reference.html").read_text(encoding="utf-8")
     for name in (*installed_by_us(NAMESPACE), *installed_by_us(REPORTERS)):
         assert re.search(rf">{name}<", plugins)
-    commands = text_of(site / "command-options.html")
+    commands = text_of(site / "commands.html")
     for name in our_commands():
         assert f"openstack prefilter {name}" in commands
 

@@ -201,7 +201,7 @@ def _create_users(cloud: Cloud) -> None:
     cloud.add_cloud("elsewhere", admin, region_name=EMPTY_REGION)
     cloud.add_cloud("down", admin, image_endpoint_override="http://127.0.0.1:1")
     add_application_credential(cloud, "application-credential")
-    rules = json.loads(files_of(DOCS / "live-cloud.rst")["access-rules.json"])
+    rules = json.loads(files_of(DOCS / "fleet.rst")["access-rules.json"])
     add_application_credential(cloud, "read-only", access_rules=rules)
 
 

@@ -26,7 +26,7 @@ from tests.test_docs import DOCS, blocks, files_of, stripped
 Capture = pytest.CaptureFixture[str]
 
 IMAGES, FLAVORS = "OSPrefilter::Image", "OSPrefilter::Flavor"
-_PAGE = DOCS / "offer.rst"
+_PAGE = DOCS / "audit.rst"
 _PATH = "/v2/metadefs/namespaces"
 _KVM = "COMPUTE_NODE, HW_ARCH_X86_64, COMPUTE_NET_VIF_MODEL_IGB, COMPUTE_NET_VIF_MODEL_VIRTIO"
 _RICH = "COMPUTE_NODE, COMPUTE_NET_VIF_MODEL_E1000E, CUSTOM_COMPUTE_TIME_HPET, COMPUTE_SOUND_MODEL_AC97"
@@ -276,7 +276,7 @@ def test_namespace_is_changed_again_once_the_client_has_lifted_its_protection(si
     ],
 )
 def test_user_without_the_rights_reads_that_glance_refuses(site: Site, user: str, status: int, advice: str) -> None:
-    """By Glance's own policy, and by the access rules of docs/live-cloud.rst, which allow GET alone."""
+    """By Glance's own policy, and by the access rules of docs/fleet.rst, which allow GET alone."""
     _, said = site.publish(BOTH, "--apply", user=user, code=1)
     assert said.startswith(
         f"Metadata definitions: wrote 0 of 2 changes, then failed to create {IMAGES}: "

@@ -1,4 +1,4 @@
-"""What docs/live-cloud.rst says of a live cloud is true."""
+"""What docs/fleet.rst says of a live cloud is true."""
 
 import doctest
 import re
@@ -13,7 +13,7 @@ from os_prefilter.cli.main import main
 from tests.services.cloud.cloud import Cloud
 from tests.test_docs import DOCS, blocks, files_of, stripped
 
-_PAGE = DOCS / "live-cloud.rst"
+_PAGE = DOCS / "fleet.rst"
 _TEXT = _PAGE.read_text(encoding="utf-8")
 
 

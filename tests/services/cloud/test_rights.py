@@ -20,7 +20,7 @@ from tests.test_docs import DOCS, files_of
 
 Capture = pytest.CaptureFixture[str]
 
-_PAGE = DOCS / "live-cloud.rst"
+_PAGE = DOCS / "fleet.rst"
 _REQUEST = ["--property", "hw_time_hpet=yes"]
 COMMANDS = {
     "audit": ["--enable", "hpet", "-f", "json"],

@@ -28,7 +28,7 @@ def api(cloud: Cloud, tmp_path: Path) -> Iterator[Api]:
 
 def _select(cloud: Cloud) -> list[str]:
     """Return what the statement of the page selects, one line a server."""
-    files = files_of(DOCS / "audit-servers.rst")
+    files = files_of(DOCS / "audit.rst")
     found = []
     token = cloud.databases.token
     for name in ("servers.sql", "cell.sql", "specs.sql"):

@@ -1,6 +1,6 @@
 """Reader of server lists: servers with their hosts and the request specs that Nova stores.
 
-``docs/audit-servers.rst`` has the statement that selects them. An entry has ``uuid``, ``name``, ``project``, ``node``
+``docs/audit.rst`` has the statement that selects them. An entry has ``uuid``, ``name``, ``project``, ``node``
 or ``host``, ``machine_type``, and as ``spec`` the column of that name of Nova's table ``request_specs``.
 """
 

@@ -1,8 +1,10 @@
 """The Ironic, once for all tests of this folder."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
+from openstack import utils
 
 from tests.services.ironic.ironics import Ironic, ironic_running
 from tests.services.ironic.proxy import Proxy, proxied
@@ -18,3 +20,10 @@ def ironic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
 def proxy(ironic: Ironic) -> Iterator[Proxy]:
     with proxied(ironic.url) as between:
         yield between
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the SDK look more often than each two seconds; the rest of the waiting is real."""
+    monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
+    monkeypatch.setattr("os_prefilter.cli.baremetal.SECOND_LOOK", 0.05)

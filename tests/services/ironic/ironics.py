@@ -119,11 +119,14 @@ class Ironic:
             self.provision(node, verb)
         return node
 
+    def begin(self, node: str, verb: str, **body: Any) -> None:
+        """Have a node provisioned."""
+        self.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": verb, **body})
+
     def provision(self, node: str, verb: str, **body: Any) -> None:
         """Have a node provisioned, and wait for it."""
-        ends = {"manage": "manageable", "provide": "available", "active": "active", "service": "active"}
-        self.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": verb, **body})
-        self.wait_for(node, ends[verb])
+        self.begin(node, verb, **body)
+        self.wait_for(node, {"manage": "manageable", "provide": "available"}.get(verb, "active"))
 
     def wait_for(self, node: str, state: str) -> Mapping[str, Any]:
         """Wait until a node is in a provision state and not locked; return it."""
@@ -154,6 +157,11 @@ class Ironic:
         """Take traits from a node by hand."""
         for trait in traits:
             self.send("DELETE", f"/v1/nodes/{node}/traits/{trait}")
+
+    def set_maintenance(self, node: str, reason: str = "") -> None:
+        """Put a node into maintenance; without a reason, end it."""
+        body = {"reason": reason} if reason else None
+        self.send("PUT" if reason else "DELETE", f"/v1/nodes/{node}/maintenance", body)
 
     def patch(self, node: str, values: Mapping[str, Any]) -> None:
         """Set fields of a node: path -> value."""
@@ -188,6 +196,17 @@ class Ironic:
         assert response is not None
         assert response.ok, response.text
         return response
+
+
+def setting(name: str = "LogicalProc", value: str = "Disabled", *more: tuple[str, str]) -> list[dict[str, Any]]:
+    """Return the deploy steps that change BIOS settings."""
+    settings = [{"name": each, "value": to} for each, to in ((name, value), *more)]
+    return [{"interface": "bios", "step": "apply_configuration", "args": {"settings": settings}, "priority": 150}]
+
+
+def service_of(steps: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the same steps for a service, in which they have no priority."""
+    return [{name: step[name] for name in ("interface", "step", "args")} for step in steps]
 
 
 def connect(url: str, timeout: float = 60.0, **options: Any) -> Connection:

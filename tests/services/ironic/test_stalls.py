@@ -42,10 +42,7 @@ def test_stalled_ironic_raises_in_time_and_the_next_report_finishes_the_work(
             return (503, {})
         return None
 
-    if done:
-        proxy.after = stall
-    else:
-        proxy.before = stall
+    setattr(proxy, "after" if done else "before", stall)
     connection = connect(proxy.url, timeout=0.6)
     limit(connection.session)
     with pytest.raises(IronicUnavailable, match="Ironic did not answer") as error:

@@ -55,15 +55,6 @@ def test_report_after_the_node_was_replaced_writes_to_no_other_node(ironic: Iron
     assert ironic.traits(new) == set()
 
 
-def test_unchanged_report_writes_nothing(ironic: Ironic, proxy: Proxy) -> None:
-    node = ironic.node("manageable")
-    there = IronicNode(connect(proxy.url).baremetal, node)
-    there.report({HYPERTHREADING: True, AVX2: False})
-    proxy.sent.clear()
-    assert there.report({HYPERTHREADING: True, AVX2: False}) == []
-    assert proxy.sent == []
-
-
 def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None:
     """Not where it should not be there, not after it agreed with us for a while; it is told."""
     node = ironic.node("manageable")
@@ -72,16 +63,11 @@ def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None
     for has, changes in ((True, []), (False, [Change(node, HYPERTHREADING, KEEP)])):
         assert there.report({HYPERTHREADING: has}) == changes
         assert everything(ironic, node) == ({HYPERTHREADING}, {})
-
-
-def test_reported_trait_removed_by_an_operator_is_restored_or_forgotten(ironic: Ironic) -> None:
-    node = ironic.node("manageable")
-    there = IronicNode(ironic.baremetal, node)
-    there.report({HYPERTHREADING: True})
+    # What an operator removes is restored if it is true, and else forgotten.
     ironic.remove_traits(node, HYPERTHREADING)
-    assert there.report({HYPERTHREADING: True}) == [Change(node, HYPERTHREADING, "add")]
-    ironic.remove_traits(node, HYPERTHREADING)
-    assert there.report({HYPERTHREADING: False}) == []
+    for has, changes in ((True, [Change(node, HYPERTHREADING, "add")]), (False, [])):
+        assert there.report({HYPERTHREADING: has}) == changes
+        ironic.remove_traits(node, *ironic.traits(node))
     assert everything(ironic, node) == (set(), {})
     # From now on it is the operator's.
     ironic.add_traits(node, HYPERTHREADING)
@@ -148,27 +134,13 @@ def test_ironic_allows_exactly_the_fifty_traits_we_assume(ironic: Ironic) -> Non
         there.report({HYPERTHREADING: True})
 
 
-def test_trait_unknown_to_ironic_does_not_block_the_other_traits(ironic: Ironic) -> None:
-    """Its os-traits may be older than ours."""
-    node = ironic.node("manageable")
-    there = IronicNode(ironic.baremetal, node)
-    for _ in range(2):
-        with pytest.raises(
-            IronicRefused, match="PUT /v1/nodes/ID/traits/HW_A_NEWER_ONE with status 400: .*HW_A_NEWER_ONE"
-        ):
-            there.report({"HW_A_NEWER_ONE": True, AVX2: True, HYPERTHREADING: True})
-        assert everything(ironic, node) == ({AVX2, HYPERTHREADING}, {EXTRA: [HYPERTHREADING, AVX2]})
-
-
-@pytest.mark.parametrize("name", ["CUSTOM_a", "../../x", "", "CUSTOM_" + "A" * 300])
-def test_invalid_trait_name_is_refused_before_ironic_is_asked(ironic: Ironic, name: str) -> None:
-    with pytest.raises(ConfigurationError, match="is not the name of a trait"):
-        IronicNode(ironic.baremetal, "no-such-node").report({name: True})
-
-
-def test_an_unknown_node_is_an_error(ironic: Ironic) -> None:
+def test_invalid_trait_name_or_unknown_node_is_refused(ironic: Ironic) -> None:
+    there = IronicNode(ironic.baremetal, "no-such-node")
+    for name in ("CUSTOM_a", "../../x", "", "CUSTOM_" + "A" * 300):
+        with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+            there.report({name: True})
     with pytest.raises(UnknownNode):
-        IronicNode(ironic.baremetal, "no-such-node").report({HYPERTHREADING: True})
+        there.report({HYPERTHREADING: True})
 
 
 # What is there first, what is reported, and what is there at the end.
@@ -203,7 +175,7 @@ def test_report_interrupted_at_any_write_is_completed_by_the_next_run(
     assert everything(ironic, node) == ({HYPERTHREADING, GOLD, "CUSTOM_BY_HAND"}, {EXTRA: [GOLD, HYPERTHREADING]})
 
 
-def test_report_makes_exactly_the_four_writes_that_are_interrupted(ironic: Ironic, proxy: Proxy) -> None:
+def test_report_makes_exactly_the_four_writes_that_are_interrupted_and_then_none(ironic: Ironic, proxy: Proxy) -> None:
     """So that the test above has interrupted each."""
     before, wanted = _TURN
     there = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
@@ -211,6 +183,8 @@ def test_report_makes_exactly_the_four_writes_that_are_interrupted(ironic: Ironi
     proxy.sent.clear()
     there.report(wanted)
     assert [each.split()[0] for each in proxy.sent] == ["PATCH", "DELETE", "PUT", "PATCH"]
+    assert len(proxy.sent) == _REQUESTS
+    assert there.report(wanted) == []
     assert len(proxy.sent) == _REQUESTS
 
 
@@ -278,13 +252,14 @@ def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Pro
     assert [state for state in states if REPORTED in state and not complete <= state] == []
 
 
-def test_marker_trait_is_withheld_while_ironic_refuses_another_trait(ironic: Ironic) -> None:
-    """Not for the first time, and not any more; once Ironic knows the trait, it does."""
+def test_trait_unknown_to_ironic_withholds_the_marker_and_no_other_trait(ironic: Ironic) -> None:
+    """Its os-traits may be older than ours. Not for the first time, and not any more; once Ironic knows it, it does."""
     node = ironic.node("manageable")
     there = IronicNode(ironic.baremetal, node)
     refused = {"HW_A_NEWER_ONE": True, AVX2: True, REPORTED: True}
+    message = "PUT /v1/nodes/ID/traits/HW_A_NEWER_ONE with status 400: .*HW_A_NEWER_ONE"
     for _ in range(2):
-        with pytest.raises(IronicRefused, match="HW_A_NEWER_ONE"):
+        with pytest.raises(IronicRefused, match=message):
             there.report(refused)
         assert everything(ironic, node) == ({AVX2}, {EXTRA: [AVX2]})
     there.report({AVX2: True, REPORTED: True})

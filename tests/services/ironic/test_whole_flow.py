@@ -5,14 +5,12 @@ Nova's periodic task, which copies the traits of the nodes to their providers, i
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
-from types import MappingProxyType, SimpleNamespace
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
-from openstack import utils
 
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
@@ -23,27 +21,15 @@ from os_prefilter.fleet.model import Fleet
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import pipeline_of
 from tests.services.ironic.bios import FAILS, HOLDS
-from tests.services.ironic.ironics import LOGICAL_PROC, MODEL, Ironic
+from tests.services.ironic.ironics import MODEL, Ironic, service_of, setting
 from tests.support.placements import Served, served
 from tests.support.report_scopes import scope_of
 
-pytestmark = pytest.mark.usefixtures("_fast")
 _KEY = "deploy-config:hyperthreading"
-_METAL = {
-    "resources:CUSTOM_BAREMETAL": "1",
-    "resources:VCPU": "0",
-    "resources:MEMORY_MB": "0",
-    "resources:DISK_GB": "0",
-}
+_METAL = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")} | {"resources:CUSTOM_BAREMETAL": "1"}
 SECTION = "[prefilter]\nenabled_filters = image_metadata,deploy_config\n"
+_NODE_OF_IRONIC = ("--driver", "ironic", "--node")
 Cloud = Callable[..., tuple[int, Any, str]]
-
-
-@pytest.fixture
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The SDK looks every two seconds; the rest of the waiting is real.
-    monkeypatch.setattr("openstack.utils.iterate_timeout", partial(utils.iterate_timeout, wait=0.05))
-    monkeypatch.setattr("os_prefilter.cli.baremetal.SECOND_LOOK", 0.05)
 
 
 @pytest.fixture
@@ -117,14 +103,23 @@ def _candidates(placement: Served, value: str, enabled: str = "deploy_config") -
     return set(placement.placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
 
+def _report(cloud: Cloud, node: str, *more: str) -> Any:
+    """Have the traits of a node reported; return the changes."""
+    code, changes, _ = cloud("capabilities", "report", *_NODE_OF_IRONIC, node, *more)
+    assert code == 0
+    return changes
+
+
+def _reconfigure(cloud: Cloud, node: str, old: str, new: str, *more: str) -> tuple[int, Any, str]:
+    return cloud("baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new, *more)
+
+
 def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
 ) -> None:
     able, unable = ironic.node(), ironic.node(bios=(MODEL,))
     for node, has in ((able, True), (unable, False)):
-        code, changes, _ = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
-        assert code == 0
-        assert ("HW_CPU_HYPERTHREADING" in {each["Trait"] for each in changes}) == has
+        assert ("HW_CPU_HYPERTHREADING" in {each["Trait"] for each in _report(cloud, node)}) == has
         assert ("HW_CPU_HYPERTHREADING" in ironic.traits(node)) == has
     _periodic(ironic, placement, able, unable)
     assert _candidates(placement, "enabled") == _candidates(placement, "disabled") == {able}
@@ -137,74 +132,67 @@ def test_hyperthreading_is_reported_scheduled_and_switched_in_the_bios(
     IronicNode(ironic.baremetal, able).deploy(steps, timeout=60)
     assert ironic.machine(able)["LogicalProc"] == "Disabled"
 
-    reconfigure = ("baremetal", "reconfigure", "--node", able, "--old-flavor", off, "--new-flavor", on)
-    code, plan, told = cloud(*reconfigure)
+    code, plan, told = _reconfigure(cloud, able, off, on)
     assert (code, ironic.machine(able)["LogicalProc"]) == (0, "Disabled")
     assert "Nothing was changed" in told
     assert plan == [
         {"What": "configuration", "Name": _KEY, "Before": "disabled", "After": "enabled"},
         {"What": "BIOS setting", "Name": "LogicalProc", "Before": "Disabled", "After": "Enabled"},
     ]
-    code, again, told = cloud(*reconfigure, "--apply")
+    code, again, told = _reconfigure(cloud, able, off, on, "--apply")
     assert (code, again, ironic.machine(able)["LogicalProc"]) == (0, plan, "Enabled")
     assert "Done" in told
     # Safe to be run again.
-    code, rest, told = cloud(*reconfigure, "--apply")
+    code, rest, told = _reconfigure(cloud, able, off, on, "--apply")
     assert (code, rest) == (0, plan[:1])
     assert "Nothing is left to do" in told
 
-    back = ("baremetal", "reconfigure", "--node", able, "--old-flavor", on, "--new-flavor", off, "--apply")
-    assert cloud(*back)[0] == 0
+    assert _reconfigure(cloud, able, on, off, "--apply")[0] == 0
     assert ironic.machine(able)["LogicalProc"] == "Disabled"
     assert ironic.show(able)["provision_state"] == "active"
 
 
 @pytest.fixture
-def reconfigure(ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path) -> tuple[str, Cloud]:
-    """Return an active node whose hyperthreading is on, and a function that gives it another value, by command."""
-    node = ironic.node("active")
-    assert cloud("capabilities", "report", "--driver", "ironic", "--node", node)[0] == 0
-    _periodic(ironic, placement, node)
+def node(ironic: Ironic, placement: Served, cloud: Cloud) -> str:
+    """Return an active node whose hyperthreading is on, and reported."""
+    made = ironic.node("active")
+    _report(cloud, made)
+    _periodic(ironic, placement, made)
+    return made
 
-    def give(value: str, *more: str) -> tuple[int, Any, str]:
+
+@pytest.fixture
+def give(node: str, cloud: Cloud, tmp_path: Path) -> Cloud:
+    """Return a function that gives the node another value, by command."""
+
+    def do(value: str, *more: str) -> tuple[int, Any, str]:
         new = _flavor(tmp_path, value, {_KEY: value})
         old = _flavor(tmp_path, "old", {_KEY: "enabled" if value == "disabled" else "disabled"})
-        return cloud("baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new, *more)
+        return _reconfigure(cloud, node, old, new, *more)
 
-    return node, give
-
-
-def _step(*settings: tuple[str, str]) -> list[dict[str, Any]]:
-    args = {"settings": [{"name": name, "value": value} for name, value in settings]}
-    return [{"interface": "bios", "step": "apply_configuration", "args": args}]
+    return do
 
 
-@pytest.mark.parametrize("apply", [(), ("--apply",)])
 def test_opposite_reconfigure_of_a_node_being_changed_is_refused_with_its_state(
-    apply: tuple[str, ...], ironic: Ironic, reconfigure: tuple[str, Cloud], tmp_path: Path
+    ironic: Ironic, node: str, give: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (node, give), file = reconfigure, tmp_path / "go on"
+    """Nothing is left to do only if no other command begins at the same time, either."""
+    file = tmp_path / "go on"
+    steps = setting("LogicalProc", "Disabled", (HOLDS, str(file)))
     with pytest.raises(OutcomeUnknown):
-        IronicNode(ironic.baremetal, node).service(_step(("LogicalProc", "Disabled"), (HOLDS, str(file))), timeout=0.1)
-    code, plan, told = give("enabled", *apply, "--timeout", "1")
-    assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
+        IronicNode(ironic.baremetal, node).service(steps, timeout=0.1)
+    for apply in ((), ("--apply",)):
+        code, plan, told = give("enabled", *apply, "--timeout", "1")
+        assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
     file.touch()
     ironic.wait_for(node, "active")
     code, _, told = give("enabled", "--apply")
     assert (code, ironic.machine(node)["LogicalProc"]) == (0, "Enabled"), told
 
-
-def test_nothing_is_left_to_do_only_if_no_other_command_begins_at_the_same_time(
-    ironic: Ironic, reconfigure: tuple[str, Cloud], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (node, give), file = reconfigure, tmp_path / "go on"
-    steps = _step(("LogicalProc", "Disabled"), (HOLDS, str(file)))
-
-    def begin(_seconds: float) -> None:
-        ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "service", "service_steps": steps})
-
+    file.unlink()
     with monkeypatch.context() as patch:
-        patch.setattr("os_prefilter.cli.baremetal.time", SimpleNamespace(sleep=begin))
+        begin = SimpleNamespace(sleep=lambda _: ironic.begin(node, "service", service_steps=service_of(steps)))
+        patch.setattr("os_prefilter.cli.baremetal.time", begin)
         code, plan, told = give("enabled", "--apply")
     assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
     file.touch()
@@ -214,20 +202,19 @@ def test_nothing_is_left_to_do_only_if_no_other_command_begins_at_the_same_time(
 
 @pytest.mark.parametrize("aborted", [False, True])
 def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
-    ironic: Ironic, reconfigure: tuple[str, Cloud], *, aborted: bool
+    ironic: Ironic, node: str, give: Cloud, *, aborted: bool
 ) -> None:
     """The machine was changed in part, and Ironic shows what it read before."""
-    node, give = reconfigure
     with pytest.raises(StepsFailed):
-        IronicNode(ironic.baremetal, node).service(_step(("LogicalProc", "Disabled"), (FAILS, "no power")), timeout=60)
+        steps = setting("LogicalProc", "Disabled", (FAILS, "no power"))
+        IronicNode(ironic.baremetal, node).service(steps, timeout=60)
     assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Enabled", "Disabled")
     for apply in ((), ("--apply",)):
         code, _, told = give("enabled", *apply)
         assert (code, "in maintenance" in told, "'service failed'" in told) == (1, True, True)
-    ironic.send("DELETE", f"/v1/nodes/{node}/maintenance")
+    ironic.set_maintenance(node)
     if aborted:
-        ironic.send("PUT", f"/v1/nodes/{node}/states/provision", {"target": "abort"})
-        ironic.wait_for(node, "active")
+        ironic.provision(node, "abort")
     code, plan, told = give("enabled")
     assert (code, "Nothing was changed" in told, [line["Name"] for line in plan]) == (0, True, [_KEY, "LogicalProc"])
     assert give("enabled", "--apply")[0] == 0
@@ -237,54 +224,55 @@ def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
     assert (code, "Nothing is left to do" in told, [line["Name"] for line in plan]) == (0, True, [_KEY])
 
 
-_STATES = [
-    "enroll",
-    "verifying",
-    "manageable",
-    "available",
-    "wait call-back",
-    "deploying",
-    "deploy failed",
-    "deploy hold",
-    "deleting",
-    "cleaning",
-    "clean wait",
-    "clean failed",
-    "clean hold",
-    "error",
-    "inspecting",
-    "inspect failed",
-    "inspect wait",
-    "adopting",
-    "adopt failed",
-    "rescue",
-    "rescue failed",
-    "rescue wait",
-    "rescuing",
-    "unrescue failed",
-    "unrescuing",
-    "servicing",
-    "service wait",
-    "service hold",
-]
-"""The provision states of Ironic in which no service may begin: all of its ``common/states.py`` but two."""
-
-
-def test_reconfigure_of_a_node_in_any_other_state_is_refused_even_with_nothing_to_do(
-    ironic: Ironic, reconfigure: tuple[str, Cloud]
+def test_reconfigure_is_refused_in_another_state_and_of_the_wrong_instance_even_with_nothing_to_do(
+    ironic: Ironic, node: str, give: Cloud
 ) -> None:
-    node, give = reconfigure
-    for state in _STATES:
+    for state in ("enroll", "available", "deploying", "deploy failed", "rescue", "servicing", "service hold"):
         ironic.set_column(node, "provision_state", state)
         for apply in ((), ("--apply",)):
             code, _, told = give("enabled", *apply)
             assert (code, f"it is in the provision state '{state}'" in told) == (1, True), (state, told)
     ironic.set_column(node, "provision_state", "active")
     assert give("enabled", "--apply")[0] == 0
-    ironic.send("PUT", f"/v1/nodes/{node}/maintenance", {"reason": "smoke"})
+    for apply in ((), ("--apply",)):
+        code, _, told = give("enabled", *apply, "--instance", "6d85703a-565d-469a-96ce-30b6de53079d")
+        assert (code, "it belongs to no instance" in told) == (1, True)
+    ironic.set_maintenance(node, "smoke")
     for apply in ((), ("--apply",)):
         code, _, told = give("enabled", *apply)
         assert (code, "it is in maintenance ('smoke')" in told) == (1, True)
+
+
+def test_impossible_reconfigure_is_refused_before_the_node_is_touched(
+    ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
+) -> None:
+    old, new = _flavor(tmp_path, "old", {}), _flavor(tmp_path, "new", {_KEY: "enabled"})
+    for fields, reason in (
+        ({"bios": (MODEL,)}, "none of its BIOS settings is one of the template"),
+        # Nova has not copied the trait yet, or another client has removed it.
+        ({}, "Placement has it without HW_CPU_HYPERTHREADING"),
+    ):
+        node = ironic.node("active", **fields)
+        _periodic(ironic, placement, node)
+        before = ironic.show(node)
+        code, _, told = _reconfigure(cloud, node, old, new, "--apply")
+        assert (code, reason in told) == (2, True)
+        assert told.startswith(f"The instance on the node '{node}' was not changed: ")
+        assert ironic.show(node) == before
+
+
+def test_reconfigure_ignores_filters_that_only_place_new_instances(
+    ironic: Ironic, placement: Served, cloud: Cloud, node: str, tmp_path: Path
+) -> None:
+    ironic.add_traits(node, "COMPUTE_STATUS_DISABLED")
+    _periodic(ironic, placement, node)
+    conf = tmp_path / "nova.conf"
+    conf.write_text("[prefilter]\nenabled_filters = compute_status,deploy_config,owner\n", encoding="utf-8")
+    off, odd = (_flavor(tmp_path, value, {_KEY: value}) for value in ("disabled", "odd"))
+    code, plan, _ = _reconfigure(cloud, node, off, off, "--config-file", str(conf))
+    assert (code, [line["Name"] for line in plan]) == (0, ["LogicalProc"])
+    conf.write_text("[prefilter]\nenabled_filters = deploy_config\nunknown_values = reject\n", encoding="utf-8")
+    assert _reconfigure(cloud, node, off, odd, "--config-file", str(conf))[0] == 2
 
 
 def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(
@@ -294,12 +282,12 @@ def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(
     nodes = [ironic.node(), ironic.node(bios=(MODEL,))]
     for node in nodes:
         ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
-        assert cloud("capabilities", "report", "--driver", "ironic", "--node", node)[0] == 0
+        _report(cloud, node)
     _periodic(ironic, placement, *nodes)
     assert _candidates(placement, "disabled") == {nodes[0]}
     assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
     for node in nodes:
-        assert cloud("capabilities", "report", "--driver", "ironic", "--node", node, "--remove")[0] == 0
+        _report(cloud, node, "--remove")
         assert ironic.traits(node) == {"CUSTOM_OF_AN_OPERATOR"}
         assert "os_prefilter_traits" not in ironic.show(node)["extra"]
         _periodic(ironic, placement, node)
@@ -310,62 +298,21 @@ def test_report_by_the_section_replaces_a_report_of_everything_on_the_node(ironi
     """As after an upgrade; what an operator has set stays, a marker of another section does not."""
     node = ironic.node()
     ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
-    report = ("capabilities", "report", "--driver", "ironic", "--node", node)
-    assert cloud(*report, "--all")[0] == 0
+    _report(cloud, node, "--all")
     before = ironic.traits(node)
     assert REPORTED in before
-    code, changes, _ = cloud(*report)
-    assert (code, {"Provider": node, "Trait": REPORTED, "Change": "remove"} in changes) == (0, True)
+    assert {"Provider": node, "Trait": REPORTED, "Change": "remove"} in _report(cloud, node)
     scope = scope_of(SECTION)
     kept = {trait for trait in before if trait in (scope.traits or ())}
     assert "HW_CPU_HYPERTHREADING" in kept
     assert ironic.traits(node) == {*kept, scope.marker, "CUSTOM_OF_AN_OPERATOR"}
-    assert cloud(*report)[1] == []
-
-
-class Refused(NamedTuple):
-    """A change that a node cannot do."""
-
-    reason: str
-    bios: Any = (LOGICAL_PROC,)
-    extra_specs: Mapping[str, str] = MappingProxyType({_KEY: "enabled"})
-    ram: int = 512
-
-
-@pytest.mark.parametrize(
-    "case",
-    [
-        Refused("none of its BIOS settings is one of the template", bios=(MODEL,)),
-        Refused("'LogicalProc' cannot be changed", bios=({**LOGICAL_PROC, "read_only": True}, MODEL)),
-        Refused("unknown value", extra_specs={_KEY: "perhaps"}),
-        Refused("no configuration template", extra_specs={"deploy-config:raid": "10"}),
-        Refused("the flavors differ in memory_mb", ram=1024),
-        Refused("the flavors differ in 'trait:CUSTOM_X'", extra_specs={_KEY: "enabled", "trait:CUSTOM_X": "required"}),
-        # Nova has not copied the trait yet, or another client has removed it.
-        Refused("Placement has it without HW_CPU_HYPERTHREADING"),
-    ],
-    ids=lambda case: case.reason,
-)
-def test_impossible_reconfigure_is_refused_before_the_node_is_touched(
-    case: Refused, ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
-) -> None:
-    node = ironic.node("active", bios=case.bios)
-    _periodic(ironic, placement, node)
-    before = ironic.show(node)
-    old, new = _flavor(tmp_path, "old", {}), _flavor(tmp_path, "new", case.extra_specs, ram=case.ram)
-    code, _, told = cloud(
-        "baremetal", "reconfigure", "--node", node, "--old-flavor", old, "--new-flavor", new, "--apply"
-    )
-    assert code == 2
-    assert case.reason in told
-    assert told.startswith(f"The instance on the node '{node}' was not changed: ")
-    assert ironic.show(node) == before
+    assert _report(cloud, node) == []
 
 
 def test_report_keeps_a_trait_set_by_an_operator_and_says_so(ironic: Ironic, cloud: Cloud) -> None:
     node = ironic.node(bios=(MODEL,))
     ironic.add_traits(node, "HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI")
-    code, changes, told = cloud("capabilities", "report", "--driver", "ironic", "--node", node)
+    code, changes, told = cloud("capabilities", "report", *_NODE_OF_IRONIC, node)
     assert code == 0
     # That the node boots by UEFI is true, though no filter requires it.
     assert [each["Trait"] for each in changes if each["Change"] == "keep"] == ["HW_CPU_HYPERTHREADING"]
@@ -374,38 +321,7 @@ def test_report_keeps_a_trait_set_by_an_operator_and_says_so(ironic: Ironic, clo
 
 
 def test_missing_cloud_or_node_is_named_in_the_error(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, told = cloud("capabilities", "show", "--driver", "ironic", "--node", "no-such-node")
+    code, _, told = cloud("capabilities", "show", *_NODE_OF_IRONIC, "no-such-node")
     assert (code, "Ironic has no node 'no-such-node'" in told) == (1, True)
-    argv = ["capabilities", "show", "--driver", "ironic", "--node", "x", "--os-cloud", "no-such-cloud"]
-    assert main(argv) == 1
+    assert main(["capabilities", "show", *_NODE_OF_IRONIC, "x", "--os-cloud", "no-such-cloud"]) == 1
     assert "The cloud 'no-such-cloud' cannot be used" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("apply", [(), ("--apply",)])
-def test_reconfigure_of_the_wrong_instance_is_refused_even_with_nothing_to_do(
-    apply: tuple[str, ...], ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
-) -> None:
-    node = ironic.node("active")
-    _periodic(ironic, placement, node)
-    flavor = _flavor(tmp_path, "same", {_KEY: "enabled"})
-    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor, *apply)
-    code, _, told = cloud(*argv, "--instance", "6d85703a-565d-469a-96ce-30b6de53079d")
-    assert (code, "it belongs to no instance" in told) == (1, True)
-
-
-def test_reconfigure_ignores_filters_that_only_place_new_instances(
-    ironic: Ironic, placement: Served, cloud: Cloud, tmp_path: Path
-) -> None:
-    node = ironic.node("active")
-    cloud("capabilities", "report", "--driver", "ironic", "--node", node)
-    ironic.add_traits(node, "COMPUTE_STATUS_DISABLED")
-    _periodic(ironic, placement, node)
-    conf = tmp_path / "nova.conf"
-    conf.write_text("[prefilter]\nenabled_filters = compute_status,deploy_config,owner\n", encoding="utf-8")
-    flavor = _flavor(tmp_path, "off", {_KEY: "disabled"})
-    argv = ("baremetal", "reconfigure", "--node", node, "--old-flavor", flavor, "--new-flavor", flavor)
-    code, plan, _ = cloud(*argv, "--config-file", str(conf))
-    assert (code, [line["Name"] for line in plan]) == (0, ["LogicalProc"])
-    conf.write_text("[prefilter]\nenabled_filters = deploy_config\nunknown_values = reject\n", encoding="utf-8")
-    odd = _flavor(tmp_path, "odd", {_KEY: "odd"})
-    assert cloud(*argv[:-1], odd, "--config-file", str(conf))[0] == 2

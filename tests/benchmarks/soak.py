@@ -1,6 +1,6 @@
 """Schedulers under load for ten minutes, in threads and then in processes: ``python tests/benchmarks/soak.py [small]``.
 
-What they do, and what is checked of each decision, is in ``tests/faults/load.py``: rules that are replaced
+What they do, and what is checked of each decision, is in ``tests/exhaustive/load.py``: rules that are replaced
 all the while, files of rules that are broken, facts that expire.
 """
 
@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 # The tests are beside the package.
-from tests.faults.load import GROWTH, Answers, Figures, in_threads, requests  # noqa: E402
-from tests.faults.load_processes import PROCESSES  # noqa: E402
+from tests.exhaustive.load import GROWTH, Answers, Figures, in_threads, requests  # noqa: E402
+from tests.exhaustive.load_processes import PROCESSES  # noqa: E402
 
 SECONDS = 600.0
 SMALL = 3.0
@@ -30,7 +30,7 @@ def threads(seconds: float) -> Figures:
 def processes(seconds: float) -> Figures:
     """Run 8 processes, forked after the pipeline was made and told of new rules by SIGHUP."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-W", "ignore", "-m", "tests.faults.load_processes", folder, str(seconds)]
+        command = [sys.executable, "-W", "ignore", "-m", "tests.exhaustive.load_processes", folder, str(seconds)]
         done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
         return Figures(**json.loads(done.stdout))
 

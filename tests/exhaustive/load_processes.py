@@ -18,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.faults.load import PATIENCE, Answers, Figures, Load, Operator, Scheduler, logging_counted, requests
+from tests.exhaustive.load import PATIENCE, Answers, Figures, Load, Operator, Scheduler, logging_counted, requests
 
 PROCESSES = 8
 _SIGNALS = frozenset((signal.SIGHUP, signal.SIGTERM))

@@ -17,10 +17,10 @@ from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.report_scope import configured_scope
 from tests.support.hosts import ARM, KVM
+from tests.support.pages import DOCS, blocks, files_of
 from tests.support.placements import put_traits
 from tests.support.programs import Program, running
 from tests.support.reporting_fleets import by_nova_alone, by_the_agent, fleet_of
-from tests.test_docs import DOCS, blocks, files_of
 
 SERVICE = DOCS / "examples" / "scheduler_service"
 PAGE = DOCS / "scheduler.rst"

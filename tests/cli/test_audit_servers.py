@@ -19,7 +19,7 @@ from os_prefilter.common.errors import PlacementUnavailable
 from os_prefilter.operators.audit.server_list import server_from
 from os_prefilter.request.server import Server
 from tests.support.nova_objects import nova_spec
-from tests.test_docs import DOCS, files_of
+from tests.support.pages import DOCS, files_of
 
 Capture = pytest.CaptureFixture[str]
 

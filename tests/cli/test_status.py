@@ -29,10 +29,10 @@ from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.reader import load_fleet
 from tests.services.cloud.others import others
 from tests.support.nova_start import starting
+from tests.support.pages import blocks, files_of
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
 from tests.support.processes import started
 from tests.support.rule_texts import rule, write_rules
-from tests.test_docs import blocks, files_of
 
 Capture = pytest.CaptureFixture[str]
 Check = Callable[..., dict[str, tuple[int, str]]]

@@ -8,7 +8,7 @@ from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.fleet.snapshot import snapshot
 from tests.support.corpus import corpus
 from tests.support.libvirt_xml import ARM_MACHINES, TPM, X86_MACHINES, capabilities, domain_capabilities
-from tests.test_docs import PAGES, files_of
+from tests.support.pages import PAGES, files_of
 
 _DATA = resources.files("os_prefilter") / "data"
 _LARGEST = 64 * 1024

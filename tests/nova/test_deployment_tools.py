@@ -22,7 +22,7 @@ from os_prefilter.cli.capabilities import CapabilitiesReport
 from os_prefilter.cli.main import Program
 from tests.support.deployment_tools import BLAZARS, FILES, NOTHING, NOVAS, OURS, SECTION, read_conf
 from tests.support.nova_start import entries, starting
-from tests.test_docs import DOCS, DROP_IN
+from tests.support.pages import DOCS, DROP_IN
 
 Sections = dict[str, dict[str, list[str]]]
 

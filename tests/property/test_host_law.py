@@ -19,7 +19,7 @@ from os_prefilter.vocabulary import BY_NAME, trait_of_platform
 from tests.conftest import one_in
 from tests.support.corpus import corpus_hosts
 from tests.support.hosts import OFFERED, few_libvirt_hosts, libvirt_hosts, other_hosts
-from tests.test_docs import installed_by_us
+from tests.support.pages import installed_by_us
 
 Record = Callable[[str, object], None]
 

@@ -7,7 +7,7 @@ from nova.conf import scheduler
 from oslo_config import cfg
 
 from os_prefilter.conf import register_opts
-from tests.test_docs import DOCS, DROP_IN, files_of
+from tests.support.pages import DOCS, DROP_IN, files_of
 
 FILES = files_of(DOCS / "deployment-tools.rst")
 """The files that the page shows."""

@@ -6,8 +6,8 @@ from typing import Any
 from os_prefilter import NetworkRequest
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.testing import filter_conformance, request_of
+from tests.support.pages import installed_by_us
 from tests.support.rule_texts import rule, rules_of
-from tests.test_docs import installed_by_us
 
 _WINDOWS = rule("windows", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"], ["CUSTOM_SPARE"])
 _TPM = {"hw:tpm_version": "2.0", "hw:tpm_secret_security": "host"}

@@ -13,8 +13,8 @@ from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.capabilities import REPORTERS
 from tests.services.browser.browser import browser, needs_browser, show
+from tests.support.pages import DOCS, PAGES, installed_by_us
 from tests.support.project import our_commands
-from tests.test_docs import DOCS, PAGES, installed_by_us
 
 PHONE = 390
 WIDER = (800, 1100, 1400)

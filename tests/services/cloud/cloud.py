@@ -30,7 +30,7 @@ from tests.services.cloud.services import (
     placement,
     schemas,
 )
-from tests.test_docs import DOCS, files_of
+from tests.support.pages import DOCS, files_of
 
 _NEWEST = {"OpenStack-API-Version": "compute 2.100"}
 _PATIENCE = 120

@@ -20,8 +20,8 @@ from os_prefilter.operators.offer.metadefs import MARK, namespaces
 from os_prefilter.operators.offer.offer import Offer, Property, Status, Value
 from tests.conftest import times
 from tests.services.cloud.cloud import Cloud
+from tests.support.pages import DOCS, blocks, files_of, stripped
 from tests.support.programs import running
-from tests.test_docs import DOCS, blocks, files_of, stripped
 
 Capture = pytest.CaptureFixture[str]
 

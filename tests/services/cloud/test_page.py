@@ -11,7 +11,7 @@ import pytest
 
 from os_prefilter.cli.main import main
 from tests.services.cloud.cloud import Cloud
-from tests.test_docs import DOCS, blocks, files_of, stripped
+from tests.support.pages import DOCS, blocks, files_of, stripped
 
 _PAGE = DOCS / "fleet.rst"
 _TEXT = _PAGE.read_text(encoding="utf-8")

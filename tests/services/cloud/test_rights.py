@@ -14,9 +14,9 @@ from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PrefilterError
 from tests.services.cloud.cloud import Cloud, add_application_credential
+from tests.support.pages import DOCS, files_of
 from tests.support.programs import until
 from tests.support.project import our_commands
-from tests.test_docs import DOCS, files_of
 
 Capture = pytest.CaptureFixture[str]
 

@@ -12,8 +12,8 @@ from os_prefilter.cli.main import main
 from os_prefilter.fleet.snapshot import snapshot
 from tests.services.nova.api import Api, api_running
 from tests.services.nova.cloud import ACTIVATION, HOSTS, Cloud
+from tests.support.pages import DOCS, files_of
 from tests.support.programs import needs_services
-from tests.test_docs import DOCS, files_of
 
 pytestmark = needs_services
 

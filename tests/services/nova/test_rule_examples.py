@@ -8,9 +8,9 @@ from uuid import uuid4
 import pytest
 
 from tests.services.nova.cloud import ACTIVATION, HOSTS, Cloud
+from tests.support.pages import DOCS, files_of
 from tests.support.programs import needs_services
 from tests.support.rule_texts import settle
-from tests.test_docs import DOCS, files_of
 
 pytestmark = needs_services
 

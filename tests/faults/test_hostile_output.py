@@ -22,7 +22,7 @@ from os_prefilter.operators.audit.audit import Change, audit
 from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.explain import explain
 from os_prefilter.pipeline.pipeline import Pipeline
-from tests.conftest import pipeline_of
+from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import PLACES, at, spec_with, texts
 
 Capture = pytest.CaptureFixture[str]
@@ -34,7 +34,6 @@ _TEXTS = [each.value[:255] for each in texts()]
 _LXML: Any = import_module("lxml.html")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _FLEET = {"hosts": {"kvm-1": {"resources": {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 100}, "traits": ["COMPUTE_NODE"]}}}
-_FORMS = pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
 
 
 def _hostile(_number: int, text: str) -> str:
@@ -86,7 +85,7 @@ def _audited(capsys: Capture, path: Path, spell: Spelling, form: str) -> str:
     return printed.out
 
 
-@_FORMS
+@pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
 def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Capture, tmp_path: Path) -> None:
     """As many lines for harmless names; for programs, the names themselves on one line each."""
     hostile, harmless = (_audited(capsys, tmp_path / "images.json", each, form) for each in (_hostile, _harmless))
@@ -99,15 +98,12 @@ def test_hostile_names_add_no_rows_or_lines_to_an_audit(form: str, capsys: Captu
         assert {row["Verdict"] for row in rows} == {row["Verdict"] for row in plain}
         names = {name for row in rows for name in row["Images"]}
         assert names == {escape_line(text) or str(number) for number, text in enumerate(_TEXTS)}
-
-
-def test_no_cell_of_csv_is_a_formula(capsys: Capture, tmp_path: Path) -> None:
-    """A spreadsheet that opens the file runs nothing: what would be a formula begins with an apostrophe."""
-    printed = _audited(capsys, tmp_path / "images.json", _hostile, "csv")
-    rows = list(csv.reader(io.StringIO(printed)))
-    assert {len(row) for row in rows} == {7}
-    assert not [cell for row in rows for cell in row if cell.startswith(_FORMULA)]
-    assert "'=cmd|' /C calc'!A1" in {row[0] for row in rows}
+    if form == "csv":
+        # A spreadsheet that opens the file runs nothing: what would be a formula begins with an apostrophe.
+        cells = list(csv.reader(io.StringIO(hostile)))
+        assert {len(row) for row in cells} == {7}
+        assert not [cell for row in cells for cell in row if cell.startswith(_FORMULA)]
+        assert "'=cmd|' /C calc'!A1" in {row[0] for row in cells}
 
 
 class _Elements(HTMLParser):
@@ -173,8 +169,10 @@ def _one_request(path: Path, spell: Spelling) -> str:
     return str(path)
 
 
-@_FORMS
-@pytest.mark.parametrize("command", ["explain", "diagnose"])
+@pytest.mark.parametrize(
+    ("command", "form"),
+    [("explain", "table"), ("explain", "csv"), ("diagnose", "table"), ("diagnose", "json"), ("diagnose", "value")],
+)
 def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     command: str, form: str, capsys: Capture, tmp_path: Path
 ) -> None:
@@ -187,8 +185,7 @@ def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
         assert code == 0
         out, error = capsys.readouterr()
         printed.append((len(_lines(out)), len(_lines(error))))
-    # YAML folds long text.
-    assert printed[0] == printed[1] or form == "yaml"
+    assert printed[0] == printed[1]
 
 
 def test_rejected_hostile_value_prints_one_error_line(capsys: Capture, tmp_path: Path) -> None:
@@ -203,11 +200,11 @@ def test_rejected_hostile_value_prints_one_error_line(capsys: Capture, tmp_path:
     assert "hw_vif_model has the unknown value 'CUSTOM_OWNED" in error
 
 
-@pytest.mark.parametrize("option", ["--image", "--flavor", "--request-spec", "--hosts", "--example", "--filter"])
-def test_hostile_argument_causes_no_traceback_and_no_extra_error_lines(option: str, capsys: Capture) -> None:
+def test_hostile_argument_causes_no_traceback_and_no_extra_error_lines(capsys: Capture) -> None:
     """A name that a script took over from a tenant: no traceback, no second line, nothing run."""
-    for text in _TEXTS:
-        main(["explain", f"{option}={text}", "--property=a=b"])
+    options = ("--image", "--flavor", "--request-spec", "--hosts", "--example", "--filter")
+    for number, text in list(enumerate(_TEXTS * len(options)))[:: one_in(len(options) - 1)]:
+        main(["explain", f"{options[number % len(options)]}={text}", "--property=a=b"])
         out, error = capsys.readouterr()
         _lines(out)
         assert len(_lines(error.removesuffix("\n"))) <= 2, ascii(error[:300])

@@ -1,8 +1,7 @@
 """The writer of a provider configuration is killed at random points: the file is the old or the new one, then right."""
 
+import multiprocessing
 import random
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,15 +9,11 @@ import yaml
 
 from os_prefilter.adapters.placement.provider_config import document, write_document
 from tests.conftest import times
-from tests.support.processes import started
 
-WRITER = """
-import sys
-from os_prefilter.adapters.placement.provider_config import write_document
-print("begins", flush=True)
-for number in range(10**9):
-    write_document(sys.argv[1], {f"CUSTOM_{name}_{number % 2}": True for name in range(300)})
-"""
+
+def _write(path: Path) -> None:
+    for number in range(10**9):
+        write_document(path, {f"CUSTOM_{name}_{number % 2}": True for name in range(300)})
 
 
 def test_killed_writer_leaves_the_old_provider_config_or_the_new_one(tmp_path: Path) -> None:
@@ -27,12 +22,11 @@ def test_killed_writer_leaves_the_old_provider_config_or_the_new_one(tmp_path: P
     path = tmp_path / "os-prefilter.yaml"
     sets = [{f"CUSTOM_{name}_{which}": True for name in range(300)} for which in (0, 1)]
     for _ in range(times(4)):
-        command = [sys.executable, "-c", WRITER, str(path)]
-        with started(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout
-            process.stdout.readline()
-            time.sleep(choice.uniform(0, 0.2))
-            process.kill()
+        process = multiprocessing.get_context("fork").Process(target=_write, args=(path,))
+        process.start()
+        time.sleep(choice.uniform(0, 0.2))
+        process.kill()
+        process.join()
         if path.exists():
             assert path.read_text(encoding="utf-8") in [document(each) for each in sets]
     write_document(path, {"CUSTOM_A": True})

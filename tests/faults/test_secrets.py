@@ -1,20 +1,21 @@
 """No password, token or URL with one is in anything that is printed or logged, with every logger at DEBUG.
 
-The programs run with the real client libraries, against a stand-in for Keystone that accepts or refuses the login, or
+The commands run with the real client libraries, against a stand-in for Keystone that accepts or refuses the login, or
 a port where nothing listens.
 """
 
 import json
+import logging
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.cli.main import Program, main
 from tests.support.logins import Logins
 from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, lone_host, served
@@ -26,21 +27,7 @@ TOKEN = "admin:tOken-given-by-keystone"  # noqa: S105 - as above
 DATABASE = "dAtabase-password"
 SECRETS = (PASSWORD, PASSWORD.replace("$", "%24"), TOKEN.partition(":")[2], DATABASE)
 
-_AT_DEBUG = """
-import logging, sys
-logging.basicConfig(level=logging.DEBUG)
-from os_prefilter.cli import main as program
-configured = program.Program.configure_logging
-def at_debug(self):
-    configured(self)
-    for handler in logging.getLogger().handlers:
-        handler.setLevel(logging.DEBUG)
-    logging.getLogger().setLevel(logging.DEBUG)
-program.Program.configure_logging = at_debug
-from os_prefilter.cli.main import main
-logging.getLogger("keystoneauth").debug("the loggers are at DEBUG")
-sys.exit(main(sys.argv[1:]))
-"""
+Run = Callable[..., tuple[int, str]]
 LOGINS = ("accepted", "refused", "broken", "unreachable")
 
 
@@ -75,30 +62,36 @@ def urls() -> Iterator[dict[str, str]]:
         yield {"accepted": accepting, "refused": refusing, "broken": failing, "unreachable": "http://127.0.0.1:1"}
 
 
-def _run(folder: Path, *argv: str, **environment: str) -> tuple[int, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("OS_")}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _AT_DEBUG, *argv],
-        cwd=folder,
-        env={**kept, "no_proxy": "127.0.0.1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    return done.returncode, done.stdout
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFixture) -> Run:
+    """Return a function: run a command, and check all that it prints and logs at DEBUG."""
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    configured = Program.configure_logging
 
+    def at_debug(program: Program) -> None:
+        configured(program)
+        for logger in (logging.getLogger(), *logging.getLogger().handlers):
+            logger.setLevel(logging.DEBUG)
 
-def _check(output: str) -> None:
-    assert "the loggers are at DEBUG" in output
-    assert [secret for secret in SECRETS if secret in output] == []
-    assert "Traceback" not in output
+    monkeypatch.setattr(Program, "configure_logging", at_debug)
+
+    def run(*argv: str) -> tuple[int, str]:
+        caplog.clear()
+        code = main(argv)
+        output = "".join((*capfd.readouterr(), caplog.text))
+        assert any(record.levelno == logging.DEBUG for record in caplog.records)
+        assert [secret for secret in SECRETS if secret in output] == []
+        assert "Traceback" not in output
+        return code, output
+
+    return run
 
 
 @pytest.mark.parametrize("login", LOGINS)
 def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
-    urls: dict[str, str], login: str, tmp_path: Path
+    urls: dict[str, str], login: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = {
         "auth_url": f"{urls[login]}/v3",
@@ -111,17 +104,19 @@ def test_clouds_yaml_credentials_never_appear_in_output_or_logs(
     entry = {"auth_type": "password", "region_name": "one", "auth": auth}
     (tmp_path / "clouds.yaml").write_text(yaml.safe_dump({"clouds": {"ours": entry}}), encoding="utf-8")
     # Those of the environment are read, too.
-    code, output = _run(tmp_path, "-vv", "readiness", "--os-cloud", "ours", OS_TOKEN=TOKEN, OS_USER_PASSWORD=PASSWORD)
-    _check(output)
-    if login == "accepted":
-        # The request is logged, without the token.
-        assert "/resource_providers" in output
-    else:
-        assert code == 1
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
+    monkeypatch.setenv("OS_TOKEN", TOKEN)
+    monkeypatch.setenv("OS_USER_PASSWORD", PASSWORD)
+    code, output = run("-vv", "readiness", "--os-cloud", "ours")
+    assert code == int(login != "accepted")
+    # The request is logged, without the token.
+    assert ("/resource_providers" in output) == (login == "accepted")
 
 
 @pytest.mark.parametrize("login", LOGINS)
-def test_nova_conf_credentials_never_appear_in_output_or_logs(urls: dict[str, str], login: str, tmp_path: Path) -> None:
+def test_nova_conf_credentials_never_appear_in_output_or_logs(
+    urls: dict[str, str], login: str, tmp_path: Path, run: Run
+) -> None:
     """What the agent reads: the file has the passwords of Nova's databases and of its message bus as well."""
     conf = tmp_path / "nova.conf"
     lines = [
@@ -142,18 +137,16 @@ def test_nova_conf_credentials_never_appear_in_output_or_logs(urls: dict[str, st
     ]
     conf.write_text("\n".join(lines).replace("$$", "$$$$") + RECOMMENDED, encoding="utf-8")
     argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
-    code, output = _run(tmp_path, "-vv", *argv)
-    _check(output)
+    code, output = run("-vv", *argv)
     assert (code == 0) == (login == "accepted"), output
 
 
-def test_error_about_an_invalid_nova_conf_shows_no_credentials(tmp_path: Path) -> None:
+def test_error_about_an_invalid_nova_conf_shows_no_credentials(tmp_path: Path, run: Run) -> None:
     """The message about a file shows no value of it."""
     conf = tmp_path / "nova.conf"
     text = f"[placement]\nauth_type = admin_token\ntoken = {TOKEN}\nendpoint = nova:{PASSWORD}@127.0.0.1\n"
     conf.write_text(text.replace("$$", "$$$$"), encoding="utf-8")
     argv = ("capabilities", "report", "--driver", "fake", "--nova-conf", str(conf), "--provider", HOST)
-    code, output = _run(tmp_path, *argv)
-    _check(output)
+    code, output = run(*argv)
     assert code == 1
     assert "[placement] endpoint" in output

@@ -7,7 +7,7 @@ from tests.support.project import ROOT, project_table
 CONSTRAINTS = ROOT / "tests" / "lowest" / "constraints.txt"
 
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)>=([0-9.]+)$")
-_FOR_CONTRIBUTORS = ("bench", "docs", "novas", "services", "test")
+_FOR_CONTRIBUTORS = ("docs", "novas", "services", "test")
 
 
 def _needed() -> list[str]:

@@ -1,6 +1,6 @@
-"""How long an audit takes, and how much memory: ``python tests/benchmarks/audit.py [small]``.
+"""How long audits take, and how much memory: ``python -m tests.benchmarks.audit images|servers [small]``.
 
-Each case runs in a process of its own. Images and hosts are made up, the same at each run.
+Each case runs in a process of its own. Images, servers and hosts are made up, the same at each run.
 """
 
 import json
@@ -11,45 +11,62 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from os_prefilter import Flavor, Pipeline
 from os_prefilter.cli.arguments import pipeline_from
-from os_prefilter.cli.audit_page import page
+from os_prefilter.cli.audit_page import page, server_page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Change, audit
+from os_prefilter.operators.audit.destinations import Destinations
+from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.audit.image_list import read_images
+from os_prefilter.operators.audit.server_audit import STRANDED, audit_servers
+from os_prefilter.operators.audit.server_list import read_servers
 from os_prefilter.vocabulary import ROWS
 
-CASES = ("few kinds", "many kinds", "every host and image different", "the same, mirrored", "different, 3 flavors")
+CASES = {
+    "images": (
+        "few kinds",
+        "many kinds",
+        "every host and image different",
+        "the same, mirrored",
+        "different, 3 flavors",
+    ),
+    "servers": ("few kinds", "every host and server different", "the same, full", "100 servers on each of 100 hosts"),
+}
+FLAVORS = (
+    Flavor(2, 2048, 20, name="m1"),
+    Flavor(4, 4096, 20, extra_specs={"resources:VGPU": "1"}, name="vgpu"),
+    Flavor(2, 2048, 20, extra_specs={"trait:HW_CPU_X86_AVX2": "required"}, name="avx"),
+)
+_USUAL = ("vif_model", "disk_bus", "video_model", "firmware_type", "time_hpet")
 
 
 def fleet_of(hosts: int, *, different: bool, random_: random.Random) -> Fleet:
     """Return hosts like those of the example fleet; if ``different``, each lacks a few traits of its own."""
     kinds = example_fleet().hosts
-    return Fleet(
-        tuple(_host(f"host-{number}", kinds[number % len(kinds)], different, random_) for number in range(hosts))
-    )
 
+    def host(number: int) -> Provider:
+        name, kind = f"host-{number}", kinds[number % len(kinds)]
+        lacks = random_.sample(sorted(kind.traits), min(8, len(kind.traits) // 3)) if different else ()
+        children = tuple(
+            Provider(f"{name}_gpu_{index}", provider_uuid(f"{name}_gpu_{index}"), child.resources, child.traits)
+            for index, child in enumerate(kind.providers * 4)
+        )
+        resources = {**kind.resources, "VCPU": Inventory(32)}
+        return Provider(name, provider_uuid(name), resources, kind.traits - set(lacks), (), children)
 
-def _host(name: str, kind: Provider, different: bool, random_: random.Random) -> Provider:
-    traits = kind.traits
-    if different:
-        traits -= frozenset(random_.sample(sorted(traits), min(8, len(traits) // 3)))
-    children = tuple(
-        Provider(f"{name}_gpu_{number}", provider_uuid(f"{name}_gpu_{number}"), child.resources, child.traits)
-        for number, child in enumerate(kind.providers * 4)
-    )
-    resources = {**kind.resources, "VCPU": Inventory(32)}
-    return Provider(name, provider_uuid(name), resources, traits, (), children)
+    return Fleet(tuple(map(host, range(hosts))))
 
 
 def images_of(images: int, *, different: bool, random_: random.Random) -> Iterator[dict[str, object]]:
     """Yield what ``openstack image show`` prints; if ``different``, with more properties than images have."""
     rows = [row for row in ROWS if row.image_property and not row.refuses_unknown and not row.only_with]
-    usual = [row for row in rows if row.name in ("vif_model", "disk_bus", "video_model", "firmware_type", "time_hpet")]
+    usual = [row for row in rows if row.name in _USUAL]
     for number in range(images):
         properties = {"os_distro": "linux", "build": str(number)}
         for row in random_.sample(rows, 6) if different else random_.sample(usual, 2):
@@ -58,52 +75,113 @@ def images_of(images: int, *, different: bool, random_: random.Random) -> Iterat
         yield {"id": f"id-{number}", "name": f"image-{number}", "disk_format": disk_format, "properties": properties}
 
 
-def measure(case: str, images: int, hosts: int) -> str:
+def with_usage(fleet: Fleet, *, different: bool, full: bool, random_: random.Random) -> Fleet:
+    """Return the hosts with processors, memory, disks and their usage; nearly all is used if ``full``."""
+
+    def with_rooms(host: Provider) -> Provider:
+        cores = random_.choice((32, 48, 64, 96))
+        memory = random_.randrange(131_072, 1_048_576) if different else 262_144
+        used = random_.uniform(0.97, 1.0) if full else random_.uniform(0.2, 0.95)
+        rooms = {
+            "VCPU": Inventory(cores, allocation_ratio=4.0, max_unit=cores, used=int(4 * cores * used)),
+            "MEMORY_MB": Inventory(memory, reserved=4096, max_unit=memory, used=int((memory - 4096) * used)),
+            "DISK_GB": Inventory(4_000, max_unit=4_000, used=int(4_000 * used)),
+        }
+        return replace(host, resources={**host.resources, **rooms})
+
+    return replace(fleet, hosts=tuple(map(with_rooms, fleet.hosts)))
+
+
+def servers_of(servers: int, hosts: int, *, different: bool, random_: random.Random) -> Iterator[dict[str, object]]:
+    """Yield entries of a list of servers; if ``different``, no two have the same flavor and image."""
+    for number, image in enumerate(images_of(servers, different=different, random_=random_)):
+        size = random_.choice((1, 2, 4, 8))
+        memory = random_.randrange(512, 32_768) if different else size * 2048
+        flavor = {"name": f"m{size}", "vcpus": size, "memory_mb": memory, "root_gb": 10 * size}
+        spec = {"flavor": flavor, "image": {name: image[name] for name in ("id", "disk_format", "properties")}}
+        yield {
+            "uuid": f"00000000-0000-4000-8000-{number:012}",
+            "name": image["name"],
+            "project": f"project-{number % 200}",
+            "node": f"host-{number % hosts}",
+            "machine_type": "pc-q35-9.1",
+            "spec": json.dumps({"nova_object.data": spec}),
+        }
+
+
+def pipeline_for(fleet: Fleet, config_file: str | None = None) -> Pipeline:
+    """Return the pipeline of the commands."""
+    return pipeline_from(Namespace(filter=[], config_file=config_file), fleet)
+
+
+def _times(audited: Callable[[], object], paged: Callable[[object], str]) -> tuple[object, str]:
+    """Return the result of an audit, and what it and its page took."""
+    start, start_cpu = time.perf_counter(), time.process_time()
+    result = audited()
+    counted = time.perf_counter()
+    size = len(paged(result)) / 2**20
+    end, cpu = time.perf_counter(), time.process_time() - start_cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    took = f"audit {counted - start:.1f} s, page {end - counted:.1f} s and {size:.1f} MiB; CPU {cpu:.1f} s"
+    return result, f"{took}, peak {peak:.0f} MiB"
+
+
+def measure_images(case: str, images: int, hosts: int) -> str:
     """Run one case; return a line about it."""
     random_ = random.Random(1)
-    different = case not in CASES[:2]
-    fleet = fleet_of(hosts, different=case != CASES[0], random_=random_)
-    arguments = Namespace(filter=[], config_file=None)
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-        json.dump(list(images_of(images, different=different, random_=random_)), file)
-        file.flush()
-        if "mirrored" in case:
-            config = Path(f"{file.name}.conf")
-            names = [each.name for each in pipeline_from(arguments, fleet).filters]
-            config.write_text(f"[prefilter]\ntrait_scope=root_and_unsuffixed\nenabled_filters={','.join(names)}\n")
-            arguments.config_file = str(config)
-        change = Change(Pipeline(()), pipeline_from(arguments, fleet))
-        start, start_cpu = time.perf_counter(), time.process_time()
-        result = audit(read_images(file.name, print), fleet, change, flavors=_flavors(case))
-        counted = time.perf_counter()
-        size = len(page(result, change))
-        end, cpu = time.perf_counter(), time.process_time() - start_cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    fleet = fleet_of(hosts, different=case != "few kinds", random_=random_)
+    with tempfile.TemporaryDirectory() as folder:
+        path, config = Path(folder, "images.json"), Path(folder, "nova.conf")
+        entries = images_of(images, different="kinds" not in case, random_=random_)
+        path.write_text(json.dumps(list(entries)), encoding="utf-8")
+        names = ",".join(each.name for each in pipeline_for(fleet).filters)
+        config.write_text(f"[prefilter]\ntrait_scope=root_and_unsuffixed\nenabled_filters={names}\n", encoding="utf-8")
+        change = Change(Pipeline(()), pipeline_for(fleet, str(config) if "mirrored" in case else None))
+        flavors = FLAVORS if "flavors" in case else ()
+        result, took = _times(
+            lambda: audit(read_images(path, print), fleet, change, flavors=flavors), lambda found: page(found, change)
+        )
     groups = f"{len(result.lines):,} groups of images, {len(result.host_groups):,} of hosts"
+    return f"{case}: {groups}\n    {took}"
+
+
+def measure_servers(case: str, servers: int, hosts: int) -> str:
+    """Run one case; return a line about it."""
+    random_ = random.Random(1)
+    different = case != "few kinds"
+    hosts = min(hosts, 100) if "100 hosts" in case else hosts
+    fleet = fleet_of(hosts, different=different, random_=random_)
+    fleet = with_usage(fleet, different=different, full="full" in case, random_=random_)
+    pipeline, left_out = pipeline_for(fleet), LeftOut()
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        for entry in servers_of(servers, hosts, different=different, random_=random_):
+            print(json.dumps(entry), file=file)
+        file.flush()
+        result, took = _times(
+            lambda: audit_servers(
+                read_servers(file.name, left_out), Destinations(fleet, pipeline), ["host-0", "host-1"]
+            ),
+            lambda found: server_page(found, pipeline, left_out, fleet),
+        )
+    stranded = sum(each.servers - each.placed for each in result.of_hosts)
     return (
-        f"{case}: {groups}\n    audit {counted - start:.1f} s, page {end - counted:.1f} s and {size / 2**20:.1f} MiB; "
-        f"CPU {cpu:.1f} s, peak {peak:.0f} MiB"
+        f"{case}: {result.servers:,} servers in {len(result.lines):,} lines, {result.count(*STRANDED):,} without a "
+        f"destination, {stranded:,} without one at the same time\n    {took}"
     )
 
 
-def _flavors(case: str) -> Sequence[Flavor]:
-    if "flavors" not in case:
-        return ()
-    plain, vgpu = Flavor(2, 2048, 20, name="m1"), Flavor(4, 4096, 20, extra_specs={"resources:VGPU": "1"}, name="vgpu")
-    return plain, vgpu, Flavor(2, 2048, 20, extra_specs={"trait:HW_CPU_X86_AVX2": "required"}, name="avx")
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Run all cases, or the one that is named."""
-    small = arguments[:1] == ["small"]
-    images, hosts = (50, 60) if small else (10_000, 10_000)
+def main(kind: str, *arguments: str) -> None:
+    """Run all cases of a kind, or the one that is named."""
+    small = arguments[:1] == ("small",)
+    number = 60 if small else 10_000
     if case := arguments[small:]:
-        print(measure(case[0], images, hosts), flush=True)
-        return
-    print(f"{images:,} images, {hosts:,} hosts.", flush=True)
-    for each in CASES:
-        subprocess.run([sys.executable, __file__, *arguments, each], check=True)
+        measure = measure_images if kind == "images" else measure_servers
+        print(measure(case[0], number, number), flush=True)
+    else:
+        print(f"{number:,} {kind}, {number:,} hosts.", flush=True)
+        for each in CASES[kind]:
+            subprocess.run([sys.executable, "-m", "tests.benchmarks.audit", kind, *arguments, each], check=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -1,8 +1,7 @@
-"""Boots in a mixed cloud, simulated on a real Placement: ``python tests/benchmarks/mixed_cloud.py [small]``.
+"""Boots in a mixed cloud, simulated on a real Placement: ``python -m tests.benchmarks.mixed_cloud [small]``.
 
 The same requests in the same order go through Nova's own scheduler in five ways, each on a Placement of its own. Late
-checks of this library stand for the virt drivers. The page "A mixed cloud" says how the cloud is made. Without
-``small`` a plot is written beside the other results, which needs matplotlib.
+checks of this library stand for the virt drivers. The page "A mixed cloud" says how the cloud is made.
 """
 
 import logging
@@ -12,21 +11,17 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from importlib.util import find_spec
-from pathlib import Path
 
-from mixed.described import described
-from mixed.hosts import KINDS, hosts, kind_of
-from mixed.requests import boots
-from mixed.simulation import Result, Run
-from mixed.table import Results, tables
-from mixed.ways import WAYS, Way
+from tests.benchmarks.mixed.hosts import KINDS, hosts, kind_of
+from tests.benchmarks.mixed.requests import boots
+from tests.benchmarks.mixed.simulation import Result, Run
+from tests.benchmarks.mixed.table import Results, described, tables
+from tests.benchmarks.mixed.ways import WAYS, Way
 
 SEED = 1
 HOSTS, REQUESTS = 2_000, 300
 SMALL_HOSTS, SMALL_REQUESTS = 100, 20
 KEPT = "os-prefilter: no late failure, no able host excluded."
-PLOT = Path(__file__).parent / "results" / "mixed_cloud.svg"
 
 
 def run(hosts_: int, requests: int, way: Way) -> list[Result]:
@@ -52,11 +47,7 @@ def broken_laws(results: Results) -> list[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run all ways, as many at a time as there are cores; print the tables; return 1 if a law is broken."""
-    small = "small" in arguments
-    if not small and not find_spec("matplotlib"):
-        sys.stderr.write("It draws a plot with matplotlib, which is not installed: pip install '.[bench]'.\n")
-        return 1
-    size = (SMALL_HOSTS, SMALL_REQUESTS) if small else (HOSTS, REQUESTS)
+    size = (SMALL_HOSTS, SMALL_REQUESTS) if "small" in arguments else (HOSTS, REQUESTS)
     # Of more hosts than it may return, Placement takes those that come first in a set of texts, which Python mixes anew
     # in each process unless it is told not to. What is spawned reads it.
     os.environ["PYTHONHASHSEED"] = str(SEED)
@@ -66,10 +57,6 @@ def main(arguments: Sequence[str]) -> int:
     kinds = [kind_of(host.name).name for host in hosts(size[0], SEED)]
     text = f"{size[0]:,} hosts of {len(KINDS)} kinds, {len(requests)} requests, seed {SEED}"
     sys.stdout.write(f"{text}\n\n{described(requests, kinds)}\n\n{tables(results)}\n")
-    if not small:
-        from mixed.plot import write_plot  # noqa: PLC0415 - the environment of the benchmarks alone has matplotlib
-
-        write_plot(results, PLOT)
     broken = broken_laws(results)
     sys.stdout.write("\n".join(broken or [KEPT]) + "\n")
     return 1 if broken else 0

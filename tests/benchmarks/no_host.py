@@ -1,7 +1,7 @@
-"""Cost of knowing that no host serves a request: ``python tests/benchmarks/no_host.py [HOSTS [PLACEMENT_HOSTS]]``.
+"""Cost of knowing that no host serves a request: ``python -m tests.benchmarks.no_host [small]``.
 
-First in a scheduler's memory, with 50,000 hosts by default: a request that hosts serve passes the check, one that none
-serves is rejected. Then what reading costs a real Placement, with 10,000 hosts by default.
+First in a scheduler's memory, with 50,000 hosts: a request that hosts serve passes the check, one that none serves is
+rejected. Then what reading costs a real Placement, with 10,000 hosts.
 """
 
 import gc
@@ -11,19 +11,14 @@ from collections.abc import Iterable
 from random import Random
 from types import MappingProxyType
 
-from oslo_config import cfg
-from placements import FLAT, databases, fleet_of, placement_on
-from side_by_side import side_by_side
-
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
-from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
-from os_prefilter.conf import register_opts
 from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.pipeline.host_traits import HostTraits
+from tests.benchmarks.shared import FLAT, IGB, Counted, databases, fleet_of, placement_on, side_by_side
+from tests.conftest import conf_with
 
-HOSTS, PLACEMENT_HOSTS = 50_000, 10_000
 _FILTERS = ["image_metadata", "hpet", "compute_status"]
 _SERVED = {
     "hw_architecture": "x86_64",
@@ -35,7 +30,6 @@ _SERVED = {
     "hw_time_hpet": "true",
 }
 _IMPOSSIBLE = _SERVED | {"hw_vif_model": "igb"}
-_IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 
 
 class _Known:
@@ -54,18 +48,14 @@ class _Known:
         return False
 
     def _some(self, trait: str) -> int:
-        if trait == _IGB or trait.startswith("CUSTOM_COMPUTE_DEFAULT") or trait == "COMPUTE_STATUS_DISABLED":
+        if trait == IGB or trait.startswith("CUSTOM_COMPUTE_DEFAULT") or trait == "COMPUTE_STATUS_DISABLED":
             return 0
         return self._random.getrandbits(self._hosts) | self._random.getrandbits(self._hosts)
 
 
 def _pipeline(reader: object, **options: object) -> Pipeline:
-    conf = cfg.ConfigOpts()
-    conf([], default_config_files=[])
-    register_opts(conf)
-    for name, value in {"enabled_filters": _FILTERS, "reported_traits": "*", "facts_interval": 1e6, **options}.items():
-        conf.set_override(name, value, "prefilter")
-    return Pipeline.from_conf(conf, host_traits=reader)  # type: ignore[arg-type]
+    conf = conf_with(enabled_filters=_FILTERS, reported_traits="*", facts_interval=1e6, **options)
+    return Pipeline.from_conf(conf, host_traits=reader)
 
 
 def _spec(properties: dict[str, str]) -> RequestSpec:
@@ -111,51 +101,36 @@ def in_memory(hosts: int) -> None:
         print(f"{name:48}{seconds * 1e6:8.1f}{(seconds - base) * 1e6:9.1f}")
 
 
-class _Measured:
-    """An adapter that adds up what Placement sends."""
-
-    def __init__(self, client: PlacementClient) -> None:
-        self._adapter = client._adapter
-        self.requests = self.bytes = 0
-
-    def request(self, url: str, method: str, **options: object) -> object:
-        response = self._adapter.request(url, method, **options)
-        self.requests += 1
-        self.bytes += len(response.content)
-        return response
-
-
 def at_placement(database: str, hosts: int) -> None:
     """Print what reading costs Placement."""
     with placement_on(database, fleet_of(hosts, capable=hosts // 100, nesting=FLAT)) as placement:
-        adapter = _Measured(placement.client)
-        client = PlacementClient(adapter)  # type: ignore[arg-type]
-        reader = HostTraitsReader(client)
-        spec = _spec(_IMPOSSIBLE)
-        decision = _pipeline(None).apply(spec)
+        counted = Counted(placement)
+        reader = HostTraitsReader(counted.client)
+        decision = _pipeline(None).apply(_spec(_IMPOSSIBLE))
         traits = frozenset(str(item.trait) for item in decision.requirements)
         query = allocation_candidates_query(_spec({}), limit=1000)
-        rows = [("first reading of its traits", lambda: reader.read(traits, HostTraits(), refresh=True))]
         known = reader.read(traits, HostTraits(), refresh=True)
-        rows.append(("refresh", lambda: reader.read(traits, known, refresh=True)))
-        rows.append(("confirmation of a rejection", lambda: reader.any_host({"HW_ARCH_AARCH64"}, ())))
-        rows.append(("candidates of any request, limit 1,000", lambda: client.allocation_candidates(query)))
-        times = side_by_side(dict(rows), rounds=3)
+        rows = {
+            "first reading of its traits": lambda: reader.read(traits, HostTraits(), refresh=True),
+            "refresh": lambda: reader.read(traits, known, refresh=True),
+            "confirmation of a rejection": lambda: reader.any_host({"HW_ARCH_AARCH64"}, ()),
+            "candidates of any request, limit 1,000": lambda: counted.client.allocation_candidates(query),
+        }
+        times = side_by_side(rows, rounds=3)
         print(f"\n{database}, {hosts:,} hosts, {len(traits)} traits of a request")
         print(f"{'':42}{'requests':>9}{'KiB':>9}{'seconds':>9}")
-        for name, call in rows:
-            adapter.requests = adapter.bytes = 0
+        for name, call in rows.items():
+            counted.requests = counted.bytes = 0
             call()
-            print(f"{name:42}{adapter.requests:9}{adapter.bytes / 1024:9,.0f}{times[name]:9.2f}")
+            print(f"{name:42}{counted.requests:9}{counted.bytes / 1024:9,.0f}{times[name]:9.2f}")
 
 
 def main(arguments: list[str]) -> None:
     """Measure both."""
-    numbers = [int(each) for each in arguments]
-    hosts, of_placement = (*numbers, *(HOSTS, PLACEMENT_HOSTS)[len(numbers) :])
-    in_memory(hosts)
+    small = "small" in arguments
+    in_memory(500 if small else 50_000)
     for database in databases():
-        at_placement(database, of_placement)
+        at_placement(database, 500 if small else 10_000)
 
 
 if __name__ == "__main__":

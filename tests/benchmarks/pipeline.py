@@ -1,6 +1,7 @@
-"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python tests/benchmarks/pipeline.py``.
+"""What the request filters cost, beside Nova's own and beside a loop by hand: ``python -m tests.benchmarks.pipeline``.
 
-Both sides get the same requests, each one once and as it came: what a filter has written is not there the next time.
+All sides get the same requests, each one once and as it came: what a filter has written is not there the next time.
+``small`` takes seconds.
 """
 
 import sys
@@ -19,8 +20,7 @@ from nova.scheduler import request_filter
 from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
 from os_prefilter.nova import SAME_PURPOSE
 from os_prefilter.vocabulary import BY_NAME, rows_required_by
-
-objects.register_all()
+from tests.support import nova_objects
 
 PROPERTIES = {
     "hw_architecture": "x86_64",
@@ -42,39 +42,31 @@ PROPERTIES = {
     "os_type": "linux",
 }
 """Seventeen that Nova knows; six of them, and two things that no property says, make eight traits."""
-
-EXTRA_SPECS = {"hw:cpu_policy": "shared"}
-FILTERS = tuple(SAME_PURPOSE)
+_EIGHT = tuple(f"CUSTOM_{number}" for number in range(8))
 _FACTS: dict[str, Callable[[Any], Any]] = {
     "owner_is_reported": lambda _context: True,
     "minimum_compute_version": lambda _context: 1000,
 }
 
+Side = tuple[Callable[[Any], object], Callable[[], Any]]
+"""What is called, and what makes the request for it."""
+
+
+def _extra_specs(number: int) -> dict[str, str]:
+    return {"hw:cpu_policy": "shared", "quota:cpu_shares": str(number)}
+
 
 def nova_spec(number: int = 0) -> Any:
     """Return a request spec of Nova's; of another flavor for each number."""
-    image = objects.ImageMeta.from_dict({"disk_format": "qcow2", "properties": PROPERTIES})
-    extra_specs = EXTRA_SPECS | {"quota:cpu_shares": str(number)}
-    flavor = objects.Flavor(
-        vcpus=1, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0, name="small", extra_specs=extra_specs
-    )
-    return objects.RequestSpec(
-        flavor=flavor,
-        image=image,
-        is_bfv=False,
-        requested_resources=[],
-        numa_topology=None,
-        pci_requests=None,
-        project_id="project",
-        availability_zone=None,
-        security_groups=objects.SecurityGroupList(objects=[]),
-        num_instances=1,
-    )
+    unset = dict.fromkeys(("numa_topology", "pci_requests", "availability_zone"))
+    groups = objects.SecurityGroupList(objects=[])
+    fields = {"is_bfv": False, "requested_resources": [], "project_id": "project", "num_instances": 1, **unset}
+    return nova_objects.nova_spec(PROPERTIES, _extra_specs(number), security_groups=groups, **fields)
 
 
 def own_spec(number: int = 0) -> RequestSpec:
     """Return the same as an object of this library's."""
-    flavor = Flavor(1, 512, 1, extra_specs=EXTRA_SPECS | {"quota:cpu_shares": str(number)}, name="small")
+    flavor = Flavor(1, 512, 1, extra_specs=_extra_specs(number), name="small")
     return RequestSpec(flavor=flavor, image=Image(PROPERTIES, "qcow2"))
 
 
@@ -101,47 +93,6 @@ _TRAITS_BY_HAND: dict[str, dict[object, str]] = {
 _IMAGE_TYPES = {value: term.trait for value, term in BY_NAME["image_type"].values.items()}
 
 
-def traits_of(call: Callable[[Any], object], spec: Any) -> tuple[set[str], set[str]]:
-    """Return what the root must have, and must not have, after a call."""
-    call(spec)
-    return set(spec.root_required), set(spec.root_forbidden)
-
-
-def measure(rounds: int, calls: int) -> list[str]:
-    """Return the lines of the table."""
-
-    def fresh() -> Callable[[Any], object]:
-        return Pipeline.from_names(*FILTERS, options=Options(), facts=_FACTS).apply
-
-    def nova_call(spec: Any) -> None:
-        request_filter.process_reqspec(None, spec)
-
-    ours = fresh()
-    expected = traits_of(nova_call, nova_spec())
-    for call, spec in ((ours, nova_spec()), (ours, nova_spec(1)), (ours, own_spec()), (by_hand, own_spec())):
-        if traits_of(call, spec) != expected:
-            raise SystemExit(f"The traits are not the same: {traits_of(call, spec)}, Nova's are {expected}")
-    number = count(1)
-    sides: dict[str, tuple[Callable[[Any], object], Callable[[], Any]]] = {
-        "Nova's process_reqspec": (nova_call, nova_spec),
-        "17 properties read, 8 traits added, through Nova's public interface": (_publicly, nova_spec),
-        "this library, the request was made before": (fresh(), nova_spec),
-        "this library, it never was": (fresh(), lambda: nova_spec(next(number))),
-        "a loop by hand": (by_hand, own_spec),
-        "this library, the same request was made before": (fresh(), own_spec),
-        "this library, the same never was": (fresh(), lambda: own_spec(next(number))),
-    }
-    times = list(medians(sides, rounds, calls).items())
-    lines = [f"{len(expected[0])} traits required, {len(expected[1])} forbidden, the same by all.", ""]
-    for title, part in (("On Nova's RequestSpec", times[:4]), ("On this library's RequestSpec", times[4:])):
-        lines += [title, *(_line(name, seconds, part[0][1]) for name, seconds in part), ""]
-    return lines[:-1]
-
-
-def _line(name: str, seconds: float, first: float) -> str:
-    return f"  {name:68} {seconds * 1e6:7.1f} us {seconds / first:6.2f} x"
-
-
 def _publicly(spec: Any) -> None:
     for name in PROPERTIES:
         spec.image.properties.get(name)
@@ -149,12 +100,7 @@ def _publicly(spec: Any) -> None:
         spec.root_required.add(trait)
 
 
-_EIGHT = tuple(f"CUSTOM_{number}" for number in range(8))
-
-
-def medians(
-    sides: Mapping[str, tuple[Callable[[Any], object], Callable[[], Any]]], rounds: int, calls: int
-) -> dict[str, float]:
+def medians(sides: Mapping[str, Side], rounds: int, calls: int) -> dict[str, float]:
     """Return the median seconds of one call of each side, turn by turn, each call with a request made just before."""
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
@@ -167,6 +113,42 @@ def medians(
     return {name: median(each) for name, each in seconds.items()}
 
 
+def _traits_of(call: Callable[[Any], object], spec: Any) -> tuple[set[str], set[str]]:
+    call(spec)
+    return set(spec.root_required), set(spec.root_forbidden)
+
+
+def measure(rounds: int, calls: int) -> None:
+    """Print the filters beside Nova's and the loop by hand."""
+
+    def fresh() -> Callable[[Any], object]:
+        return Pipeline.from_names(*SAME_PURPOSE, options=Options(), facts=_FACTS).apply
+
+    def nova_call(spec: Any) -> None:
+        request_filter.process_reqspec(None, spec)
+
+    ours = fresh()
+    expected = _traits_of(nova_call, nova_spec())
+    for call, spec in ((ours, nova_spec()), (ours, nova_spec(1)), (ours, own_spec()), (by_hand, own_spec())):
+        assert _traits_of(call, spec) == expected
+    number = count(1)
+    sides: dict[str, Side] = {
+        "Nova's process_reqspec": (nova_call, nova_spec),
+        "17 properties read, 8 traits added, through Nova's public interface": (_publicly, nova_spec),
+        "this library, the request was made before": (fresh(), nova_spec),
+        "this library, it never was": (fresh(), lambda: nova_spec(next(number))),
+        "a loop by hand": (by_hand, own_spec),
+        "this library, the same request was made before": (fresh(), own_spec),
+        "this library, the same never was": (fresh(), lambda: own_spec(next(number))),
+    }
+    times = list(medians(sides, rounds, calls).items())
+    print(f"{len(expected[0])} traits required, {len(expected[1])} forbidden, the same by all.")
+    for title, part in (("On Nova's RequestSpec", times[:4]), ("On this library's RequestSpec", times[4:])):
+        print(f"\n{title}")
+        for name, seconds in part:
+            print(f"  {name:68} {seconds * 1e6:7.1f} us {seconds / part[0][1]:6.2f} x")
+
+
 def _newest(*_given: object, **_named: object) -> int:
     return 1000
 
@@ -175,11 +157,11 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table."""
     rounds, calls = (3, 20) if "small" in arguments else (30, 200)
     nova.conf.CONF([], project="nova", default_config_files=[])
-    nova.conf.CONF.set_override("image_metadata_prefilter", True, "scheduler")
-    nova.conf.CONF.set_override("query_placement_for_image_type_support", True, "scheduler")
+    for option in ("image_metadata_prefilter", "query_placement_for_image_type_support"):
+        nova.conf.CONF.set_override(option, True, "scheduler")
     # Nova's one query to its databases. A Mock would take longer than what is measured.
     with mock.patch.object(objects.service, "get_minimum_version_all_cells", _newest):
-        print("\n".join(measure(rounds, calls)))
+        measure(rounds, calls)
 
 
 if __name__ == "__main__":

@@ -1,42 +1,60 @@
-"""Runs benchmarks and keeps what they say: ``python tests/benchmarks/run.py [NAME ...]``; without names, all of them.
+"""Run benchmarks and keep what they print: ``python -m tests.benchmarks.run [NAME ...]``; without names, all of them.
 
 Each runs in a process of its own. ``results/NAME.txt`` gets a line about the machine and then what it printed; the
-documentation shows these files.
+documentation shows these files. ``python -m tests.benchmarks.MODULE ... small`` takes seconds and keeps nothing.
 """
 
+import os
+import platform
+import sqlite3
 import subprocess
 import sys
+from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 
-from side_by_side import machine
+RESULTS = Path(__file__).parent / "results"
+BENCHMARKS = {
+    "audit": "audit images",
+    "audit_servers": "audit servers",
+    "candidates": "candidates",
+    "mixed_cloud": "mixed_cloud",
+    "no_host": "no_host",
+    "pipeline": "pipeline",
+    "scale": "commands scale",
+    "start": "commands start",
+}
+"""Name -> module and arguments."""
 
-_HERE = Path(__file__).parent
-_PARTS = ("placements", "run", "side_by_side")
-RESULTS = _HERE / "results"
 
-
-def names() -> list[str]:
-    """Return the names of all benchmarks."""
-    return sorted(path.stem for path in _HERE.glob("*.py") if path.stem not in _PARTS)
+def machine() -> str:
+    """Return one line about where and when this is measured, and how busy it was in 1, 5 and 15 minutes."""
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    processor = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
+    packages = (f"{name} {version(name)}" for name in ("nova", "openstack-placement"))
+    load = " ".join(f"{each:.1f}" for each in os.getloadavg())
+    return (
+        f"{datetime.now(timezone.utc):%Y-%m-%d}; {processor}, {os.cpu_count()} cores; Python "
+        f"{platform.python_version()}; {'; '.join(packages)}; SQLite {sqlite3.sqlite_version}; load average {load}"
+    )
 
 
 def main(asked: list[str]) -> int:
     """Run the benchmarks of these names; return 1 if one fails, and keep its old result."""
-    unknown = set(asked) - set(names())
-    if unknown:
-        print(f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(names())}.", file=sys.stderr)
+    if unknown := ", ".join(sorted(set(asked) - BENCHMARKS.keys())):
+        print(f"There is no benchmark {unknown}. There are: {', '.join(BENCHMARKS)}.", file=sys.stderr)
         return 1
     failed = []
-    for name in asked or names():
+    for name in asked or BENCHMARKS:
         print(f"# {name}", flush=True)
-        command = [sys.executable, "-W", "ignore", str(_HERE / f"{name}.py")]
+        module, *arguments = BENCHMARKS[name].split()
+        command = [sys.executable, "-W", "ignore", "-m", f"tests.benchmarks.{module}", *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
         print(done.stdout, flush=True)
         if done.returncode:
             failed.append(name)
-            continue
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / f"{name}.txt").write_text(f"{machine()}\n\n{done.stdout}", encoding="utf-8")
+        else:
+            (RESULTS / f"{name}.txt").write_text(f"{machine()}\n\n{done.stdout}", encoding="utf-8")
     if failed:
         print(f"Failed: {', '.join(failed)}. Their results are as they were.", file=sys.stderr)
     return int(bool(failed))

@@ -1,6 +1,6 @@
 """Schedulers at full speed while the rules are replaced and facts expire: the law of each is in its test's name.
 
-Some seconds by itself, two minutes with ``tox -e exhaustive``; tests/benchmarks/soak.py takes ten minutes for each.
+Some seconds by itself, two minutes with ``tox -e exhaustive``.
 """
 
 import copy

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from tests.support.placements import Observed
 
 Start = Callable[..., Any]
-"""``(enabled_filters, *lines of nova.conf) -> SchedulerManager``."""
+"""``(enabled_filters, *lines of nova.conf) -> SchedulerManager``; or with the whole file as ``conf``."""
+_TWO_LINES = """[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = os_prefilter.nova.activate
+[prefilter]"""
 
 
 @contextmanager
@@ -27,17 +31,9 @@ def starting(folder: Path) -> Iterator[Start]:
     """Yield a function that starts the scheduler with the two lines of the documentation; then undo all of it."""
     before = list(request_filter.ALL_REQUEST_FILTERS)
 
-    def start(enabled: str, *lines: str) -> Any:
-        text = [
-            "[filter_scheduler]",
-            "available_filters = nova.scheduler.filters.all_filters",
-            "available_filters = os_prefilter.nova.activate",
-            "[prefilter]",
-            f"enabled_filters = {enabled}",
-            *lines,
-        ]
+    def start(enabled: str, *lines: str, conf: str = "") -> Any:
         path = folder / "nova.conf"
-        path.write_text("\n".join(text), encoding="utf-8")
+        path.write_text(conf or "\n".join((_TWO_LINES, f"enabled_filters = {enabled}", *lines)), encoding="utf-8")
         nova.conf.CONF([], project="nova", default_config_files=[str(path)])
         return manager.SchedulerManager()
 

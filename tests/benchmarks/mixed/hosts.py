@@ -7,7 +7,6 @@ found them; traits and late checks both come from these facts.
 import random
 from dataclasses import dataclass, replace
 
-from mixed.ways import SCOPE
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
@@ -16,6 +15,7 @@ from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
+from tests.benchmarks.mixed.ways import SCOPE
 
 IN_USE = 0.7
 """How full the hosts are at the start, on average."""
@@ -25,50 +25,46 @@ METAL = "CUSTOM_BAREMETAL_GOLD"
 # What Nova's compute manager and its libvirt driver say of any host of theirs (COMPUTE_DRIVER capabilities).
 _NODE = frozenset(("COMPUTE_NODE", "OWNER_NOVA"))
 _LIBVIRT = _NODE | {
-    "COMPUTE_ACCELERATORS",
-    "COMPUTE_DEVICE_TAGGING",
-    "COMPUTE_NET_ATTACH_INTERFACE",
-    "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG",
-    "COMPUTE_RESCUE_BFV",
-    "COMPUTE_SOCKET_PCI_NUMA_AFFINITY",
-    "COMPUTE_TRUSTED_CERTS",
-    "COMPUTE_VOLUME_ATTACH",
-    "COMPUTE_VOLUME_ATTACH_WITH_TAG",
-    "COMPUTE_VOLUME_EXTEND",
-    "COMPUTE_VOLUME_MULTI_ATTACH",
+    *("COMPUTE_ACCELERATORS", "COMPUTE_DEVICE_TAGGING", "COMPUTE_RESCUE_BFV", "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"),
+    *("COMPUTE_NET_ATTACH_INTERFACE", "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG", "COMPUTE_TRUSTED_CERTS"),
+    *(
+        "COMPUTE_VOLUME_ATTACH",
+        "COMPUTE_VOLUME_ATTACH_WITH_TAG",
+        "COMPUTE_VOLUME_EXTEND",
+        "COMPUTE_VOLUME_MULTI_ATTACH",
+    ),
 }
 _X86_CPU = frozenset(("HW_CPU_X86_AESNI", "HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX"))
 
+
+def _set(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
 _X86 = GuestFacts(
     default_machine="pc",
-    machines=frozenset(("pc", "q35", "isapc", "microvm")),
-    buses=frozenset(("ide", "fdc", "scsi", "virtio", "usb", "sata")),
-    video_models=frozenset(("vga", "cirrus", "vmvga", "qxl", "virtio", "none", "bochs")),
-    tpm_models=frozenset(("tpm-tis", "tpm-crb")),
-    tpm_versions=frozenset(("2.0",)),
+    machines=_set("pc q35 isapc microvm"),
+    buses=_set("ide fdc scsi virtio usb sata"),
+    video_models=_set("vga cirrus vmvga qxl virtio none bochs"),
+    tpm_models=_set("tpm-tis tpm-crb"),
+    tpm_versions=_set("2.0"),
     uefi=True,
     secure_boot=True,
 )
 # A distribution that builds QEMU without spice and with q35 for the default.
-_X86_Q35 = replace(
-    _X86,
-    default_machine="q35",
-    machines=frozenset(("pc", "q35")),
-    video_models=frozenset(("vga", "virtio", "none", "bochs")),
-)
-_NO_TPM = frozenset[str]()
-_X86_OLD = replace(_X86, tpm_models=_NO_TPM)
+_X86_Q35 = replace(_X86, default_machine="q35", machines=_set("pc q35"), video_models=_set("vga virtio none bochs"))
+_X86_OLD = replace(_X86, tpm_models=_set(""))
 _X86_BIOS = replace(_X86_OLD, uefi=False, secure_boot=False)
 _ARM = GuestFacts(
     default_machine="virt",
-    machines=frozenset(("virt",)),
-    buses=frozenset(("fdc", "scsi", "virtio", "usb", "sata")),
-    video_models=frozenset(("vga", "virtio", "none", "bochs")),
-    tpm_models=frozenset(("tpm-tis",)),
-    tpm_versions=frozenset(("2.0",)),
+    machines=_set("virt"),
+    buses=_set("fdc scsi virtio usb sata"),
+    video_models=_set("vga virtio none bochs"),
+    tpm_models=_set("tpm-tis"),
+    tpm_versions=_set("2.0"),
     uefi=True,
 )
-_ARM_WITHOUT_TPM = replace(_ARM, tpm_models=_NO_TPM)
+_ARM_OLD = replace(_ARM, tpm_models=_set(""))
 _SERVER = {
     "VCPU": Inventory(64, max_unit=64, allocation_ratio=4.0),
     "MEMORY_MB": Inventory(524_288, reserved=4_096, max_unit=524_288),
@@ -112,16 +108,16 @@ class Kind:
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        written = select_managed(SCOPE.restrict(capability_traits(self.facts)), Mode.BESIDE, self.facts)
-        added = with_marker(written, self.facts, SCOPE.marker)
+        found = select_managed(SCOPE.restrict(capability_traits(self.facts)), Mode.BESIDE, self.facts)
+        added = with_marker(found, self.facts, SCOPE.marker)
         return self.nova_traits | {trait for trait, has in added.items() if has}
 
 
 def _kvm(name: str, share: int, versions: str, guests: GuestFacts, what: str) -> Kind:
     """Return KVM hosts of one libvirt and one QEMU; what is there for a TPM is in the facts about guests."""
     libvirt, qemu = (tuple(map(int, text.split("."))) for text in versions.split())
-    is_x86 = guests is not _ARM and guests is not _ARM_WITHOUT_TPM
-    architecture = "x86_64" if is_x86 else "aarch64"
+    is_x86 = guests is not _ARM and guests is not _ARM_OLD
+    architecture, runs = ("x86_64", ("i686", "x86_64")) if is_x86 else ("aarch64", ("aarch64",))
     facts = LibvirtFacts(
         host=name,
         architecture=architecture,
@@ -133,18 +129,9 @@ def _kvm(name: str, share: int, versions: str, guests: GuestFacts, what: str) ->
         swtpm_enabled=bool(guests.tpm_models),
         built_by_nova=True,
     )
-    runs = ("i686", "x86_64") if is_x86 else ("aarch64",)
+    told = f"{architecture}, libvirt {versions.replace(' ', ', QEMU ')}{what}"
     supported = tuple((arch, hypervisor, "hvm") for arch in runs for hypervisor in ("qemu", "kvm"))
-    others = _LIBVIRT | (_X86_CPU if is_x86 else frozenset())
-    return Kind(
-        name,
-        share,
-        f"{architecture}, libvirt {versions.replace(' ', ', QEMU ')}{what}",
-        facts,
-        _SERVER,
-        supported,
-        others,
-    )
+    return Kind(name, share, told, facts, _SERVER, supported, _LIBVIRT | (_X86_CPU if is_x86 else frozenset()))
 
 
 def _metal(name: str, share: int, what: str, *settings: str) -> Kind:
@@ -174,13 +161,13 @@ KINDS: tuple[Kind, ...] = (
         _NODE | {"COMPUTE_NET_ATTACH_INTERFACE", "COMPUTE_VOLUME_ATTACH"},
     ),
     _kvm("arm-8.2", 5, "10.0.0 8.2.2", _ARM, ""),
-    _kvm("arm-6.2", 2, "8.0.0 6.2.0", _ARM_WITHOUT_TPM, ", no TPM"),
+    _kvm("arm-6.2", 2, "8.0.0 6.2.0", _ARM_OLD, ", no TPM"),
     _metal("metal-ht", 3, "bare metal, hyperthreading can be switched", "LogicalProc", "NumLock"),
     _metal("metal", 2, "bare metal, no setting for hyperthreading", "NumLock"),
 )
 """All kinds; their shares add up to 100."""
 
-BY_KIND = {kind.name: kind for kind in KINDS}
+_BY_KIND = {kind.name: kind for kind in KINDS}
 
 
 def hosts(number: int, seed: int) -> list[Provider]:
@@ -194,7 +181,7 @@ def hosts(number: int, seed: int) -> list[Provider]:
 
 def kind_of(host: str) -> Kind:
     """Return the kind of a host by its name."""
-    return BY_KIND[host.rpartition("-")[0]]
+    return _BY_KIND[host.rpartition("-")[0]]
 
 
 def _host(name: str, kind: Kind, random_: random.Random) -> Provider:

@@ -2,32 +2,26 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nova import objects
 
-from mixed.hosts import METAL
+from tests.benchmarks.mixed.hosts import METAL
+from tests.support.nova_objects import nova_spec
 
 _X86 = {"hw_architecture": "x86_64"}
 _ARM = {"hw_architecture": "aarch64"}
 _UEFI = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
-_METAL_RESOURCES = {
-    f"resources:{METAL}": "1",
-    "resources:VCPU": "0",
-    "resources:MEMORY_MB": "0",
-    "resources:DISK_GB": "0",
-}
+_METAL_RESOURCES = {f"resources:{METAL}": "1", **{f"resources:{n}": "0" for n in ("VCPU", "MEMORY_MB", "DISK_GB")}}
 
 
-@dataclass(frozen=True)
-class Image:
+class Image(NamedTuple):
     """One kind of image."""
 
     name: str
     share: int
     """Of a thousand requests."""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str]
     disk_format: str = "qcow2"
     metal: Mapping[str, str] | None = None
     """The extra specs of its flavor, for bare metal; None for a virtual machine of any size."""
@@ -138,38 +132,25 @@ def boots(number: int, seed: int) -> list[Boot]:
 
 def spec_of(boot: Boot) -> Any:
     """Return Nova's own request spec, as its API makes it for a new server."""
-    metal = boot.image.metal
-    flavor = objects.Flavor(
-        name=boot.size.name if metal is None else "metal",
-        flavorid=boot.size.name,
-        vcpus=boot.size.vcpus,
-        memory_mb=boot.size.memory_mb,
-        root_gb=boot.size.disk_gb,
-        ephemeral_gb=0,
-        swap=0,
-        extra_specs={} if metal is None else _METAL_RESOURCES | dict(metal),
-    )
-    image = {"id": boot.uuid, "disk_format": boot.image.disk_format, "properties": dict(boot.image.properties)}
-    return objects.RequestSpec(
-        flavor=flavor,
-        image=objects.ImageMeta.from_dict(image),
+    metal, size = boot.image.metal, boot.size
+    extra_specs = {} if metal is None else _METAL_RESOURCES | dict(metal)
+    unset = ("availability_zone", "instance_group", "pci_requests", "numa_topology", "ignore_hosts", "force_hosts")
+    spec = nova_spec(
+        dict(boot.image.properties),
+        extra_specs,
         instance_uuid=boot.uuid,
         project_id="project",
         user_id="user",
-        availability_zone=None,
         is_bfv=False,
         num_instances=1,
-        instance_group=None,
-        pci_requests=None,
-        numa_topology=None,
-        ignore_hosts=None,
-        force_hosts=None,
-        force_nodes=None,
-        requested_destination=None,
         requested_networks=objects.NetworkRequestList(objects=[]),
         requested_resources=[],
         scheduler_hints={},
         security_groups=objects.SecurityGroupList(objects=[]),
         limits=objects.SchedulerLimits(),
-        retry=None,
+        **dict.fromkeys((*unset, "force_nodes", "requested_destination", "retry")),
     )
+    spec.image.id, spec.image.disk_format = boot.uuid, boot.image.disk_format
+    spec.flavor.vcpus, spec.flavor.memory_mb, spec.flavor.root_gb = size.vcpus, size.memory_mb, size.disk_gb
+    spec.flavor.flavorid = size.name
+    return spec

@@ -11,22 +11,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import nova.conf
-import nova.policy
-from nova import context as nova_context
 from nova import exception, objects
-from nova.scheduler import manager, request_filter, utils
+from nova.scheduler import manager, utils
 from nova.scheduler.client import report
-from nova.scheduler.host_manager import HostManager, HostState
+from nova.scheduler.host_manager import HostState
 
-from mixed.hosts import Kind, kind_of
-from mixed.requests import Boot, spec_of
-from mixed.ways import Way
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from tests.benchmarks.mixed.hosts import Kind, kind_of
+from tests.benchmarks.mixed.requests import Boot, spec_of
+from tests.benchmarks.mixed.ways import Way
+from tests.support.nova_start import starting, user_context
 
 _NEWEST_COMPUTE = 10_000
 _CELL = "00000000-0000-4000-8000-00000000ce11"
@@ -66,22 +65,14 @@ class Placement:
         self.query_seconds = self.seconds = 0.0
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method not in ("get", "put", "post", "delete"):
-            raise AttributeError(method)
-        return lambda url, **options: self._send(method.upper(), url, **options)
+        return partial(self._send, method.upper())
 
     def _send(self, method: str, url: str, *, microversion: str | None = None, **options: Any) -> Any:
         options.pop("global_request_id", None)
+        versions = {"microversion": microversion, "microversion_service_type": "placement"}
+        headers = {"Accept": "application/json"}
         start = time.process_time()
-        answer = self._adapter.request(
-            url,
-            method,
-            raise_exc=False,
-            microversion=microversion,
-            microversion_service_type="placement",
-            headers={"Accept": "application/json"},
-            **options,
-        )
+        answer = self._adapter.request(url, method, raise_exc=False, headers=headers, **versions, **options)
         seconds = time.process_time() - start
         self.seconds += seconds
         if url.startswith(_PREFIX):
@@ -99,7 +90,7 @@ class Scheduler:
         self._names = names
         self._candidates = 0
         self._manager.host_manager.get_host_states_by_uuids = self._states
-        self.context = nova_context.RequestContext("user", "project")
+        self.context = user_context()
 
     def boot(self, boot: Boot, late_check: LateCheck) -> Outcome:
         """Schedule one request, and build it on the host, or on the next one where that fails."""
@@ -145,16 +136,9 @@ class Scheduler:
 
     def _claim(self, boot: Boot, selection: Any) -> bool:
         """Claim an alternate, as Nova's conductor does."""
-        return bool(
-            utils.claim_resources(
-                self.context,
-                self._client,
-                spec_of(boot),
-                boot.uuid,
-                json.loads(selection.allocation_request),
-                selection.allocation_request_version,
-            )
-        )
+        request = json.loads(selection.allocation_request)
+        version = selection.allocation_request_version
+        return bool(utils.claim_resources(self.context, self._client, spec_of(boot), boot.uuid, request, version))
 
     def _states(self, _context: object, uuids: Sequence[str], _spec: object) -> Iterator[Any]:
         """Return the host states in the place of those that Nova reads from its cells."""
@@ -178,28 +162,14 @@ def scheduler(way: Way, placement: EmbeddedPlacement, names: dict[str, str]) -> 
 
     :param names: of the hosts, by UUID
     """
-    objects.register_all()
-    before = list(request_filter.ALL_REQUEST_FILTERS)
     spoken_to = Placement(placement)
+    versions = mock.patch.object(objects.service, "get_minimum_version_all_cells", return_value=_NEWEST_COMPUTE)
     with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        path = Path(folder) / "nova.conf"
-        path.write_text(way.nova_conf, encoding="utf-8")
-        for name in ("refresh_cells_caches", "_init_aggregates", "_init_instance_info"):
-            stack.enter_context(mock.patch.object(HostManager, name))
+        start = stack.enter_context(starting(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
         # No PCI devices and NUMA cells to count down, which is what it is for.
         stack.enter_context(mock.patch.object(HostState, "consume_from_request"))
-        stack.enter_context(mock.patch.object(manager.rpc, "get_notifier"))
         stack.enter_context(mock.patch.object(manager.compute_utils, "notify_about_scheduler_action"))
-        stack.enter_context(
-            mock.patch.object(objects.service, "get_minimum_version_all_cells", return_value=_NEWEST_COMPUTE)
-        )
-        client = report.SchedulerReportClient(adapter=spoken_to)
-        stack.enter_context(mock.patch.object(manager.report, "report_client_singleton", return_value=client))
-        nova.conf.CONF([], project="nova", default_config_files=[str(path)])
-        try:
-            yield Scheduler(manager.SchedulerManager(), spoken_to, names)
-        finally:
-            nova.conf.CONF.reset()
-            nova.policy.reset()
-            request_filter.ALL_REQUEST_FILTERS[:] = before
+        stack.enter_context(versions)
+        patched: Any = report.report_client_singleton
+        patched.return_value = report.SchedulerReportClient(adapter=spoken_to)
+        yield Scheduler(start("", conf=way.nova_conf), spoken_to, names)

@@ -1,18 +1,17 @@
 """One way through all requests: what became of each, beside what could have been."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
-from mixed.hosts import KINDS, Kind, fleet, kind_of
-from mixed.requests import Boot, spec_of
-from mixed.scheduler import Outcome, Scheduler, scheduler
-from mixed.ways import SCOPE, Way
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import RequestRejected
-from os_prefilter.fleet.model import Inventory, Provider
+from os_prefilter.fleet.model import Provider
 from os_prefilter.hosts.driver_check import unsupported
+from tests.benchmarks.mixed.hosts import KINDS, Kind, fleet, kind_of
+from tests.benchmarks.mixed.requests import Boot, spec_of
+from tests.benchmarks.mixed.scheduler import Outcome, Scheduler, scheduler
+from tests.benchmarks.mixed.ways import SCOPE, Way
 
 LIMIT = 1000
 """Nova's max_placement_results."""
@@ -45,23 +44,18 @@ class SimulationError(Exception):
     """Placement and our own account of it do not agree: nothing of the run can be trusted."""
 
 
-@dataclass
 class _Cloud:
     """Our own account of what is in use, by which the truth is enumerated."""
 
-    resources: dict[str, dict[str, Inventory]]
-    used: dict[str, dict[str, int]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.used = {
-            host: {name: each.used for name, each in resources.items()} for host, resources in self.resources.items()
-        }
+    def __init__(self, hosts: Sequence[Provider]) -> None:
+        self._resources = {host.name: host.resources for host in hosts}
+        self.used = {host.name: {name: each.used for name, each in host.resources.items()} for host in hosts}
 
     def with_room(self, wanted: Mapping[str, int]) -> list[str]:
         return [host for host in self.used if all(self._has(host, name, amount) for name, amount in wanted.items())]
 
     def _has(self, host: str, name: str, amount: int) -> bool:
-        inventory = self.resources[host].get(name)
+        inventory = self._resources[host].get(name)
         if inventory is None or amount > inventory.max_unit:
             return False
         capacity = (inventory.total - inventory.reserved) * inventory.allocation_ratio
@@ -79,7 +73,7 @@ class Run:
         self._way = way
         self._hosts = list(hosts)
         self._boots = boots
-        self._cloud = _Cloud({each.name: dict(each.resources) for each in hosts})
+        self._cloud = _Cloud(hosts)
         self._refusals: dict[tuple[str, str], str] = {}
         self._by_host_filters: dict[str, set[str]] = {}
         self._traits = {kind.name: kind.our_traits if way.ours else kind.nova_traits for kind in KINDS}
@@ -146,12 +140,8 @@ class Run:
         """
         if not query:
             return set()
-        asked = [
-            trait
-            for name, value in parse_qsl(query)
-            if name in ("required", "root_required")
-            for trait in value.split(",")
-        ]
+        values = [value for name, value in parse_qsl(query) if name in ("required", "root_required")]
+        asked = [trait for value in values for trait in value.split(",")]
         forbidden = {trait[1:] for trait in asked if trait.startswith("!")}
         required = {trait for trait in asked if not trait.startswith("!")}
         return {name for name, traits in self._traits.items() if required <= traits and forbidden.isdisjoint(traits)}

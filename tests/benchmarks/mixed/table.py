@@ -1,16 +1,53 @@
-"""The results as plain-text tables."""
+"""The results, and what the cloud is made of, as plain-text tables."""
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from textwrap import wrap
 
-from mixed.requests import IMAGES
-from mixed.simulation import Result
+from tests.benchmarks.mixed.hosts import KINDS
+from tests.benchmarks.mixed.requests import IMAGES, SIZES, Boot, Image
+from tests.benchmarks.mixed.simulation import Result
+from tests.benchmarks.mixed.ways import WAYS
 
 Results = Mapping[str, Sequence[Result]]
 """By way, in the order of the ways."""
 
-_LABEL, _COLUMN = 35, 13
+_LABEL, _COLUMN, _WIDTH = 35, 13, 100
+
+
+def described(boots: Sequence[Boot], hosts: Sequence[str]) -> str:
+    """Return what the cloud is made of.
+
+    :param hosts: the kind of each host
+    """
+    lines = ["Ways", *(_wrapped(f"{way.name:14}", way.what) for way in WAYS), ""]
+    lines += ["Hosts, and the traits of each: by Nova's driver, and with this library's agent"]
+    for kind in KINDS:
+        traits = f"{len(kind.nova_traits):4} {len(kind.our_traits):4}"
+        lines.append(_wrapped(f"{kind.name:14}{hosts.count(kind.name):5}  {traits}  ", kind.what))
+    lines += ["", "Images, and the requests for each"]
+    of_image = Counter(boot.image.name for boot in boots)
+    lines += [_wrapped(f"{each.name:16}{of_image[each.name]:4}  ", ", ".join(_requested(each))) for each in IMAGES]
+    lines += ["", "Flavors of virtual machines, and the requests for each"]
+    of_size = Counter(boot.size.name for boot in boots if boot.image.metal is None)
+    for size in SIZES:
+        amounts = f"{size.vcpus} VCPU, {size.memory_mb // 1024} GiB of memory, {size.disk_gb} GB of disk"
+        lines.append(f"{size.name:16}{of_size[size.name]:4}  {amounts}")
+    return "\n".join(lines)
+
+
+def _requested(image: Image) -> Iterator[str]:
+    yield image.disk_format
+    yield from (f"{name}={value}" for name, value in image.properties.items())
+    if image.metal is not None:
+        yield "bare metal"
+        yield from (f"{name}={value} (flavor)" for name, value in image.metal.items())
+
+
+def _wrapped(start: str, text: str) -> str:
+    indent = " " * len(start)
+    return "\n".join(wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False))
 
 
 def could(results: Sequence[Result]) -> list[Result]:
@@ -23,46 +60,34 @@ def ran(results: Sequence[Result]) -> list[Result]:
     return [each for each in results if each.booted]
 
 
-def late_failures(results: Sequence[Result]) -> int:
-    """Return how often a host failed after it was chosen."""
-    return sum(len(each.outcome.failed) for each in results)
-
-
-def excluded(results: Sequence[Result]) -> int:
-    """Return how many hosts that could do it were kept out, summed over the requests."""
-    return sum(each.excluded for each in results)
-
-
-def candidates(results: Sequence[Result]) -> list[int]:
-    """Return how many hosts Placement returned, for each request that reached it."""
+def _candidates(results: Sequence[Result]) -> list[int]:
     return [each.outcome.candidates for each in results if each.outcome.query]
 
 
-def milliseconds(results: Sequence[Result], *, whole: bool) -> list[float]:
+def _milliseconds(results: Sequence[Result], *, whole: bool) -> list[float]:
     """Return the time of the processor in Placement: for the candidates, or for ``whole`` requests."""
     asked = [each.outcome for each in results if each.outcome.query]
     return [1000 * (each.seconds if whole else each.query_seconds) for each in asked]
 
 
-def percentile(values: Sequence[float], part: int) -> float:
-    """Return the value that so many of a hundred do not exceed."""
-    return statistics.quantiles(values, n=100, method="inclusive")[part - 1]
+def _median(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):,.0f}"
 
 
-def _attempts(results: Sequence[Result]) -> str:
-    return f"{statistics.mean(each.attempts for each in ran(results)):.2f}"
+def _most(values: Sequence[float]) -> str:
+    """Return the value that 95 of a hundred do not exceed."""
+    return f"{statistics.quantiles(values, n=100, method='inclusive')[94]:,.0f}"
 
 
 def _excluded(results: Sequence[Result]) -> str:
-    share = 100 * excluded(results) / sum(each.able for each in results)
-    return f"{excluded(results):,} {share:3.0f}%"
+    excluded = sum(each.excluded for each in results)
+    return f"{excluded:,} {100 * excluded / sum(each.able for each in results):3.0f}%"
 
 
 def _share_that_ran(results: Sequence[Result]) -> str:
     of_all = could(results)
     # Of fewer than a hundred, a tenth of a percent would say more than there is to know.
-    decimals = 1 if len(of_all) >= 100 else 0
-    return f"{100 * len(ran(of_all)) / len(of_all):.{decimals}f}%"
+    return f"{100 * len(ran(of_all)) / len(of_all):.{1 if len(of_all) >= 100 else 0}f}%"
 
 
 def _lost(results: Sequence[Result], *, tried: bool) -> str:
@@ -82,33 +107,24 @@ _ROWS: Sequence[tuple[str, Callable[[Sequence[Result]], str]]] = (
     ("requests that no host could do", lambda each: str(len(_impossible(each)))),
     ("  refused before any was tried", lambda each: _lost(_impossible(each), tried=False)),
     ("  failed on hosts first", lambda each: _lost(_impossible(each), tried=True)),
-    ("late failures", lambda each: str(late_failures(each))),
-    ("attempts for a request that ran", _attempts),
+    ("late failures", lambda each: str(sum(len(result.outcome.failed) for result in each))),
+    ("attempts for a request that ran", lambda each: f"{statistics.mean(one.attempts for one in ran(each)):.2f}"),
     ("requests with able hosts excluded", lambda each: str(sum(bool(result.excluded) for result in each))),
     ("able hosts excluded, of all able", _excluded),
-    ("candidates, median", lambda each: f"{statistics.median(candidates(each)):,.0f}"),
-    ("candidates, 95th percentile", lambda each: f"{percentile(candidates(each), 95):,.0f}"),
-    ("ms for the candidates, median", lambda each: f"{statistics.median(milliseconds(each, whole=False)):,.0f}"),
-    ("ms for the whole request, median", lambda each: f"{statistics.median(milliseconds(each, whole=True)):,.0f}"),
-    ("ms for the whole request, 95th p.", lambda each: f"{percentile(milliseconds(each, whole=True), 95):,.0f}"),
+    ("candidates, median", lambda each: _median(_candidates(each))),
+    ("candidates, 95th percentile", lambda each: _most(_candidates(each))),
+    ("ms for the candidates, median", lambda each: _median(_milliseconds(each, whole=False))),
+    ("ms for the whole request, median", lambda each: _median(_milliseconds(each, whole=True))),
+    ("ms for the whole request, 95th p.", lambda each: _most(_milliseconds(each, whole=True))),
 )
 
 
 def tables(results: Results) -> str:
     """Return all tables."""
-    return "\n".join(
-        (
-            _heading("", results),
-            *(_line(label, [value(each) for each in results.values()]) for label, value in _ROWS),
-            "",
-            _heading("ran, of those a host could do", results),
-            *_by_image(results),
-            "",
-            _heading("late failures, by what was requested", results),
-            *_by_cause(results),
-            "",
-        )
-    )
+    rows = [_line(label, [value(each) for each in results.values()]) for label, value in _ROWS]
+    ran_, late = "ran, of those a host could do", "late failures, by what was requested"
+    parts = (("", rows), (ran_, _by_image(results)), (late, _by_cause(results)))
+    return "\n".join("\n".join((*_heading(label, results), *lines, "")) for label, lines in parts)
 
 
 def _by_image(results: Results) -> Sequence[str]:
@@ -126,9 +142,9 @@ def _by_cause(results: Results) -> Sequence[str]:
     return [_line(cause, [str(one[cause]) for one in counts]) for cause in sorted(set().union(*counts))]
 
 
-def _heading(label: str, results: Results) -> str:
+def _heading(label: str, results: Results) -> tuple[str, str]:
     line = _line(label, list(results))
-    return f"{line}\n{'-' * len(line)}"
+    return line, "-" * len(line)
 
 
 def _line(label: str, values: Sequence[str]) -> str:

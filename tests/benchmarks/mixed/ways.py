@@ -1,12 +1,12 @@
 """The ways to schedule that are compared, as lines of nova.conf."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import load_filters
 from os_prefilter.filters.report_scope import report_scope
 
-_OPTIONS = """[scheduler]
+_NOVA = """[scheduler]
 image_metadata_prefilter = {prefilters}
 query_placement_for_image_type_support = {prefilters}
 [filter_scheduler]
@@ -30,8 +30,7 @@ SCOPE = report_scope(load_filters(_FILTERS.split(","), None), Options(reported_t
 """The traits that the agent reports in such a cloud."""
 
 
-@dataclass(frozen=True)
-class Way:
+class Way(NamedTuple):
     """One way."""
 
     name: str
@@ -41,28 +40,20 @@ class Way:
     """Whether the filters are this library's, and its agent runs on the hosts."""
 
 
-def _nova(*, prefilters: bool = False, host_filters: str = "") -> str:
-    return _OPTIONS.format(prefilters=str(prefilters).lower(), host_filters=host_filters, more="")
+def _conf(*, prefilters: bool = False, host_filters: str = "", more: str = "") -> str:
+    return _NOVA.format(prefilters=str(prefilters).lower(), host_filters=host_filters, more=more)
 
 
+_PROPERTIES, _ACTIVATE = "ImagePropertiesFilter", "available_filters = os_prefilter.nova.activate\n"
 WAYS: tuple[Way, ...] = (
-    Way("no filter", "Nova 34 without ImagePropertiesFilter", _nova()),
-    Way(
-        "properties",
-        "Nova 34 as it comes: ImagePropertiesFilter among the candidates",
-        _nova(host_filters="ImagePropertiesFilter"),
-    ),
-    Way("prefilters", "Nova's prefilters for image properties and types, switched on", _nova(prefilters=True)),
-    Way(
-        "both",
-        "Nova's prefilters, and ImagePropertiesFilter",
-        _nova(prefilters=True, host_filters="ImagePropertiesFilter"),
-    ),
+    Way("no filter", f"Nova 34 without {_PROPERTIES}", _conf()),
+    Way("properties", f"Nova 34 as it comes: {_PROPERTIES} among the candidates", _conf(host_filters=_PROPERTIES)),
+    Way("prefilters", "Nova's prefilters for image properties and types, switched on", _conf(prefilters=True)),
+    Way("both", f"Nova's prefilters, and {_PROPERTIES}", _conf(prefilters=True, host_filters=_PROPERTIES)),
     Way(
         "os-prefilter",
         "this library's filters in that nova-scheduler, its agent on the hosts",
-        _OPTIONS.format(prefilters="false", host_filters="", more="available_filters = os_prefilter.nova.activate\n")
-        + _OURS,
+        _conf(more=_ACTIVATE) + _OURS,
         ours=True,
     ),
 )

@@ -103,20 +103,29 @@ def test_misspelt_option_of_the_configuration_is_told_once(argv: list[str], caps
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("argv", "line", "told"),
     [
-        (
-            "decision_history = 1000",
-            "Unexpected boolean value '1000'; expected true or false. Correct it, or remove it",
-        ),
-        ("trait_scope = both", "Valid values are [auto, root, root_and_unsuffixed], but found 'both'. Correct it"),
-        ("facts_interval = soon", "could not convert string to float: 'soon'. Correct it"),
-        ("owner_compute_version = 0", "Should be greater than or equal to 1. Correct it"),
-        ("reported_traits = $nosuch", "no such option nosuch in group [DEFAULT]. Write $$ for a $"),
-        ("facts_interval =", "it is empty. Give a value"),
+        (argv, *case)
+        for argv, case in zip(
+            _ASKING,
+            [
+                (
+                    "decision_history = 1000",
+                    "Unexpected boolean value '1000'; expected true or false. Correct it, or remove it",
+                ),
+                (
+                    "trait_scope = both",
+                    "Valid values are [auto, root, root_and_unsuffixed], but found 'both'. Correct it",
+                ),
+                ("facts_interval = soon", "could not convert string to float: 'soon'. Correct it"),
+                ("owner_compute_version = 0", "Should be greater than or equal to 1. Correct it"),
+                ("reported_traits = $nosuch", "no such option nosuch in group [DEFAULT]. Write $$ for a $"),
+                ("facts_interval =", "it is empty. Give a value"),
+            ],
+            strict=True,
+        )
     ],
 )
-@pytest.mark.parametrize("argv", _ASKING, ids=lambda argv: argv[0])
 def test_wrong_value_of_the_configuration_is_an_error_as_at_the_start_of_a_service(
     argv: list[str], line: str, told: str, capsys: Capture, tmp_path: Path
 ) -> None:
@@ -149,22 +158,26 @@ _ABOUT_HOSTS = [
     ["offer", "--format", "json"],
     ["readiness", "-f", "json"],
     ["snapshot"],
-    ["demo", "-f", "json"],
 ]
 
 
+class _Tee(io.StringIO):
+    def __init__(self, other: io.StringIO) -> None:
+        super().__init__()
+        self.other = other
+
+    def write(self, text: str) -> int:
+        self.other.write(text)
+        return super().write(text)
+
+
 @pytest.mark.parametrize("argv", _ABOUT_HOSTS, ids=" ".join)
-def test_answer_about_the_example_fleet_says_so_in_its_first_line(
-    argv: list[str],
-) -> None:
+def test_answer_about_the_example_fleet_says_so_in_its_first_line(argv: list[str]) -> None:
     """As a terminal shows both streams; what a program reads, the standard output, is as it is."""
     printed = io.StringIO()
-    with redirect_stdout(printed), redirect_stderr(printed):
+    with redirect_stdout(out := _Tee(printed)), redirect_stderr(printed):
         main(argv)
     assert printed.getvalue().startswith(_HOSTS_NOTE)
-    out = io.StringIO()
-    with redirect_stdout(out):
-        main(argv)
     assert "bundled" not in out.getvalue()
     if "json" in argv or argv == ["snapshot"]:
         json.loads(out.getvalue())
@@ -220,12 +233,6 @@ def test_command_about_a_cloud_ends_although_a_library_waits_for_a_lock_without_
     assert "was ended after 0.2 seconds" in capsys.readouterr().err
 
 
-def test_empty_os_cloud_variable_names_no_cloud(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OS_CLOUD", "")
-    assert main(["readiness"]) == 0
-    assert capsys.readouterr().err.startswith(_HOSTS_NOTE)
-
-
 def test_os_cloud_variable_contradicts_no_argument_about_a_host(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,12 +263,11 @@ def test_candidates_shows_the_query_and_the_count(capsys: Capture) -> None:
     )
 
 
-def test_no_candidate_is_exit_code_2(capsys: Capture) -> None:
-    assert _json(capsys, "candidates", "--example", "impossible", code=2) == []
-
-
 def test_demo_shows_the_expected_hosts_with_and_without_filters(capsys: Capture) -> None:
-    rows = {row["Request"]["name"]: row for row in _json(capsys, "demo")}
+    assert main(["demo", "-f", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.startswith(_HOSTS_NOTE)
+    rows = {row["Request"]["name"]: row for row in json.loads(out)}
     assert rows["nova-vgpu"]["Hosts that remain"] == ["gpu-nova-1"]
     assert rows["nova-vgpu"]["Without filters, also"] == ["gpu-cyborg-1"]
     assert rows["metal-threads"]["Hosts that remain"] == ["metal-ht-1"]
@@ -273,9 +279,18 @@ def test_demo_shows_the_expected_hosts_with_and_without_filters(capsys: Capture)
 
 
 @pytest.mark.parametrize(
-    "command", ["vocabulary list", "filter list", "explain --example intel-nic", "candidates --example intel-nic"]
+    ("command", "form"),
+    [
+        ("vocabulary list", "json"),
+        ("vocabulary list", "table"),
+        ("filter list", "yaml"),
+        ("filter list", "csv"),
+        ("explain --example intel-nic", "csv"),
+        ("explain --example intel-nic", "yaml"),
+        ("candidates --example intel-nic", "value"),
+        ("candidates --example intel-nic", "json"),
+    ],
 )
-@pytest.mark.parametrize("form", ["json", "yaml", "csv", "value", "table"])
 def test_every_listing_has_every_format(command: str, form: str, capsys: Capture) -> None:
     assert main([*command.split(), "-f", form]) == 0
     out = capsys.readouterr().out
@@ -366,10 +381,8 @@ _WRONG = [
     ("demo --hosts {tmp}/nothing", "nothing: the file is empty; expected hosts. 'os-prefilter snapshot' writes"),
     ("audit --images {tmp}/nothing", "nothing: the file is empty; expected a JSON list of images. Check the command"),
     ("demo --hosts {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
-    ("explain --flavor {tmp}/digits", "digits: a number has thousands of digits. Correct it."),
     ("demo --hosts {tmp}/digits.yaml", "digits.yaml:1: broken YAML: a number has thousands of digits. Correct it."),
     ("demo --hosts {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
-    ("rules check {tmp}/loop", "loop: the file cannot be read: Too many levels of symbolic links. Check the path"),
     ("decisions {tmp}/loop", "Too many levels of symbolic links. Check"),
     ("explain --image {tmp}/flavor", "flavor: this is no image"),
     ("explain --flavor {tmp}/empty", "empty: this is no flavor"),
@@ -379,40 +392,27 @@ _WRONG = [
     ("explain --example intel-nic --config-file {tmp}", "this is a directory; give the path of a file."),
     ("explain --example intel-nic --config-file {tmp}/binary", "byte 12 is not UTF-8; save the file as UTF-8."),
     ("diagnose --property a=b --config-file {tmp}/none", "none: there is no such file. Check the path."),
-    ("audit --config-file {tmp}/binary", "byte 12 is not UTF-8"),
     ("explain --example intel-nic --filter nosuch", "names 'nosuch', which no installed package offers"),
     ("explain --example intel-nic --filter hpet --filter hpet", "'hpet' is named twice"),
-    ("explain --example intel-nic --config-file {tmp}/none", "none"),
     ("explain --example intel-nic --config-file {tmp}/broken", "broken"),
     ("explain --example intel-nic --config-file {tmp}/wrong", "unknown_values"),
-    ("explain --example intel-nic --config-file {tmp}/typo", "enabled_filters names no filter"),
     ("candidates --example intel-nic --hosts {tmp}/none", "none: there is no such file"),
-    ("candidates --example intel-nic --hosts {tmp}/broken", "broken"),
-    ("demo --hosts {tmp}/empty", "empty"),
     ("candidates --property trait:NO_SUCH_TRAIT=required", "Placement does not know: NO_SUCH_TRAIT"),
     ("explain --property hw_time_hpet=no --property trait:CUSTOM_COMPUTE_TIME_HPET=required", "contradict each other"),
     ("candidates --property trait:a,b=required", "'trait:a,b' is not trait:NAME"),
     ("audit --images {tmp}/none", "there is no such file"),
-    ("audit --images {tmp}", "this is a directory"),
     ("audit --images {tmp}/broken", "not JSON"),
-    ("audit --flavor {tmp}/none", "there is no such file"),
     ("audit --flavor {tmp}/images", "the document is a list"),
     ("audit --flavor {tmp}/flavor --flavor {tmp}/flavor", "another --flavor has the same name"),
     ("audit --enable nosuch", "'nosuch', which no installed package offers"),
-    ("audit --before nosuch", "'nosuch', which no installed package offers"),
     ("audit --enable hpet,hpet", "'hpet' is named twice"),
-    ("audit --hosts {tmp}/broken", "broken"),
     ("audit --html {tmp}", "this is not a file"),
     ("audit --html {tmp}/none/page.html", "there is no such directory"),
-    ("offer --filter nosuch", "which no installed package offers"),
-    ("offer --hosts {tmp}/none", "there is no such file"),
     ("offer --by aggregate --hosts {tmp}/fleet", "no aggregate has a name here"),
     ("offer --format metadefs --count", "have neither places nor numbers. Leave out --count."),
     ("offer --format metadefs --by zone", "have neither places nor numbers. Leave out --by."),
     ("offer --format metadefs -o {tmp}/none", "this is not a directory. Make one"),
-    ("offer --format metadefs -o {tmp}/fleet", "this is not a directory. Make one"),
     ("offer publish", "--os-cloud: it is needed, as the values go to the Glance of a cloud. Name a cloud."),
-    ("snapshot --hosts {tmp}/broken", "broken"),
     ("snapshot --hosts {tmp}/no-hosts", "at least one host"),
     ("snapshot --hosts {tmp}/unknown-key", "'x'"),
 ]
@@ -429,7 +429,6 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     (tmp_path / "digits.yaml").write_text(f"hosts: {'9' * 5000}")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "wrong").write_text("[prefilter]\nenabled_filters = hpet\nunknown_values = perhaps\n")
-    (tmp_path / "typo").write_text("[prefilter]\nenabled_filter = hpet\n")
     (tmp_path / "binary").write_bytes(b"[prefilter]\n\xff")
     (tmp_path / "images").write_text("[1]")
     (tmp_path / "fleet").write_text("hosts: {a: {traits: [COMPUTE_NODE]}}")
@@ -511,13 +510,6 @@ def test_candidates_reports_a_required_trait_that_no_host_has(capsys: Capture, t
     assert "0 of 1 hosts remain." in err
 
 
-def test_candidates_reports_a_value_that_was_not_asked_for(capsys: Capture) -> None:
-    assert main(["candidates", "--property", "hw_vif_model=e1000x", "-f", "json"]) == 0
-    captured = capsys.readouterr()
-    assert "hw_vif_model: unknown value 'e1000x'" in captured.err
-    json.loads(captured.out)
-
-
 def test_permutations_of_many_groups_hide_no_host(
     capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -541,13 +533,12 @@ def test_permutations_of_many_groups_hide_no_host(
     assert ("asked for 40 allocation candidates, some of each host" in captured.err) == is_limited
 
 
-@pytest.mark.parametrize("form", ["csv", "value"])
-def test_demo_prints_one_line_per_request_as_csv_or_value(form: str, capsys: Capture) -> None:
-    assert main(["demo", "-f", form]) == 0
+def test_demo_prints_one_line_per_request_as_csv(capsys: Capture) -> None:
+    assert main(["demo", "-f", "csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 10 + (form == "csv")
+    assert len(lines) == 11
     assert any(
-        "from-vsphere: An image taken over from vSphere, with its legacy property names;" in line for line in lines
+        "from-vsphere: An image taken over from vSphere, with its legacy property names;" in each for each in lines
     )
 
 
@@ -569,17 +560,18 @@ snapshot --hosts {file}
 """
 
 
-@pytest.mark.parametrize("kind", ["pipe", "pipe.jsonl", "/dev/zero", "zero.jsonl"])
-def test_no_command_waits_for_a_named_pipe_or_reads_a_device(kind: str, tmp_path: Path) -> None:
+def test_no_command_waits_for_a_named_pipe_or_reads_a_device(tmp_path: Path) -> None:
     """In a process of its own: a command that waits must not keep the tests waiting."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "pipe.jsonl").symlink_to("pipe")
     (tmp_path / "zero.jsonl").symlink_to("/dev/zero")
-    commands = _READS.strip().format(file=tmp_path / kind).splitlines()
+    paths = [tmp_path / "pipe", tmp_path / "pipe.jsonl", Path("/dev/zero"), tmp_path / "zero.jsonl"]
+    reads = _READS.strip().splitlines()
+    commands = [each.format(file=path) for path in paths for each in reads]
     script = f"from os_prefilter.cli.main import main\nfor each in {commands}: assert main(each.split()) == 1, each"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=120)
-    says = f"{tmp_path / kind}: this is a named pipe, a socket or a device; give the path of a regular file."
-    assert done.stderr.splitlines() == [says] * len(commands)
+    says = "this is a named pipe, a socket or a device; give the path of a regular file."
+    assert done.stderr.splitlines() == [f"{path}: {says}" for path in paths for _ in reads]
 
 
 def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) -> None:
@@ -594,13 +586,11 @@ def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) 
     assert line["Trait"] == "COMPUTE_NET_VIF_MODEL_IGB"
 
 
-@pytest.mark.parametrize("width", [40, 100])
 @pytest.mark.parametrize(
     "command",
     [
         "audit",
         "capabilities show --driver fake",
-        "demo",
         "diagnose --example impossible",
         "explain --example impossible",
         "filter list",
@@ -608,17 +598,18 @@ def test_file_option_reads_a_pipe_of_the_shell(capsys: Capture, tmp_path: Path) 
         "vocabulary list",
     ],
 )
-def test_table_breaks_no_word_and_fits_the_terminal(command: str, width: int, capsys: Capture) -> None:
+def test_table_breaks_no_word_and_fits_the_terminal(command: str, capsys: Capture) -> None:
     """A trait can be copied, and searched for; where the words are too wide for a table, each row is a list."""
     main([*command.split(), "--max-width", "100000"])
     words = set(re.findall("[A-Za-z0-9_]+", capsys.readouterr().out))
     assert any("_" in word for word in words)
-    main([*command.split(), "--max-width", str(width)])
-    lines = capsys.readouterr().out.splitlines()
-    assert set(re.findall("[A-Za-z0-9_]+", "\n".join(lines))) == words
-    table = [line for line in lines if line.startswith(("|", "+"))]
-    assert not table or {len(line) for line in table} == {len(table[0])}
-    assert all(len(line) <= width for line in table)
+    for width in (40, 100):
+        main([*command.split(), "--max-width", str(width)])
+        lines = capsys.readouterr().out.splitlines()
+        assert set(re.findall("[A-Za-z0-9_]+", "\n".join(lines))) == words
+        table = [line for line in lines if line.startswith(("|", "+"))]
+        assert not table or {len(line) for line in table} == {len(table[0])}
+        assert all(len(line) <= width for line in table)
 
 
 def test_wide_listing_shows_each_row_as_names_and_values(capsys: Capture) -> None:

@@ -11,13 +11,6 @@ import pytest
 
 from os_prefilter.cli.main import Program, main
 
-_SCRIPT = """
-import sys
-from os_prefilter.cli.main import main
-main(["explain", "--property", "hw_vif_model=igb"])
-print(*(name for name in sys.modules if name.startswith(("os_prefilter.", "placement", "openstack"))))
-"""
-
 
 def test_each_entry_point_is_a_command_that_loads() -> None:
     """With cliff's own names: those of the entry points, with spaces."""
@@ -29,13 +22,14 @@ def test_each_entry_point_is_a_command_that_loads() -> None:
 
 def test_a_command_imports_no_other_command() -> None:
     """Else each would wait for what all of them need together."""
-    done = subprocess.run([sys.executable, "-c", _SCRIPT], capture_output=True, text=True, check=True, timeout=600)
-    imported = done.stdout.splitlines()[-1].split()
+    script = 'import sys; from os_prefilter.cli.main import main; main(["explain", "--property", "hw_vif_model=igb"]); '
+    command = [sys.executable, "-c", f"{script}print(*sys.modules)"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+    imported = set(done.stdout.splitlines()[-1].split())
     assert "COMPUTE_NET_VIF_MODEL_IGB" in done.stdout
     assert "os_prefilter.cli.explain" in imported
-    for other in ("audit", "diagnose", "capabilities", "demo", "offer"):
-        assert f"os_prefilter.cli.{other}" not in imported
-    assert not [name for name in imported if name.partition(".")[0] in ("placement", "openstack")]
+    others = {f"os_prefilter.cli.{name}" for name in ("audit", "diagnose", "capabilities", "demo", "offer")}
+    assert not imported & {"placement", "openstack", *others}
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["help"], []])
@@ -91,10 +85,7 @@ sys.exit({attribute}())
 
 @pytest.mark.parametrize(
     ("name", "package"),
-    [
-        *(("os-prefilter", package) for package in ("os_prefilter", "os_traits", "oslo_config", "cliff.app")),
-        *(("os-prefilter-status", package) for package in ("os_prefilter", "oslo_upgradecheck")),
-    ],
+    [("os-prefilter", "os_prefilter"), ("os-prefilter", "cliff.app"), ("os-prefilter-status", "oslo_upgradecheck")],
 )
 def test_interrupt_while_importing_ends_the_command_without_a_traceback(name: str, package: str) -> None:
     """What an installer makes of the entry point, and Ctrl-C at the import of a package; 130 is a shell's exit code."""
@@ -104,19 +95,7 @@ def test_interrupt_while_importing_ends_the_command_without_a_traceback(name: st
     assert (done.returncode, done.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(
-    "command",
-    [
-        "--version",
-        "--help",
-        "help demo",
-        "explain --help",
-        "filter list",
-        "snapshot",
-        "vocabulary list -f json",
-    ],
-)
+@pytest.mark.parametrize(("command", "unbuffered"), [("--help", ""), ("filter list", "1"), ("snapshot", "")])
 def test_output_that_cannot_be_written_is_an_error(command: str, unbuffered: str) -> None:
     """On a full disk, with exit code 1 and the reason. A reader that has gone is none."""
     script = "import sys; from os_prefilter.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -146,7 +125,6 @@ _QUIET = """
 audit --images {images} --only unschedulable
 candidates --example intel-nic
 capabilities show --driver fake
-demo
 explain --filter noop --property os_distro=debian
 readiness
 snapshot

@@ -1,12 +1,14 @@
 """``capabilities report``: a real Placement behind a real port, or a file, and as a service with real signals."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ import yaml
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.main import main
+from os_prefilter.common.errors import ProbeFailed
+from os_prefilter.hosts.agent import LOG, Watch
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.support.logins import Logins
-from tests.support.loopback import Call, Reply, serving
 from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.processes import started
+from tests.support.programs import until
 from tests.support.report_scopes import RECOMMENDED, scope_of
 
 Capture = pytest.CaptureFixture[str]
@@ -173,6 +177,13 @@ _WRONG = [
     ("--all --provider-config {tmp}/owner", "was not written by os-prefilter"),
     ("--watch 5", "it probes a libvirt at an interval; --driver fake has none"),
     ("--watch 5 --dry-run", "it cannot go with --dry-run"),
+    ("--nova-conf {conf} --config-file x", "--config-file: it configures the log of --watch. Leave it out."),
+    *((f"--watch={text}", "is not a number of seconds of at least 1") for text in ("0.99", "-5", "nan", "1e999", "")),
+    ("--watch 5 --remove", "not allowed with argument"),
+    ("--remove --provider-config x", "not allowed with argument"),
+    ("--provider-config x --watch 5", "not allowed with argument"),
+    ("--watch 5 --capabilities x", "--watch: it cannot go with --capabilities"),
+    ("--watch 5 --node x", "--watch: it cannot go with --node"),
 ]
 
 
@@ -188,274 +199,176 @@ def test_invalid_input_gives_a_one_line_error_and_exit_code_1(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
-    assert len(err.splitlines()) == 1
-
-
-@pytest.mark.parametrize("seconds", ["0", "0.99", "-5", "nan", "inf", "1e999", "soon", ""])
-def test_watch_refuses_an_interval_that_is_not_a_number_of_at_least_1(seconds: str, capsys: Capture) -> None:
-    assert main(["capabilities", "report", f"--watch={seconds}"]) == 1
-    assert "is not a number of seconds of at least 1" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "others", ["--watch 5 --remove", "--remove --provider-config x", "--provider-config x --watch 5"]
-)
-def test_mutually_exclusive_options_are_refused(others: str, capsys: Capture) -> None:
-    assert main(["capabilities", "report", *others.split()]) == 1
-    assert "not allowed with argument" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("option", ["--capabilities", "--domain-capabilities", "--libvirt-version", "--node"])
-def test_watch_refuses_options_that_describe_the_host_by_files(option: str, capsys: Capture) -> None:
-    assert main(["capabilities", "report", "--watch", "5", option, "x"]) == 1
-    assert f"--watch: it cannot go with {option}" in capsys.readouterr().err
+    assert len(err.splitlines()) == 1 or "usage: " in err
 
 
 @pytest.mark.parametrize("module", ["keystoneauth1", "tenacity"])
-def test_missing_package_error_names_the_extras_to_install(module: str, tmp_path: Path) -> None:
-    (tmp_path / "nova.conf").write_text(nova_conf("http://127.0.0.1:1") + RECOMMENDED)
-    argv = [*FAKE, "--nova-conf", str(tmp_path / "nova.conf"), "--provider", HOST]
-    script = (
-        f"import sys; sys.modules[{module!r}] = None\nfrom os_prefilter.cli.main import main\nsys.exit(main({argv}))"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=600)
-    assert (run.returncode, run.stdout) == (1, "")
-    assert f"needs {module}, which is not installed: pip install '.[agent,libvirt]' in the repository" in run.stderr
+def test_missing_package_error_names_the_extras_to_install(
+    module: str, conf: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("os_prefilter.adapters.placement.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main([*FAKE, "--nova-conf", conf, "--provider", HOST]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"needs {module}, which is not installed: pip install '.[agent,libvirt]' in the repository" in err
 
 
 # The command as it is, but for libvirt: its version is what a file says, and it is down while there is none.
+class Libvirt:
+    path = Path()
+
+    def __init__(self, _uri: str, _settings: object) -> None:
+        pass
+
+    def identity(self) -> str:
+        try:
+            return self.path.read_text()
+        except OSError as error:
+            raise ProbeFailed("open('qemu:///system')", str(error), "Check that libvirt runs.") from error
+
+    def facts(self) -> FakeFacts:
+        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
+        return FakeFacts(host=HOST, can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
+
+
+def _story(aware: Served, line: Callable[[], str]) -> None:
+    added = f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}"
+    # nova-compute creates the provider when it starts.
+    assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in line()
+    aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
+    assert {line(), line()} == {"Able to report the traits of the host again.", added}
+    aware.wait_for(len(aware.sent) + 3)
+    assert set(aware.sent[-2:]) == {f"GET /resource_providers?in_tree={UUID}"}
+    Libvirt.path.write_text("new")
+    assert line() == f"{HOST}: added CUSTOM_VM_MODE_XEN"
+    (Libvirt.path.parent / "other").write_text("old")
+    (Libvirt.path.parent / "other").replace(Libvirt.path)
+    assert line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
+    before = everything(aware.placement)
+    Libvirt.path.unlink()
+    assert line().startswith("Failed to probe the host; its traits stay as they")
+    (Libvirt.path.parent / "other").write_text("old")
+    (Libvirt.path.parent / "other").replace(Libvirt.path)
+    assert line() == "Able to probe the host again."
+    # One line when an outage of Placement begins and one when it ends, however many rounds are between.
+    aware.answer = lambda _method, _url: (503, b"")
+    assert line().startswith("Failed to report the traits of the host; its traits stay")
+    aware.wait_for(len(aware.sent) + 4)
+    aware.answer = lambda _method, _url: None
+    assert line() == "Able to report the traits of the host again."
+    assert everything(aware.placement) == before
+
+
+def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(
+    aware: Served, conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As it runs, but for its interval; test_agent.py has each part by itself."""
+    caplog.set_level(logging.INFO, LOG.name)
+    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.LibvirtHost", Libvirt)
+    monkeypatch.setattr("os_prefilter.cli.capabilities._set_up_logging", lambda *_: None)
+    monkeypatch.setattr("os_prefilter.cli.capabilities._seconds", lambda _text: 0.02)
+    monkeypatch.setattr(Libvirt, "path", tmp_path / "libvirt")
+    Libvirt.path.write_text("old")
+    running, seen = threading.Event(), 0
+
+    def line() -> str:
+        """Return the message of the next line that it logs."""
+        nonlocal seen
+        seen += 1
+        until(lambda: len(_lines(caplog)) >= seen, lambda: caplog.text)
+        return _lines(caplog)[seen - 1]
+
+    def told() -> None:
+        running.wait()
+        try:
+            _story(aware, line)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    aware.placement.client.request("DELETE", f"/resource_providers/{UUID}")
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(told)
+        run = Watch.run
+        monkeypatch.setattr(Watch, "run", lambda watch: (running.set(), run(watch)))
+        assert main(["capabilities", "report", "--watch", "1", "--nova-conf", conf]) == 0
+    end.result()
+    assert line() == "Ending on SIGTERM; the traits of the host stay."
+
+
+def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == LOG.name]
+
+
 SERVICE = """
 import sys
-from pathlib import Path
 from os_prefilter.adapters.libvirt import host
 from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.hosts.drivers.fake import FakeFacts
-class Host:
-    def __init__(self, uri, settings):
-        pass
-    def identity(self):
-        try:
-            return Path(sys.argv[1]).read_text()
-        except OSError as error:
-            raise ProbeFailed("open('qemu:///system')", str(error), "Check that libvirt runs.") from error
-    def facts(self):
-        modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
-        return FakeFacts(host="kvm-1", can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
-host.LibvirtHost = Host
+from os_prefilter.hosts.agent import LOG, Watch
+from tests.cli.test_report import Libvirt
+host.LibvirtHost = Libvirt
+Libvirt.path = Libvirt.path / sys.argv[1]
 sys.exit(main(sys.argv[2:]))
 """
 
 
-ENDED = ("", "Ending on SIGTERM; the traits of the host stay.\n", 0)
-
-
-class Service:
-    """``capabilities report --watch 1`` in a process of its own."""
-
-    def __init__(self, conf: str, directory: Path, *arguments: str) -> None:
-        self.libvirt = directory / "libvirt"
-        self.libvirt.write_text("old")
-        argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf, *arguments]
-        self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", SERVICE, str(self.libvirt), *argv],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "no_proxy": "127.0.0.1"},
-        )
-
-    def line(self) -> str:
-        """Return the message of the next line that it logs, in oslo.log's format."""
-        assert self.process.stderr
-        return self.process.stderr.readline().rstrip("\n").partition(" [-] ")[2]
-
-    def __enter__(self) -> "Service":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def end(self, number: signal.Signals) -> tuple[str, str, int]:
-        """End it; return its remaining output, and its exit code."""
-        self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=60)
-        return out, err.partition(" [-] ")[2], self.process.returncode
-
-
-@pytest.fixture
-def service(aware: Served, conf: str, tmp_path: Path) -> Iterator[Service]:
-    with Service(conf, tmp_path) as started:
-        yield started
-
-
-def until(server: Served, requests: int) -> None:
-    """Wait until so many requests more have come."""
-    server.wait_for(len(server.sent) + requests)
-
-
-def _reason_once(line: str, reason: str) -> str:
-    """Return a line of the log; oslo.log appends the exception that is being handled to a warning."""
-    assert line.count(reason) == 1, line
-    return line
-
-
-def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(aware: Served, service: Service) -> None:
-    """One process for all of it, as each round takes a second; test_agent.py has each part by itself."""
-    traits = ", ".join(sorted({*BESIDE, "OWNER_NOVA"}))
-    assert service.line() == f"{HOST}: added {traits}"
-    assert traits_of(aware.placement) == {*OLD, *BESIDE, "OWNER_NOVA"}
-    until(aware, 2)
-    assert set(aware.sent[-2:]) == {f"GET /resource_providers?in_tree={UUID}"}
-    service.libvirt.write_text("new")
-    assert service.line() == f"{HOST}: added CUSTOM_VM_MODE_XEN"
-    service.libvirt.write_text("old")
-    assert service.line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
-    before = everything(aware.placement)
-    service.libvirt.unlink()
-    assert _reason_once(service.line(), "No such file").startswith("Failed to probe the host; its traits stay as they")
-    assert everything(aware.placement) == before
-    service.libvirt.write_text("old")
-    assert service.line() == "Able to probe the host again."
-    # One line when an outage of Placement begins and one when it ends, however many rounds are between.
-    aware.answer = lambda _method, _url: (503, b"")
-    assert _reason_once(service.line(), "503").startswith("Failed to report the traits of the host; its traits stay")
-    until(aware, 2)
-    aware.answer = lambda _method, _url: None
-    assert service.line() == "Able to report the traits of the host again."
-    until(aware, 1)
-    assert service.end(signal.SIGTERM) == ENDED
-    assert everything(aware.placement) == before
-
-
-def test_the_service_reloads_its_configuration_on_sighup_and_keeps_the_old_one_if_it_is_wrong(
-    aware: Served, service: Service, conf: str
+def test_the_program_logs_to_its_file_reloads_its_configuration_on_sighup_and_ends_on_sigterm(
+    aware: Served, conf: str, tmp_path: Path
 ) -> None:
-    """Logrotate sends it, and ``systemctl reload``."""
-    path = Path(conf)
-    text = path.read_text()
-    service.line()
-    before = everything(aware.placement)
-    path.write_text(text.replace("enabled_filters = image_metadata", "enabled_filters = image_metdata"))
-    service.process.send_signal(signal.SIGHUP)
-    warning = _reason_once(service.line(), "image_metdata")
-    assert warning.startswith("Failed to reload the configuration; the previous one stays in effect. ")
-    until(aware, 2)
-    assert everything(aware.placement) == before
-    path.write_text(text.replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
-    service.process.send_signal(signal.SIGHUP)
-    assert service.line() == "Reloaded the configuration; the host is probed and reported by it."
-    assert "removed CUSTOM_PREFILTER_REPORTED_" in (line := service.line())
-    assert "CUSTOM_VM_MODE_HVM" in line.partition("removed")[2]
-    service.process.send_signal(signal.SIGUSR1)
-    assert service.line() == "Ignored SIGUSR1. SIGHUP reloads the configuration."
-    assert service.end(signal.SIGINT)[2] == 0
-
-
-def test_two_services_with_different_sections_name_each_other_once(
-    aware: Served, service: Service, conf: str, tmp_path: Path
-) -> None:
-    """Each replaces the other's report; a restart with another section, before this, is no such case."""
-    other = tmp_path / "other.conf"
-    other.write_text(Path(conf).read_text().replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
-    marker = scope_of(other.read_text()).marker
-    service.line()
-    with Service(str(other), tmp_path) as second:
-        lines = [second.line() for _ in range(6)]
-        (warning,) = (line for line in lines if "Another report" in line)
-        assert lines[0] != warning
-        assert (
-            f"Its marker is {SCOPE.marker}, and only it has: CUSTOM_VM_MODE_HVM. The marker here is {marker},"
-            in warning
-        )
-        assert second.end(signal.SIGTERM)[2] == 0
-    service.process.send_signal(signal.SIGTERM)
-    assert service.process.stderr
-    (warning,) = (line for line in service.process.stderr if "Another report" in line)
-    assert marker in warning
-
-
-def test_the_service_logs_as_its_configuration_file_says(aware: Served, conf: str, tmp_path: Path) -> None:
-    log = tmp_path / "agent.log"
-    configuration = tmp_path / "agent.conf"
+    """Logrotate and ``systemctl reload`` send SIGHUP. A wrong configuration leaves the one of before."""
+    path, log, configuration = Path(conf), tmp_path / "agent.log", tmp_path / "agent.conf"
     configuration.write_text(f"[DEFAULT]\nlog_file = {log}\nuse_stderr = false\n")
-    with Service(conf, tmp_path, "--config-file", str(configuration)) as service:
-        until(aware, 2)
-        deadline = time.monotonic() + 60
-        # The first round may not have ended yet.
-        while not (log.exists() and log.read_text()) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert service.end(signal.SIGTERM) == ("", "", 0)
-    line, _ = log.read_text().splitlines()
-    assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line
+    (tmp_path / "libvirt").write_text("old")
+    text, number = path.read_text(), 0
+    argv = ["--watch", "1", "--nova-conf", conf, "--config-file", str(configuration)]
+    command = [sys.executable, "-c", SERVICE, str(tmp_path / "libvirt"), "capabilities", "report", *argv]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with started(
+        command, cwd=Path(__file__).parents[2], env={**os.environ, "no_proxy": "127.0.0.1"}, **pipes
+    ) as process:
+
+        def line() -> str:
+            nonlocal number
+            number += 1
+            until(lambda: log.exists() and log.read_text().count("\n") >= number, log.read_text)
+            return log.read_text().splitlines()[number - 1]
+
+        assert f" INFO os_prefilter.hosts.agent [-] {HOST}: added " in line()
+        before = everything(aware.placement)
+        path.write_text(text.replace("enabled_filters = image_metadata", "enabled_filters = image_metdata"))
+        process.send_signal(signal.SIGHUP)
+        warning = line()
+        assert "Failed to reload the configuration; the previous one stays in effect. " in warning
+        # oslo.log appends the exception that is being handled to a warning.
+        assert warning.count("image_metdata") == 1
+        assert everything(aware.placement) == before
+        path.write_text(text.replace("CUSTOM_VM_MODE_*", "CUSTOM_COMPUTE_USB_REDIRECTION"))
+        process.send_signal(signal.SIGHUP)
+        assert line().endswith("Reloaded the configuration; the host is probed and reported by it.")
+        removed = line().partition("removed")[2]
+        assert "CUSTOM_PREFILTER_REPORTED_" in removed
+        assert "CUSTOM_VM_MODE_HVM" in removed
+        process.send_signal(signal.SIGTERM)
+        assert (process.communicate(timeout=60), process.returncode) == (("", ""), 0)
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
+def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
+    conf: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.LibvirtHost", Libvirt)
+    configuration = tmp_path / "agent.conf"
+    argv = ["capabilities", "report", "--watch", "1", "--nova-conf", conf, "--config-file", str(configuration)]
+    for line, problem in (
         ("debug = maybe", "--debug: Invalid Boolean value: maybe"),
         ("log_file = /nowhere/agent.log", "/nowhere/agent.log"),
         ("log_config_append = /nowhere/logging.conf", "/nowhere/logging.conf"),
-    ],
-)
-def test_the_service_ends_with_an_error_if_the_log_cannot_be_set_up(
-    line: str, problem: str, conf: str, tmp_path: Path
-) -> None:
-    configuration = tmp_path / "agent.conf"
-    configuration.write_text(f"[DEFAULT]\n{line}\n")
-    service = Service(conf, tmp_path, "--config-file", str(configuration))
-    out, err = service.process.communicate(timeout=60)
-    assert (service.process.returncode, out) == (1, "")
-    assert "Traceback" not in err
-    assert problem in err
-    assert str(configuration) in err
-
-
-def test_a_configuration_file_without_watch_is_an_error(conf: str, capsys: Capture) -> None:
-    assert main([*FAKE, "--nova-conf", conf, "--config-file", "x"]) == 1
-    assert "--config-file: it configures the log of --watch. Leave it out." in capsys.readouterr().err
-
-
-def test_the_service_waits_for_a_provider_that_nova_has_not_created_yet(
-    aware: Served, conf: str, tmp_path: Path
-) -> None:
-    aware.placement.client.request("DELETE", f"/resource_providers/{UUID}")
-    with Service(conf, tmp_path) as service:
-        assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in service.line()
-        aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
-        assert {service.line(), service.line()} == {
-            "Able to report the traits of the host again.",
-            f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}",
-        }
-        assert service.end(signal.SIGTERM) == ENDED
-
-
-def test_the_service_goes_on_once_keystone_no_longer_refuses_everything(aware: Served, tmp_path: Path) -> None:
-    """It answers 401 to the request for its versions, at which keystoneauth by itself waits without end (ADR 0015)."""
-    logins = Logins()
-    logins.catalog = {"placement": aware.url}
-    refuses = [True]
-
-    def answer(call: Call) -> Reply:
-        if refuses:
-            return Reply(401, b"{}", {"Content-Type": "application/json"})
-        status, document = logins.answer(call.method, call.path)
-        return Reply(
-            status, json.dumps(document).encode(), {"Content-Type": "application/json", "X-Subject-Token": "admin"}
-        )
-
-    with serving(answer) as logins.url:
-        conf = tmp_path / "nova.conf"
-        login = "username = nova\npassword = secret\nproject_name = service\nuser_domain_id = default\n"
-        conf.write_text(
-            f"[placement]\nauth_type = password\nauth_url = {logins.url}/v3\n{login}project_domain_id = default\n"
-            f"region_name = one\nvalid_interfaces = public\n{RECOMMENDED}"
-        )
-        with Service(str(conf), tmp_path) as service:
-            lines = iter(service.line, "")
-            assert any(line.startswith("Failed to report the traits of the host") for line in lines)
-            refuses.clear()
-            assert any(line == "Able to report the traits of the host again." for line in lines)
-            assert service.end(signal.SIGTERM)[2] == 0
-    assert {*BESIDE, "OWNER_NOVA"} <= traits_of(aware.placement)
+    ):
+        configuration.write_text(f"[DEFAULT]\n{line}\n")
+        assert main(argv) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "Traceback" not in err
+        assert problem in err
+        assert str(configuration) in err

@@ -88,32 +88,30 @@ def test_custom_traits_that_filters_may_require_are_created_before_a_query_names
     assert [each.partition(" ")[0] for each in messages] == ["Traits" if refused else "Created"]
 
 
-def test_custom_trait_of_the_vocabulary_is_required_once_a_host_has_created_it(placement: EmbeddedPlacement) -> None:
-    pipeline = _pipeline(placement, "hpet")
-    assert _hosts(placement, pipeline, {"hw_time_hpet": "yes"}) == _HOSTS
-    placement.know([_HPET])
-    put_traits(placement, lambda traits: traits.add(_HPET), "host-1")
-    assert _hosts(placement, pipeline, {"hw_time_hpet": "yes"}) == ("host-1",)
-
-
-_LEFT_OUT = [
-    (_IGB, True, True),
-    (_IGB, False, True),
-    (_HPET, True, True),
-    ("CUSTOM_OF_A_RULE", False, True),
+_LEFT_OUT: list[tuple[str, bool, set[str], bool]] = [
+    # (the trait, required, in use, left out)
+    (_IGB, True, set(), True),
+    (_IGB, False, set(), True),
+    # What Placement is too old for, no host has.
+    (_IGB, False, {_IGB}, True),
+    (_HPET, True, set(), True),
+    ("CUSTOM_OF_A_RULE", False, set(), True),
     # Without it, a request would get hosts that an operator keeps from it.
-    ("CUSTOM_OF_A_RULE", True, False),
-    ("COMPUTE_NODE", True, False),
-    ("COMPUTE_NODE", False, False),
+    ("CUSTOM_OF_A_RULE", True, set(), False),
+    ("COMPUTE_NODE", True, set(), False),
+    ("COMPUTE_NODE", False, set(), False),
 ]
 
 
-@pytest.mark.parametrize(("trait", "required", "is_left_out"), _LEFT_OUT)
-def test_only_what_excludes_no_capable_host_is_left_out(trait: str, required: bool, is_left_out: bool) -> None:
-    item = Requirement(Trait(trait), required, ROOT, "x")
-    found = leave_out_unknown(Requirements((item,)), {"COMPUTE_NODE"})
-    assert found.requirements == (() if is_left_out else (item,))
-    assert [note.warn for note in found.notes] == ([required] if is_left_out else [])
+def test_only_what_excludes_no_capable_host_is_left_out() -> None:
+    for trait, required, forbidden, is_left_out in _LEFT_OUT:
+        item = Requirement(Trait(trait), required, ROOT, "x")
+        result = Requirements((item,))
+        found = leave_out_unknown(result, {"COMPUTE_NODE"}, forbidden)
+        assert found.requirements == (() if is_left_out else (item,)), trait
+        assert [note.warn for note in found.notes] == ([required] if is_left_out else []), trait
+        # Nothing is while the traits are unknown.
+        assert leave_out_unknown(result, None) is result
 
 
 def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlacement, tmp_path: Path) -> None:
@@ -134,24 +132,14 @@ def test_what_a_new_rule_forbids_is_forbidden_at_once(placement: EmbeddedPlaceme
     assert _hosts(placement, pipeline, {"hw_disk_bus": "virtio"}) == ("host-0",)
 
 
-def test_standard_trait_that_a_rule_forbids_is_left_out() -> None:
-    """What Placement is too old for, no host has."""
-    item = Requirement(Trait(_IGB), False, ROOT, "x")
-    assert leave_out_unknown(Requirements((item,)), {"COMPUTE_NODE"}, {_IGB}).requirements == ()
-
-
-@pytest.mark.parametrize("trait", [None, ["COMPUTE_NODE"], "compute_node"])
-def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter(trait: Any) -> None:
-    result = Requirements((Requirement(trait, True, ROOT, "x"),))
+def test_what_is_no_name_of_a_trait_is_an_error_of_the_filter() -> None:
     known = Fact("known_traits", lambda _context: TraitNames(("COMPUTE_NODE",)), 60.0)
-    pipeline = Pipeline([LoadedFilter("theirs", lambda _request: result)], facts={"known_traits": known})
-    with pytest.raises(FilterFailed, match="not a trait name"):
-        pipeline.apply(spec_of({}))
-
-
-def test_nothing_is_left_out_while_the_traits_are_unknown() -> None:
-    result = Requirements((Requirement(Trait(_IGB), True, ROOT, "x"),))
-    assert leave_out_unknown(result, None) is result
+    traits: list[Any] = [None, ["COMPUTE_NODE"], "compute_node"]
+    for trait in traits:
+        result = Requirements((Requirement(trait, True, ROOT, "x"),))
+        pipeline = Pipeline([LoadedFilter("theirs", lambda _: result)], facts={"known_traits": known})  # noqa: B023
+        with pytest.raises(FilterFailed, match="not a trait name"):
+            pipeline.apply(spec_of({}))
 
 
 def test_fact_is_the_same_object_until_a_trait_is_added(placement: EmbeddedPlacement) -> None:

@@ -21,17 +21,12 @@ _OLD_AND_NEW = 66, 73
 
 def old_fleet(cyborgs_trait: str = "") -> Fleet:
     """Return hosts before the upgrade, each with a GPU of Nova's and one of Cyborg's; no provider says whose it is."""
-    return Fleet(
-        tuple(
-            provider(
-                host,
-                "VCPU DISK_GB",
-                "COMPUTE_NODE",
-                (provider(f"{host}-nova", "VGPU"), provider(f"{host}-cyborg", "VGPU", cyborgs_trait)),
-            )
-            for host in _HOSTS
-        )
-    )
+
+    def host(name: str) -> Provider:
+        gpus = (provider(f"{name}-nova", "VGPU"), provider(f"{name}-cyborg", "VGPU", cyborgs_trait))
+        return provider(name, "VCPU DISK_GB", "COMPUTE_NODE", gpus)
+
+    return Fleet(tuple(map(host, _HOSTS)))
 
 
 def upgrade(placement: EmbeddedPlacement, host: str) -> None:
@@ -47,15 +42,11 @@ def placement(request: pytest.FixtureRequest) -> Iterator[EmbeddedPlacement]:
         yield placement
 
 
-def _spec(extra_specs: Mapping[str, str]) -> Any:
-    return spec_of(extra_specs={"resources:MEMORY_MB": "0", **extra_specs})
-
-
 def _answers(placement: EmbeddedPlacement, pipeline: Pipeline | None) -> list[dict[str, tuple[str, ...]]]:
     """Return the providers that Placement offers by host, for each request."""
     answers = []
     for extra_specs in _REQUESTS:
-        spec = _spec(extra_specs)
+        spec = spec_of(extra_specs={"resources:MEMORY_MB": "0", **extra_specs})
         if pipeline:
             pipeline.apply(spec)
         answers.append(dict(placement.client.allocation_candidates(allocation_candidates_query(spec)).providers))
@@ -78,14 +69,13 @@ def _pipelines(observed: Observed, upgraded: list[str], **options: Any) -> dict[
 _GATES = ("compute_version", "coverage")
 
 
-@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
 def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_restart(
-    scope: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Host by host; an old one that joins closes both gates again."""
     caplog.set_level("INFO", "os_prefilter.pipeline.deployment_facts")
     upgraded: list[str] = []
-    pipelines = _pipelines(Observed(placement), upgraded, trait_scope=scope)
+    pipelines = _pipelines(Observed(placement), upgraded)
     without_filter = _answers(placement, None)
     assert without_filter != _enforced()
     for host in _HOSTS:
@@ -121,25 +111,22 @@ def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_reques
         assert observed.sent == sent, upgraded
 
 
-_OLD = provider("b", "VCPU", "COMPUTE_NODE")
-_NEW = provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA")
+_CHILD = provider("gpu", "VGPU", "OWNER_NOVA")
 _NEUTRON = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
 _OTHERS = (provider("gpu", "VGPU", "OWNER_CYBORG"), _NEUTRON)
+_DISK = provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE")
+
+
+def _node(name: str, owner: str = "OWNER_NOVA", below: tuple[Provider, ...] = ()) -> Provider:
+    return provider(name, "VCPU", f"COMPUTE_NODE {owner}", below)
+
+
 _COVERED: dict[str, tuple[tuple[Provider, ...], bool]] = {
     "no provider at all": ((), False),
     "no compute node": ((provider("ironic-1", "VCPU", "OWNER_NOVA"),), False),
-    "one of two": ((_NEW, _OLD), False),
-    "a child of a root without it": (
-        (provider("a", "VCPU", "COMPUTE_NODE", (provider("gpu", "VGPU", "OWNER_NOVA"),)),),
-        False,
-    ),
-    "providers of Neutron and Cyborg, and one that shares a disk": (
-        (
-            provider("a", "VCPU", "COMPUTE_NODE OWNER_NOVA", _OTHERS),
-            provider("disk", "DISK_GB", "MISC_SHARES_VIA_AGGREGATE"),
-        ),
-        True,
-    ),
+    "one of two": ((_node("a"), _node("b", "")), False),
+    "a child of a root without it": ((_node("a", "", (_CHILD,)),), False),
+    "providers of Neutron and Cyborg, and one that shares a disk": ((_node("a", below=_OTHERS), _DISK), True),
 }
 
 

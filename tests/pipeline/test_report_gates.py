@@ -19,13 +19,7 @@ from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Mode, select_managed
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
-from os_prefilter.pipeline.report_gates import (
-    GATES,
-    Coverage,
-    Unreported,
-    deferral,
-    gates_by_trait,
-)
+from os_prefilter.pipeline.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
 from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.model import REVISION, is_reported_marker
@@ -72,20 +66,11 @@ def test_changed_vocabulary_traits_require_a_new_report_revision() -> None:
     traits = sorted({trait for row in ROWS for trait in row.traits} | set(QUALIFIED.values()))
     digest = sha256(" ".join(traits).encode()).hexdigest()[:16]
     assert (REVISION, digest) == list(_TRAITS_OF_REVISION.items())[-1]
-
-
-@pytest.mark.parametrize(
-    ("trait", "expected"),
-    [
-        (REPORTED, True),
-        ("CUSTOM_PREFILTER_REPORTED_7", True),
-        ("CUSTOM_PREFILTER_REPORTED_", False),
-        ("CUSTOM_PREFILTER_REPORTED_2_OF_MINE", False),
-        (REPORTED_CUSTOM, False),
-    ],
-)
-def test_report_markers_of_other_releases_are_recognized(trait: str, expected: bool) -> None:
-    assert is_reported_marker(trait) is expected
+    # Hosts of another release have theirs.
+    assert is_reported_marker(REPORTED)
+    assert is_reported_marker("CUSTOM_PREFILTER_REPORTED_7")
+    for other in ("CUSTOM_PREFILTER_REPORTED_", "CUSTOM_PREFILTER_REPORTED_2_OF_MINE", REPORTED_CUSTOM):
+        assert not is_reported_marker(other)
 
 
 _E1000 = BY_NAME["vif_model"].values["e1000"].trait
@@ -112,42 +97,34 @@ _DEFERRED = [
 ]
 
 
-@pytest.mark.parametrize(("nodes", "trait", "required", "reason"), _DEFERRED)
-def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use(
-    nodes: list[set[str]], trait: str, required: bool, reason: str
-) -> None:
-    found = deferral(Requirement(Trait(trait), required, ROOT, "x"), coverage_of(fleet_of(nodes)), _BY_TRAIT)
-    assert reason in found
-    assert bool(found) == bool(reason)
+def _deferral(trait: str, required: bool, coverage: Coverage | None) -> str:
+    return deferral(Requirement(Trait(trait), required, ROOT, "x"), coverage, _BY_TRAIT)
+
+
+def test_requirement_is_deferred_until_every_compute_node_reported_or_the_trait_is_in_use() -> None:
+    for nodes, trait, required, reason in _DEFERRED:
+        found = _deferral(trait, required, coverage_of(fleet_of(nodes)))
+        assert reason in found
+        assert bool(found) == bool(reason), (nodes, trait, required)
+    # While it is not known, what Placement may not know is neither required nor forbidden.
+    for trait, required, expected in ((_E1000, True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)):
+        assert bool(_deferral(trait, required, None)) is expected, trait
 
 
 def test_requirement_of_a_trait_that_hosts_are_not_to_report_is_deferred() -> None:
     """A rule requires it, and no host that could has it: by the section, they report other traits only."""
     filters = load_filters(["image_metadata"], None)
-    qemu = Requirement(Trait("CUSTOM_HYPERVISOR_TYPE_QEMU"), True, ROOT, "x")
     for patterns, reason in ((("CUSTOM_VM_MODE_*",), "it is not among that"), (("CUSTOM_HYPERVISOR_TYPE_*",), "")):
         scope = report_scope(filters, Options(reported_traits=patterns))
-        found = deferral(qemu, coverage_of(fleet_of([{scope.marker}]), scope), _BY_TRAIT)
+        found = _deferral("CUSTOM_HYPERVISOR_TYPE_QEMU", True, coverage_of(fleet_of([{scope.marker}]), scope))
         assert reason in found
         assert bool(found) == bool(reason)
 
 
-@pytest.mark.parametrize(
-    ("trait", "required", "expected"),
-    [(_E1000, True, True), ("CUSTOM_X", True, True), ("CUSTOM_X", False, True), ("COMPUTE_NODE", False, False)],
-)
-def test_unknown_coverage_defers_required_traits_and_forbidden_custom_traits(
-    trait: str, required: bool, expected: bool
-) -> None:
-    """And nothing forbidden that Placement may not know; what it knows for sure is forbidden as ever."""
-    assert bool(deferral(Requirement(Trait(trait), required, ROOT, "x"), None, _BY_TRAIT)) is expected
-
-
 def test_control_characters_in_host_names_are_escaped_in_gate_messages() -> None:
-    unreported = {gate.reported_by: Unreported(1, ("a\nb\x1b",)) for gate in GATES}
-    coverage = Coverage(unreported)
+    coverage = Coverage({gate.reported_by: Unreported(1, ("a\nb\x1b",)) for gate in GATES})
     assert repr(coverage).isprintable()
-    assert deferral(Requirement(Trait("COMPUTE_NET_VIF_MODEL_IGB"), True, ROOT, "x"), coverage, _BY_TRAIT).isprintable()
+    assert _deferral("COMPUTE_NET_VIF_MODEL_IGB", True, coverage).isprintable()
 
 
 # -- filters on a real Placement ---------------------------------------------------------------------------------------
@@ -182,12 +159,9 @@ def _hosts(placement: EmbeddedPlacement, pipeline: Pipeline) -> set[str]:
     return set(placement.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
 
-@pytest.mark.parametrize("scope", ["root", "root_and_unsuffixed"])
-def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(
-    scope: str, placement: EmbeddedPlacement
-) -> None:
+def test_rolling_upgrade_excludes_no_host_until_the_last_one_has_reported(placement: EmbeddedPlacement) -> None:
     """Host by host; one that joins without an answer closes the gate again."""
-    pipeline = _pipeline(Observed(placement), trait_scope=scope)
+    pipeline = _pipeline(Observed(placement))
     for host in _HOSTS:
         assert _hosts(placement, pipeline) == set(_HOSTS)
         _report(placement, host)
@@ -230,24 +204,25 @@ def test_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
     assert observed.sent[0] == _IN_USE
 
 
-@pytest.mark.parametrize("answer", [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")], ids=str)
 def test_gate_keeps_its_state_while_placement_fails(
-    answer: Answer, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
     """At the start nothing is enforced; later what was known counts."""
     for host in _HOSTS:
         _report(placement, host)
-    observed = Observed(placement, lambda _method, _url: answer)
-    pipeline = _pipeline(observed)
-    assert _hosts(placement, pipeline) == set(_HOSTS)
-    observed.hook = lambda _method, _url: None
-    assert _hosts(placement, pipeline) == _CAN
-    observed.hook = lambda _method, _url: answer
-    assert _hosts(placement, pipeline) == _CAN
-    assert caplog.text.count("Failed to read the deployment fact answers") == 2
+    answers: list[Answer] = [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")]
+    for answer in answers:
+        observed = Observed(placement, lambda _method, _url, found=answer: found)
+        fails, pipeline = observed.hook, _pipeline(observed)
+        assert _hosts(placement, pipeline) == set(_HOSTS)
+        observed.hook = lambda _method, _url: None
+        assert _hosts(placement, pipeline) == _CAN
+        observed.hook = fails
+        assert _hosts(placement, pipeline) == _CAN
+    assert caplog.text.count("Failed to read the deployment fact answers") == 2 * len(answers)
 
 
-def _rules(request: Any) -> Requirements:
+def _rules(_request: Any) -> Requirements:
     """Ask for what an operator sets by hand, and for what a host is asked, in two scopes."""
     return require("CUSTOM_LICENSED", "a rule") + require(HPET, "a rule") + require(HPET, "a rule", UNSUFFIXED)
 
@@ -260,40 +235,45 @@ _NODES: list[tuple[Sequence[set[str]], set[tuple[str, str]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("nodes", "asked"), _NODES)
-def test_requirements_of_a_third_party_filter_are_gated_in_every_scope(
-    nodes: Sequence[set[str]], asked: set[tuple[str, str]]
-) -> None:
-    """A trait that no reporter owns waits until some provider has it."""
-    coverage = coverage_of(fleet_of(nodes))
-    fact = Fact("answers", lambda _context: coverage, 60)
-    pipeline = Pipeline([LoadedFilter("mine", _rules)], Options(wait_for_answers=("mine",)), {"answers": fact})
-    decision = pipeline.apply(spec_of())
-    assert {(item.trait, item.scope) for item in decision.requirements} == asked
-    assert len(decision.notes) == 3 - len(asked)
+def _waiting(filters: Sequence[LoadedFilter], coverage: Coverage | None, *names: str) -> Pipeline:
+    facts = {
+        "answers": Fact("answers", lambda _context: coverage, 60),
+        "owner_is_reported": Fact("owner_is_reported", lambda _context: True, 60),
+    }
+    return Pipeline(filters, Options(wait_for_answers=names), {**facts, "options": facts["answers"]})
 
 
-@pytest.mark.parametrize(
-    ("classes", "in_use", "asked"), [("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)]
-)
-def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes(
-    classes: str, in_use: bool, asked: bool
-) -> None:
+def test_requirements_of_a_third_party_filter_are_gated_in_every_scope() -> None:
+    """A trait that no reporter owns waits until some provider has it; later filters do not see what waits."""
+    seen: list[tuple[Requirement, ...]] = []
+
+    def after(_request: Any, *, required_before: tuple[Requirement, ...]) -> Requirements:
+        seen.append(required_before)
+        return Requirements()
+
+    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("required_before",))]
+    for nodes, asked in _NODES:
+        decision = _waiting(filters, coverage_of(fleet_of(nodes)), "mine").apply(spec_of())
+        assert {(item.trait, item.scope) for item in decision.requirements} == asked
+        assert len(decision.notes) == 3 - len(asked)
+        assert {(item.trait, item.scope) for item in seen[-1]} == asked
+
+
+def test_requirement_in_the_group_of_a_device_does_not_wait_for_compute_nodes() -> None:
     """Their reports say nothing of devices: the trait of one waits until some provider has it."""
-    nodes: list[set[str]] = [{HPET} if in_use else set(), set()]
-    fact = Fact("answers", lambda _context: coverage_of(fleet_of(nodes)), 60)
     mine = LoadedFilter("mine", lambda _request: require(HPET, "a rule", "_gpu"))
-    pipeline = Pipeline([mine], Options(wait_for_answers=("mine",)), {"answers": fact})
-    decision = pipeline.apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
-    assert [item.scope for item in decision.requirements] == ["_gpu"] * asked
+    for classes, in_use, asked in (("VGPU", True, True), ("VGPU", False, False), ("VCPU", True, False)):
+        coverage = coverage_of(fleet_of([{HPET} if in_use else set(), set()]))
+        decision = _waiting([mine], coverage, "mine").apply(spec_of(extra_specs={f"resources_gpu:{classes}": "1"}))
+        assert [item.scope for item in decision.requirements] == ["_gpu"] * asked, (classes, in_use)
 
 
-def test_gated_filter_that_returns_none_fails() -> None:
+def test_gated_filter_that_returns_none_fails_and_a_nova_style_one_cannot_be_gated() -> None:
     broken: Any = lambda _request: None  # noqa: E731
-    fact = Fact("answers", lambda _context: None, 60)
-    pipeline = Pipeline([LoadedFilter("mine", broken)], Options(wait_for_answers=("*",)), {"answers": fact})
     with pytest.raises(Exception, match="it returned a NoneType, not Requirements"):
-        pipeline.apply(spec_of())
+        _waiting([LoadedFilter("mine", broken)], None, "*").apply(spec_of())
+    with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
+        _waiting([_THEIRS], None, "theirs")
 
 
 def _nova_style(_context: Any, request_spec: Any) -> bool:
@@ -301,20 +281,13 @@ def _nova_style(_context: Any, request_spec: Any) -> bool:
     return True
 
 
+_THEIRS = LoadedFilter("theirs", _nova_style, nova_style=True)
+
+
 def test_wildcard_gates_every_filter_except_owner_and_nova_style_ones() -> None:
     """Not for the filter owner, which has its own gate, and not for one that changes the request itself."""
-    coverage = coverage_of(fleet_of([set()]))
-    filters = [
-        *load_filters(["hpet", "owner"], None),
-        LoadedFilter("theirs", _nova_style, nova_style=True),
-    ]
-    facts = {
-        "answers": Fact("answers", lambda _context: coverage, 60),
-        "owner_is_reported": Fact("owner_is_reported", lambda _context: True, 60),
-    }
-    facts["options"] = facts["answers"]
-    pipeline = Pipeline(filters, Options(wait_for_answers=("*",)), facts)
-    decision = pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    filters = [*load_filters(["hpet", "owner"], None), _THEIRS]
+    decision = _waiting(filters, coverage_of(fleet_of([set()])), "*").apply(spec_of({"hw_time_hpet": "yes"}))
     assert {item.trait for item in decision.requirements} == {"OWNER_NOVA", "HW_CPU_X86_AVX2"}
 
 
@@ -332,29 +305,9 @@ def test_disabled_filter_in_wait_for_answers_is_a_warning(names: list[str], capl
     assert bool(pipeline.apply(spec_of({"hw_time_hpet": "yes"})).requirements) == ("*" not in names)
 
 
-def test_nova_style_filter_cannot_be_gated() -> None:
-    filters = [LoadedFilter("theirs", _nova_style, nova_style=True)]
-    with pytest.raises(InvalidOption, match="'theirs' is written the Nova way"):
-        Pipeline(filters, Options(wait_for_answers=("theirs",)), {"answers": Fact("answers", lambda _context: None, 1)})
-
-
 def test_answers_fact_is_neither_needed_nor_queried_if_no_filter_is_gated() -> None:
     asked: list[object] = []
     conf = conf_with(enabled_filters=["hpet"])
     Pipeline.from_conf(conf, {"answers": asked.append}).apply(spec_of({"hw_time_hpet": "yes"}))
     assert asked == []
     Pipeline.from_conf(conf_with(enabled_filters=[], wait_for_answers=["*"]))
-
-
-def test_later_filters_do_not_see_deferred_requirements() -> None:
-    """The filter owner reads what was asked before."""
-    told: list[tuple[Requirement, ...]] = []
-
-    def after(_request: Any, *, required_before: tuple[Requirement, ...]) -> Requirements:
-        told.append(required_before)
-        return Requirements()
-
-    filters = [LoadedFilter("mine", _rules), LoadedFilter("after", after, ("required_before",))]
-    fact = Fact("answers", lambda _context: coverage_of(fleet_of([{REPORTED}])), 60)
-    Pipeline(filters, Options(wait_for_answers=("mine",)), {"answers": fact}).apply(spec_of())
-    assert [item.trait for item in told[0]] == [Trait(HPET), Trait(HPET)]

@@ -21,7 +21,6 @@ extensions = [
     "from_code",
     "host_tables",
     "nova_tables",
-    "rest_of_code",
 ]
 _GIT = _HERE.parent / ".git"
 if (_GIT / "HEAD").exists() and not (_GIT / "shallow").exists():

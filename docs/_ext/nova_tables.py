@@ -15,7 +15,7 @@ def differences() -> Iterator[str]:
     """Yield each difference as reStructuredText: what Nova does, what we do, and why."""
     for difference in (*DIFFERENCES, *AGGREGATE_DIFFERENCES):
         yield difference.title
-        yield "~" * len(difference.title)
+        yield "^" * len(difference.title)
         yield ""
         yield f":In: {', '.join(map(_place, difference.of))}"
         yield f":Nova: {difference.nova}"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import os_prefilter
 from os_prefilter.conf import OPTIONS
 from os_prefilter.filters.loading import NAMESPACE
 from os_prefilter.hosts.capabilities import REPORTERS
@@ -66,16 +65,6 @@ def test_each_plugin_and_each_command_is_described(site: Path) -> None:
     commands = text_of(site / "commands.html")
     for name in our_commands():
         assert f"openstack prefilter {name}" in commands
-
-
-def test_the_walk_names_every_module(site: Path) -> None:
-    """On the way or in the list at its end; and what it names on the way is there."""
-    source = Path(os_prefilter.__file__).parent
-    text = (site / "walk.html").read_text(encoding="utf-8")
-    for module in source.rglob("*.py"):
-        assert f">{module.relative_to(source).as_posix()}<" in text
-    for name in re.findall(r"``([\w/]+\.py)``", (DOCS / "walk.rst").read_text(encoding="utf-8")):
-        assert (source / name).exists() or (DOCS.parent / name).exists(), name
 
 
 @needs_browser

@@ -35,7 +35,7 @@ def record() -> Release:
     standard = {str(term.trait) for row in ROWS for term in row.values.values() if term.kind == "standard"}
     filters = {each.__name__ for each in request_filter.ALL_REQUEST_FILTERS}
     elsewhere = {name for name, _ in STAYS_WITH_NOVA.values()}
-    source = _source()
+    words = _words()
     return Release(
         pythons=_pythons(),
         properties=sorted({str(row.image_property) for row in named} - set(ImageMetaProps.fields)),
@@ -47,7 +47,7 @@ def record() -> Release:
         },
         request_filters=sorted(set(SAME_PURPOSE.values()) - filters),
         traits=sorted(standard - known),
-        unreported=sorted(trait for trait in standard & known if not _is_named(trait, source)),
+        unreported=sorted(trait for trait in standard & known if not _is_named(trait, words)),
         novas_request_filters=sorted(filters - set(SAME_PURPOSE.values()) - elsewhere),
         novas_properties=sorted(set(ImageMetaProps.fields) - _LISTS - KEPT_BY_NOVA),
         novas_values=_difference(named, lambda row, enumerated: enumerated - set(row.values) - set(row.legacy_values)),
@@ -77,20 +77,18 @@ def _is_refused(row: Row, value: str) -> bool:
     return False
 
 
-def _source() -> str:
+def _words() -> set[str]:
     root = Path(str(nova.__file__)).parent
     places = [root / part for part in _PARTS]
     files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return {word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
 
 
-def _is_named(trait: str, source: str) -> bool:
+def _is_named(trait: str, words: set[str]) -> bool:
     """Whether the source names the trait, or makes it of its prefix: ``f"COMPUTE_STORAGE_BUS_{bus}"``."""
-    if re.search(rf"\b{trait}\b", source):
-        return True
     parts = trait.split("_")
     prefixes = ("_".join(parts[:number]) + "_" for number in range(2, len(parts)))
-    return any(re.search(rf"\b{prefix}(?![A-Z0-9_a-z])", source) for prefix in prefixes)
+    return trait in words or any(prefix in words for prefix in prefixes)
 
 
 if __name__ == "__main__":

@@ -19,15 +19,8 @@ _MASKS = ("0", "1", "0-1", "^0", "^0-1,3", "0-3,^2", "2-1", "9", "x", "", " 1 , 
 _AMOUNTS = ("0", "1", "7", "-1", "one", " 3 ", "+1", "1_0", f"{'1':>70}")
 _TRAITS = ("HW_CPU_X86_AVX2", "OWNER_NOVA", "OWNER_CYBORG", "CUSTOM_RAID", "HW_CPU_HYPERTHREADING")
 _CLASSES = (
-    "VCPU",
-    "PCPU",
-    "MEMORY_MB",
-    "DISK_GB",
-    "VGPU",
-    "CUSTOM_IRON",
-    "CUSTOM_IRON2",
-    "CUSTOM_PCI_1",
-    "NO_SUCH_CLASS",
+    *("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "VGPU"),
+    *("CUSTOM_IRON", "CUSTOM_IRON2", "CUSTOM_PCI_1", "NO_SUCH_CLASS"),
 )
 _SUFFIXES = ("", "1", "_gpu")
 IMAGE = "55555555-5555-4555-8555-555555555555"
@@ -52,18 +45,9 @@ _EXTRA_SPECS: dict[str, tuple[str, ...]] = {
     "accel:device_profile": ("gpu", ""),
     "group_policy": ("none", "isolate", "other"),
 }
-_CPU = (
-    "cpu_policy",
-    "cpu_thread_policy",
-    "cpu_realtime",
-    "cpu_realtime_mask",
-    "cpu_dedicated_mask",
-    "emulator_threads",
-)
-_ENCRYPTION = ("mem_encryption", "firmware", "machine_type", "video_model")
 _THEMES: tuple[tuple[str, ...], ...] = (
-    _CPU,
-    _ENCRYPTION,
+    ("cpu_policy", "cpu_thread_policy", "cpu_realtime", "cpu_realtime_mask", "cpu_dedicated_mask", "emulator_threads"),
+    ("mem_encryption", "firmware", "machine_type", "video_model"),
     ("tpm", "firmware", "secure_boot"),
     ("ephemeral_encryption", "virtio_packed", "sound", "accel", "pmem"),
     ("vif_model", "video_model", "disk_bus", "cdrom_bus", "scsi", "viommu", "sound", "usb_model", "machine_type"),

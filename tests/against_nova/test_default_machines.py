@@ -55,6 +55,12 @@ _ARCHITECTURES = ("", "i386", *_MACHINES)
 _DEVICES: tuple[dict[str, str], ...] = ({}, {"hw_disk_bus": "ide"}, {"hw_viommu_model": "intel"})
 
 
+@pytest.fixture(autouse=True)
+def _machine_types() -> Iterator[None]:
+    yield
+    nova_conf.CONF.clear_override("hw_machine_type", "libvirt")
+
+
 def _host(architecture: str, settings: tuple[str, ...]) -> LibvirtFacts:
     """Return a host that emulates all other architectures, in a cloud that offers it."""
     kinds = {name: "qemu kvm" if name == architecture else "qemu" for name in _MACHINES}
@@ -127,28 +133,22 @@ def _accepts(spec: Any, facts: LibvirtFacts) -> bool:
         return False
 
 
-@pytest.mark.parametrize("configured", _SETTINGS, ids=",".join)
 @pytest.mark.parametrize("architecture", _HOSTS)
-def test_default_machine_type_is_the_one_that_nova_gives_the_guest(
-    architecture: str, configured: tuple[str, ...]
-) -> None:
-    facts = _host(architecture, configured)
-    traits: dict[str, bool] = {str(trait): has for trait, has in capability_traits(facts).items()}
+def test_default_machine_type_is_the_one_that_nova_gives_the_guest(architecture: str) -> None:
+    nova, conf = _Nova(architecture), nova_conf.CONF
     pipeline = pipeline_of("image_metadata", emulated_architectures=sorted(EVERY_ARCHITECTURE))
-    nova = _Nova(architecture)
-    conf = nova_conf.CONF
-    conf.set_override("hw_machine_type", list(configured), "libvirt")
-    started = 0
-    try:
+    for configured in _SETTINGS:
+        facts = _host(architecture, configured)
+        traits: dict[str, bool] = {str(trait): has for trait, has in capability_traits(facts).items()}
+        conf.set_override("hw_machine_type", list(configured), "libvirt")
+        started = 0
         with mock.patch.object(fields.Architecture, "from_host", return_value=architecture):
             for properties in _images():
                 spec = nova_spec(properties)
                 starts = nova.starts(spec.image, spec.flavor)
-                assert _accepts(spec, facts) is starts, properties
-                assert _is_selected(pipeline, nova_spec(properties), traits) is starts, properties
+                assert _accepts(spec, facts) is starts, (configured, properties)
+                assert _is_selected(pipeline, nova_spec(properties), traits) is starts, (configured, properties)
                 if starts:
                     assert guest_settings(spec, facts).family == family_of(nova.machine_type(spec.image)), properties
                     started += 1
-    finally:
-        conf.clear_override("hw_machine_type", "libvirt")
-    assert started
+        assert started

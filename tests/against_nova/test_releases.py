@@ -1,6 +1,8 @@
 """The table of releases is what the installed Nova says, and what README and pages show."""
 
 from os_prefilter.hosts.drivers.nova_releases import NOVA_RELEASES
+from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary.releases import ADDED_TO_NOVA
 from tests.against_nova.nova import NOVA
 from tests.against_nova.record import record
 from tests.against_nova.releases import README, page, releases, with_table
@@ -11,15 +13,29 @@ def test_recorded_differences_are_exactly_those_of_the_installed_nova() -> None:
     assert record() == releases()[NOVA]
 
 
-def test_every_release_is_recorded_and_shown() -> None:
+def test_every_release_is_recorded_and_has_no_property_or_value_that_is_unknown_here() -> None:
     assert list(releases()) == list(NOVA_RELEASES)
     assert [number for number, _ in page()] == sorted(NOVA_RELEASES, reverse=True)
-
-
-def test_no_release_has_an_image_property_or_a_value_that_is_unknown_here() -> None:
     for release in releases().values():
         assert release.novas_properties == []
         assert release.novas_values == {}
+
+
+def test_vocabulary_knows_since_which_release_nova_has_a_property_or_a_value() -> None:
+    majors = {release.openstack: number for number, release in NOVA_RELEASES.items()}
+    for number, release in releases().items():
+        later = [(BY_NAME[n], v) for n, added in ADDED_TO_NOVA.items() for v in added if majors[added[v]] > number]
+        unknown = [row for row, value in later if not value]
+        assert release.properties == sorted(str(row.image_property) for row in unknown if row.image_property)
+        assert release.values == {
+            str(row.image_property): [value for other, value in later if other is row and value]
+            for row, value in later
+            if value and row not in unknown
+        }
+        # Nova reads hw:maxphysaddr_mode, and validates it in no release.
+        extra_specs = {str(row.extra_spec): set(row.values) for row in ROWS if row.name != "maxphysaddr_mode"}
+        refused = {name for name, values in release.extra_specs.items() if extra_specs.get(name) == set(values)}
+        assert refused == {str(row.extra_spec) for row in unknown if row.extra_spec} & extra_specs.keys()
 
 
 def test_readme_has_the_current_table_of_releases_and_pythons() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from nova import exception, objects
+from nova import exception
 from nova.objects.image_meta import ImageMetaProps
 from nova.virt import hardware
 from nova.virt.libvirt import driver
@@ -25,6 +25,7 @@ from tests.against_nova.becomes import REFUSED
 from tests.against_nova.requests import EXTRA_SPECS, IMAGE, PROPERTIES
 from tests.conftest import pipeline_of
 from tests.support.hosts import KVM
+from tests.support.nova_objects import nova_spec
 
 _driver = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
 _driver._host = mock.Mock()
@@ -75,12 +76,8 @@ _BESIDE: Mapping[str, Mapping[str, str]] = {
     "tpm_model": {"hw_tpm_version": "2.0"},
     "ephemeral_encryption_format": {"hw_ephemeral_encryption": "true"},
     "mem_encryption": _ENCRYPTED,
-    "mem_encryption_model": {
-        **_ENCRYPTED,
-        "hw_mem_encryption": "true",
-        "hw_firmware_stateless": "true",
-        "hw_video_model": "none",
-    },
+    "mem_encryption_model": _ENCRYPTED
+    | {"hw_mem_encryption": "true", "hw_firmware_stateless": "true", "hw_video_model": "none"},
 }
 """Row -> the other properties that it counts beside."""
 _BOTH = tuple(row.name for row in ROWS if row.image_property in ImageMetaProps.fields and row.extra_spec)
@@ -90,10 +87,10 @@ def _spec(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
     properties = dict(_BESIDE.get(row.name, {}))
     if in_image is not None:
         properties[str(row.image_property)] = in_image
-    flavor = objects.Flavor(name="f", vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=0, swap=0)
-    flavor.extra_specs = {} if in_flavor is None else {str(row.extra_spec): in_flavor}
-    image = objects.ImageMeta.from_dict({"id": IMAGE, "name": "i", "disk_format": "qcow2", "properties": properties})
-    return objects.RequestSpec(flavor=flavor, image=image, is_bfv=False)
+    extra_specs = {} if in_flavor is None else {str(row.extra_spec): in_flavor}
+    spec = nova_spec(properties, extra_specs, is_bfv=False)
+    spec.flavor.vcpus, spec.image.id, spec.image.name = 2, IMAGE, "i"
+    return spec
 
 
 def _nova(row: Row, in_image: str | None, in_flavor: str | None) -> Any:
@@ -142,33 +139,6 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
             assert theirs == _nova(row, *((None, in_flavor) if by_flavor else (in_image, None))), pair
 
 
-_WINS = [
-    ("viommu_model", "intel", "virtio", "virtio"),
-    ("watchdog", "pause", "reset", "pause"),
-    ("watchdog", "pause", "odd", "pause"),
-    ("usb_redirection", "0", "2", "2"),
-    ("cpu_policy", "shared", "dedicated", "dedicated"),
-    ("cpu_thread_policy", "isolate", "prefer", "prefer"),
-    ("usb_redirection", "2", "0", ""),
-    ("sound_model", "ac97", "virtio", ""),
-    ("cpu_policy", "dedicated", "shared", ""),
-]
-
-
-@pytest.mark.parametrize(("name", "in_image", "in_flavor", "value"), [each for each in _WINS if each[0] in _BOTH])
-def test_source_that_wins_may_be_either_or_none(name: str, in_image: str, in_flavor: str, value: str) -> None:
-    row = BY_NAME[name]
-    for unknown in (UnknownValues.SKIP, UnknownValues.REJECT):
-        request = Request(_spec(row, in_image, in_flavor))
-        if value:
-            found = row_value(request, row, unknown, [])
-            assert found
-            assert found.value == value
-        else:
-            with pytest.raises(FlavorImageConflict):
-                row_value(request, row, unknown, [])
-
-
 @pytest.mark.parametrize(
     ("name", "in_image", "in_flavor", "place"),
     [
@@ -181,11 +151,8 @@ def test_unknown_value_of_the_source_that_wins_leaves_the_other_out(
 ) -> None:
     """Nova's ImageMeta takes no unknown action; that of another scheduler may have one."""
     row, notes = BY_NAME[name], list[Note]()
-    image, flavor = (
-        Image({str(row.image_property): in_image}),
-        Flavor(1, 1, extra_specs={str(row.extra_spec): in_flavor}),
-    )
-    request = Request(RequestSpec(flavor, image))
+    flavor = Flavor(1, 1, extra_specs={str(row.extra_spec): in_flavor})
+    request = Request(RequestSpec(flavor, Image({str(row.image_property): in_image})))
     assert row_value(request, row, UnknownValues.SKIP, notes) is None
     assert [note.source for note in notes] == [place]
     with pytest.raises(UnknownValue, match=place):

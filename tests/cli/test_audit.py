@@ -190,17 +190,6 @@ def test_audit_warns_of_what_waiting_filters_take_away_once_all_hosts_have_repor
     assert [(line["before"], line["waiting"], line["after"]) for line in data["lines"]] == [(3, 3, 0), (3, 3, 3)]
 
 
-def test_audit_without_waiting_filters_has_no_column_for_them(
-    waiting: list[str], capsys: Capture, tmp_path: Path
-) -> None:
-    (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = hpet\n")
-    html = tmp_path / "page.html"
-    found = rows(capsys, *waiting, "--before", "noop", "--html", str(html), "--enable", "hpet", code=2)
-    assert [row["After"] for row in found] == [0, 3]
-    assert not any("Waiting" in row for row in found)
-    assert '"waiting":' not in html.read_text(encoding="utf-8")
-
-
 def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) -> None:
     path = images(tmp_path, image("a", "raw"))
     small, gpu = flavor(tmp_path, "small"), flavor(tmp_path, "gpu", **{"resources:VGPU": "1"})
@@ -260,13 +249,6 @@ def test_html_replaces_a_file_that_is_no_audit_page_only_with_force(capsys: Capt
     assert fleet.read_bytes() == before
     assert main([*argv, "--force"]) == 2
     assert fleet.read_text().startswith("<!doctype html>")
-
-
-def test_html_fills_an_empty_file_without_force(tmp_path: Path) -> None:
-    page = tmp_path / "page.html"
-    page.touch()
-    assert main(["audit", "--html", str(page)]) == 2
-    assert page.stat().st_size
 
 
 class Terminal(io.StringIO):

@@ -68,6 +68,10 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert found == [lines[number] for number in expected]
     assert _json(capsys, log, log, *options) == found
+    limit = "The latest 2 of 3 decisions are shown; a higher --limit shows more.\n"
+    assert main(["decisions", str(log), *options]) == 0
+    none = "None of 3 decisions is as given.\n"
+    assert capsys.readouterr().err == (limit if "--limit" in options else "" if expected else none)
 
 
 def test_listing_has_a_line_for_each_decision(log: Path, capsys: Capture) -> None:
@@ -94,7 +98,7 @@ def test_one_request_is_shown_with_a_line_for_each_requirement_or_its_reason(log
 
 def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
     """By oslo.log with its defaults, with its JSON formatter, and by a handler for this logger alone."""
-    conf, path, alone = tmp_path / "service.conf", tmp_path / "service.log", tmp_path / "alone.log"
+    path, alone = tmp_path / "service.log", tmp_path / "alone.log"
     handlers = tmp_path / "logging.conf"
     handlers.write_text(
         "[loggers]\nkeys = root,decisions\n[handlers]\nkeys = decisions\n[formatters]\nkeys = message\n"
@@ -109,37 +113,28 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_log import log
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
-conf = cfg.ConfigOpts()
-log.register_options(conf)
-conf([], default_config_files=[{str(conf)!r}])
-log.setup(conf, "service")
-pipeline = Pipeline.from_conf(conf)
-for model in {_MODELS}:
-    context = RequestContext(request_id="req-" + model, user_id="4711")
-    pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
+for number in range(3):
+    conf = cfg.ConfigOpts()
+    log.register_options(conf)
+    conf([], default_config_files=[{str(tmp_path)!r} + "/" + str(number) + ".conf"])
+    log.setup(conf, "service")
+    pipeline = Pipeline.from_conf(conf)
+    for model in {_MODELS}:
+        context = RequestContext(request_id="req-" + model, user_id="4711")
+        pipeline.apply(RequestSpec(Flavor(1, 512), Image({{"hw_vif_model": model}})), context)
 """
-    for lines in (f"log_file = {path}\n", f"log_file = {path}\nuse_json = true\n", f"log_config_append = {handlers}\n"):
-        path.unlink(missing_ok=True)
-        conf.write_text(f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n")
-        subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
-        if path.exists():
-            path.write_bytes(b"\xff cut\n\n" + path.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
-        found = _json(capsys, path if path.exists() else alone)
+    # Three services, in one process.
+    texts = [f"log_file = {path}\n", f"log_file = {path}.json\nuse_json = true\n", f"log_config_append = {handlers}\n"]
+    for number, lines in enumerate(texts):
+        text = f"[DEFAULT]\n{lines}[prefilter]\nenabled_filters = image_metadata\ndecision_history = true\n"
+        (tmp_path / f"{number}.conf").write_text(text)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    for log in (path, Path(f"{path}.json")):
+        log.write_bytes(b"\xff cut\n\n" + log.read_bytes() + b'\xff\n{"message": "of another"}\x00\n')
+    for log in (path, Path(f"{path}.json"), alone):
+        found = _json(capsys, log)
         assert [each["request"] for each in found] == [f"req-{model}" for model in _MODELS]
         assert [len(each["requirements"]) for each in found] == [1, 0, 1]
-
-
-def test_preference_is_shown_as_explain_shows_it(tmp_path: Path, capsys: Capture) -> None:
-    source = "flavor extra spec trait:HW_CPU_X86_AVX2=preferred"
-    path = tmp_path / "log"
-    path.write_bytes(
-        _record(request="req-0", preferences=[{"trait": "HW_CPU_X86_AVX2", "filter": "preferences", "source": source}])
-    )
-    columns = ["-c", "Trait", "-c", "Rule", "-c", "On", "-c", "By", "-c", "Because of", "-f", "csv"]
-    assert main(["decisions", str(path), "--request-id", "req-0", *columns]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        f'"HW_CPU_X86_AVX2","preferred","root","preferences","{source}"'
-    ]
 
 
 def test_log_can_be_piped_in(log: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +207,9 @@ _JSON = json.dumps({"name": LOGGER, "message": _FORGED})
 )
 def test_decision_in_the_line_of_another_logger_does_not_count(line: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "log"
-    path.write_text(f"{_OTHER}Started\n{line}\n{_PREFIX}{_record(request='req-0').decode()}")
+    # The name of a user in the prefix hides none.
+    prefix = _PREFIX.replace("alice", _START)
+    path.write_text(f"{_OTHER}Started\n{line}\n{prefix}{_record(request='req-0').decode()}")
     assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
 
 
@@ -224,12 +221,6 @@ def test_decision_of_another_logger_or_process_does_not_count(tmp_path: Path, ca
     path.write_text(f"{_PREFIX}{_record(worker=2).decode()}")
     assert main(["decisions", str(path)]) == 1
     assert "left out 1 damaged decision" in capsys.readouterr().err
-
-
-def test_name_of_a_user_in_the_prefix_hides_no_decision(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "log"
-    path.write_text(f"{_PREFIX.replace('alice', _START)}{_record(request='req-0').decode()}")
-    assert [each["request"] for each in _json(capsys, path)] == ["req-0"]
 
 
 @pytest.mark.parametrize("more", [" and more", ': Error: {"a": 1}', "{"])
@@ -317,22 +308,6 @@ def test_wrong_input_is_one_line_on_the_standard_error(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines()[0] == told.replace("FILE", str(path))
-
-
-def test_directory_in_place_of_a_log_is_an_error(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"{tmp_path}: this is a directory; give the path of a file.\n"
-
-
-def test_nothing_that_matches_is_an_empty_listing_and_says_so(log: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(log), "--request-id", "req-9", "-f", "json"]) == 0
-    captured = capsys.readouterr()
-    assert (captured.out.strip(), captured.err) == ("[]", "None of 3 decisions is as given.\n")
-
-
-def test_limit_says_how_many_there_are(log: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(log), "--limit", "1", "-f", "value"]) == 0
-    assert capsys.readouterr().err == "The latest 1 of 3 decisions are shown; a higher --limit shows more.\n"
 
 
 def test_commands_with_the_configuration_of_a_service_record_nothing(

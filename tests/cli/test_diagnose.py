@@ -45,21 +45,10 @@ def test_candidates_are_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("scope", ["auto", "root_and_unsuffixed"])
-def test_trait_of_the_root_and_of_the_unsuffixed_group_is_one_requirement(
-    scope: str, capsys: Capture, tmp_path: Path
-) -> None:
-    conf = tmp_path / "conf"
-    conf.write_text(f"[prefilter]\nenabled_filters = image_metadata\ntrait_scope = {scope}\n")
-    found = _diagnosed(capsys, tmp_path, {"old": _host()}, *_ASK_FOR_CARD, "--config-file", str(conf), code=2)
-    assert found["conflicts"] == [{"requirements": [_of(found, _CARD)["number"]], "ever": True}]
-
-
 _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
     ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
     ("a disabled one does", {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")}, _ASK_FOR_CARD, _CARD, "elsewhere"),
     ("it does not exist", {"a": _host()}, ["--extra-spec", "trait:CUSTOM_NOPE=required"], "CUSTOM_NOPE", "unknown"),
-    ("no such class", {"a": _host()}, ["--extra-spec", "resources1:VGPU=1"], "VGPU", "nowhere"),
     ("too large for any", {"a": _host()}, ["--extra-spec", "resources:VCPU=9"], "VCPU", "too-large"),
     (
         "full now",
@@ -123,19 +112,7 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
         [["CUSTOM_FAST"], ["MEMORY_MB"], ["VCPU"]],
         {"MEMORY_MB": "MEMORY_MB and VCPU on a, b", "VCPU": "MEMORY_MB and VCPU on a, b"},
     ),
-    (
-        {"small": _host("CUSTOM_FAST") | {"resources": _SIZE | {"MEMORY_MB": 1}}, "full": _host() | _FULL},
-        _FAST,
-        [["MEMORY_MB"]],
-        {},
-    ),
     ({"a": _host(providers=_gpu(1))}, _FAST_GPU, [["CUSTOM_FAST"], ["VGPU"]], {"VGPU": "VGPU on a"}),
-    (
-        {"free": _host(providers=_gpu(0)), "full": _host(providers=_gpu(1, "CUSTOM_FAST"))},
-        _FAST_GPU,
-        [["CUSTOM_FAST", "VGPU"]],
-        {"VGPU": "VGPU on full"},
-    ),
     (
         {"a": _host() | _used(32), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},
         _LARGE,
@@ -155,15 +132,7 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
 @pytest.mark.parametrize(
     "case",
     _CAUSES,
-    ids=[
-        "one full",
-        "all full",
-        "full without it",
-        "full GPU",
-        "free and full GPU",
-        "full and small",
-        "half full and small",
-    ],
+    ids=["one full", "all full", "full GPU", "full and small", "half full and small"],
 )
 def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]], capsys: Capture, tmp_path: Path
@@ -277,22 +246,12 @@ def test_report_escapes_unprintable_characters_in_names(capsys: Capture, tmp_pat
     assert "<b> 主机" in out
 
 
-def test_report_states_when_the_snapshot_was_taken(capsys: Capture, tmp_path: Path) -> None:
-    snapshot = tmp_path / "fleet.json"
-    assert main(["snapshot", "-o", str(snapshot)]) == 0
-    document = json.loads(snapshot.read_text())
-    snapshot.write_text(json.dumps(document | {"taken_at": "2026-11-21T03:00:00Z"}))
-    capsys.readouterr()
-    assert main(["diagnose", "--hosts", str(snapshot), "--example", "impossible"]) == 2
-    assert "The fleet was read at 2026-11-21T03:00:00Z." in capsys.readouterr().out
-
-
 def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, tmp_path: Path) -> None:
     argv = ["--property", "a=b", "--filter", "noop"]
-    for hosts, said in ((1000, False), (1001, True)):
-        fleet = {f"host-{number}": _host() for number in range(hosts)}
-        notes = _diagnosed(capsys, tmp_path, fleet, *argv, code=0)["notes"]
-        assert any("max_placement_results" in note for note in notes) == said
+    fleet = {f"host-{number}": _host() for number in range(1001)}
+    for each in (fleet, dict(list(fleet.items())[:-1])):
+        notes = _diagnosed(capsys, tmp_path, each, *argv, code=0)["notes"]
+        assert any("max_placement_results" in note for note in notes) == (each is fleet)
 
 
 _WIDE: Any = {
@@ -322,11 +281,6 @@ def test_first_candidates_of_one_host_are_the_finding_and_the_change_that_helps(
     out = capsys.readouterr().out
     assert "3 of 3 hosts meet all requirements. The first 1000 candidates are of 1 of them.\n" in out
     assert "\nHosts that nova-scheduler does not see\n  The first 1000 candidates are of 1 host;" in out
-    config.write_text(f"{config.read_text()}allocation_candidates_generation_strategy = breadth-first\n")
-    found = _diagnosed(capsys, tmp_path, _WIDE, *argv, code=0)
-    assert (found["first_candidates"]["hosts"], found["first_candidates"]["help"]) == (3, "")
-    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
-    assert "does not see" not in capsys.readouterr().out
 
 
 def test_max_placement_results_of_nova_conf_counts_and_unknown_limits_of_placement_are_noted(
@@ -341,46 +295,6 @@ def test_max_placement_results_of_nova_conf_counts_and_unknown_limits_of_placeme
     assert "Set [scheduler] max_placement_results = 3 in nova.conf." in first["help"]
     assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
     assert "Give --placement-conf FILE." in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("option", "text", "message"),
-    [
-        ("--config-file", "[scheduler]\nmax_placement_results = 0\n", "[scheduler] max_placement_results: "),
-        ("--placement-conf", "[placement]\nmax_allocation_candidates = x\n", "[placement] max_allocation_candidates: "),
-        ("--placement-conf", "no INI\n", "it cannot be read as a placement.conf: "),
-    ],
-)
-def test_wrong_limit_is_an_error_that_names_file_and_option(
-    option: str, text: str, message: str, capsys: Capture, tmp_path: Path
-) -> None:
-    config = tmp_path / "wrong.conf"
-    config.write_text(text)
-    assert main(["diagnose", "--property", "a=b", option, str(config)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith(f"{config}: {message}")
-    assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("form", ["table", "json", "yaml", "csv", "value"])
-def test_diagnose_runs_in_every_format(form: str, capsys: Capture) -> None:
-    assert main(["diagnose", "--example", "arm-server", "-f", form]) == 0
-    assert "HW_ARCH_AARCH64" in capsys.readouterr().out
-
-
-def test_groups_that_are_alike_are_one_line(capsys: Capture, tmp_path: Path) -> None:
-    gpus = {f"gpu-{number}": {"resources": {"VGPU": 1}, "traits": ["CUSTOM_FAST"]} for number in range(4)}
-    argv = ["--filter", "noop", "--extra-spec", "group_policy=none"]
-    for number in range(6):
-        argv += ["--extra-spec", f"resources{number}:VGPU=1", "--extra-spec", f"trait{number}:CUSTOM_FAST=required"]
-    found = _diagnosed(capsys, tmp_path, {"a": _host(providers=gpus)}, *argv, code=2)
-    device = _of(found, "VGPU")
-    assert device["on"] == "0,1,2,3,4,5"
-    assert found["conflicts"] == [{"requirements": [device["number"]], "ever": True}]
-    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 2
-    out = capsys.readouterr().out
-    assert "1 VGPU on each of 0, 1, 2, 3, 4 and 1 more" in out
-    assert "4 x 1 of 1 free" in out
 
 
 def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_command_imports_no_other_command() -> None:
     assert not imported & {"placement", "openstack", *others}
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["help"], []])
+@pytest.mark.parametrize("argv", [["--help"], ["help"], [], ["-v"]])
 def test_help_fits_the_terminal_and_names_each_command(
     argv: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

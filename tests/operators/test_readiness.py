@@ -1,21 +1,18 @@
 """Readiness of a fleet: which filter and row is open, and who holds it back."""
 
-from collections.abc import Iterator, Sequence
-from collections.abc import Set as AbstractSet
-
 import pytest
 
 from os_prefilter import Options
 from os_prefilter.filters.loading import installed_filters, load_filters
-from os_prefilter.fleet.model import Fleet, Provider
-from os_prefilter.operators.readiness import CLOSED, OPEN, Line, coverage_of, readiness
+from os_prefilter.fleet.model import Fleet
+from os_prefilter.operators.readiness import CLOSED, OPEN, Line, readiness
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, rows_required_by
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
 _EVERY = Options(reported_traits=("*",))
 
-_LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tuple[str, ...]]]]] = [
+_LINES: list[tuple[list[set[str]], str, list[tuple[str, str, str, tuple[str, ...]]]]] = [
     ([set()], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
     ([{REPORTED}, {REPORTED_CUSTOM}], "hpet", [("time_hpet", "if reported", OPEN, ())]),
     ([{"CUSTOM_COMPUTE_TIME_HPET"}], "hpet", [("time_hpet", "if reported", CLOSED, ("host-0",))]),
@@ -36,7 +33,7 @@ _LINES: list[tuple[Sequence[AbstractSet[str]], str, list[tuple[str, str, str, tu
 
 @pytest.mark.parametrize(("nodes", "name", "lines"), _LINES)
 def test_readiness_shows_the_gate_of_each_row_and_the_unreported_hosts(
-    nodes: Sequence[AbstractSet[str]], name: str, lines: list[tuple[str, str, str, tuple[str, ...]]]
+    nodes: list[set[str]], name: str, lines: list[tuple[str, str, str, tuple[str, ...]]]
 ) -> None:
     assert readiness(fleet_of(nodes), load_filters([name], None), _EVERY) == [Line(name, *each) for each in lines]
 
@@ -60,21 +57,6 @@ def test_readiness_omits_rows_outside_reported_traits_except_for_hpet() -> None:
 def test_owner_that_owns_no_host_waits_for_no_compute_node() -> None:
     options = Options(owner_trait="OWNER_CYBORG", foreign_owner_traits=(), owned_resource_classes=("FPGA",))
     assert readiness(fleet_of([set()]), load_filters(["owner"], None), options) == []
-
-
-def test_fleet_is_walked_once_however_many_gates_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fleet of many hosts has tens of gates; the traits in use take another walk."""
-    walks: list[int] = []
-    walk = Fleet.walk
-
-    def counted(fleet: Fleet) -> Iterator[Provider]:
-        walks.append(1)
-        return walk(fleet)
-
-    monkeypatch.setattr(Fleet, "walk", counted)
-    fleet = fleet_of([set(), {REPORTED}])
-    assert len(readiness(fleet, load_filters(["image_metadata", "hpet"], None), _EVERY)) > len(walks) == 1
-    assert len(coverage_of(fleet).unreported) > len(walks[1:]) == 2
 
 
 def test_only_compute_nodes_are_waited_for() -> None:

@@ -34,6 +34,9 @@ def _flavor(**extra_specs: str) -> Flavor:
     return Flavor(vcpus=2, extra_specs={"resources:CUSTOM_BAREMETAL": "1", **specs})
 
 
+_PLAIN, _ON, _OFF = _flavor(), _flavor(hyperthreading="enabled"), _flavor(hyperthreading="disabled")
+
+
 def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
     pipeline = pipeline_of("deploy_config", "owner", owner_gate="always")
     return reconfiguration(old, new, replace(_NODE, **fields), pipeline)
@@ -42,19 +45,14 @@ def _plan(old: Flavor, new: Flavor, **fields: Any) -> Plan:
 @pytest.mark.parametrize(
     ("old", "new", "configurations", "changes"),
     [
-        (_flavor(), _flavor(), (), {}),
-        (_flavor(), _flavor(hyperthreading="enabled"), ((_KEY, "", "enabled"),), {}),
-        (_flavor(), _flavor(hyperthreading="disabled"), ((_KEY, "", "disabled"),), {"LogicalProc": "Disabled"}),
-        (
-            _flavor(hyperthreading="enabled"),
-            _flavor(hyperthreading="disabled"),
-            ((_KEY, "enabled", "disabled"),),
-            {"LogicalProc": "Disabled"},
-        ),
+        (_PLAIN, _PLAIN, (), {}),
+        (_PLAIN, _ON, ((_KEY, "", "enabled"),), {}),
+        (_PLAIN, _OFF, ((_KEY, "", "disabled"),), {"LogicalProc": "Disabled"}),
+        (_ON, _OFF, ((_KEY, "enabled", "disabled"),), {"LogicalProc": "Disabled"}),
         # It stays as it is.
-        (_flavor(hyperthreading="enabled"), _flavor(), (), {}),
+        (_ON, _PLAIN, (), {}),
         # An unmodified Nova has deployed it without.
-        (_flavor(hyperthreading="disabled"), _flavor(hyperthreading="disabled"), (), {"LogicalProc": "Disabled"}),
+        (_OFF, _OFF, (), {"LogicalProc": "Disabled"}),
     ],
 )
 def test_plan_applies_the_new_flavor_only_where_the_node_differs(
@@ -88,11 +86,7 @@ def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
         (Flavor(vcpus=2), {}, "the flavors differ in 'resources:CUSTOM_BAREMETAL'"),
         (_flavor(hyperthreading="odd"), {}, "deploy-config:hyperthreading='odd': unknown value"),
         # Even if its value is right: the trait says that it can be switched.
-        (
-            _flavor(hyperthreading="enabled"),
-            {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}},
-            "'LogicalProc' cannot be changed",
-        ),
+        (_ON, {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}}, "'LogicalProc' cannot be changed"),
     ],
 )
 def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings(
@@ -103,16 +97,12 @@ def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settin
     assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
 
 
-def test_reconfiguration_refuses_conflicting_image_and_flavor() -> None:
-    with pytest.raises(FlavorImageConflict):
-        reconfiguration(
-            _flavor(), _flavor(hyperthreading="enabled"), _NODE, pipeline_of("deploy_config"), Image({_KEY: "disabled"})
-        )
-
-
-def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled() -> None:
+def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled_or_image_and_flavor_conflict() -> None:
     with pytest.raises(NotReconfigurable, match="deploy_config is not enabled"):
         reconfiguration(_flavor(), _flavor(), _NODE, pipeline_of("hpet"))
+    conflicting = _flavor(hyperthreading="enabled"), _NODE, pipeline_of("deploy_config"), Image({_KEY: "disabled"})
+    with pytest.raises(FlavorImageConflict):
+        reconfiguration(_flavor(), *conflicting)
 
 
 def test_plan_queries_placement_per_trait_only_if_the_first_query_finds_nothing() -> None:
@@ -146,7 +136,6 @@ def test_plan_changes_only_the_bios_settings_that_differ() -> None:
 
 
 def test_plan_sets_all_bios_settings_anew_where_the_machine_may_differ_from_what_ironic_shows() -> None:
-    new = _flavor(hyperthreading="enabled")
-    assert bios_changes(_plan(new, new).steps) == {}
-    assert bios_changes(_plan(new, new, bios_may_differ=True).steps) == {"LogicalProc": "Enabled"}
-    assert _plan(_flavor(), _flavor(), bios_may_differ=True).steps == ()
+    assert bios_changes(_plan(_ON, _ON).steps) == {}
+    assert bios_changes(_plan(_ON, _ON, bios_may_differ=True).steps) == {"LogicalProc": "Enabled"}
+    assert _plan(_PLAIN, _PLAIN, bios_may_differ=True).steps == ()

@@ -88,23 +88,6 @@ def test_hosts_behind_the_candidates_of_one_host_are_the_finding_and_breadth_fir
     assert after.message == "5 of 5 hosts meet all requirements."
 
 
-def test_host_with_few_candidates_is_hidden_unless_placement_creates_no_more_than_nova_requests() -> None:
-    """Placement by default creates all, and returns some of them: even one of each host takes both options."""
-    fleet = Fleet((_host("large", 8), _host("small", 1)))
-    found = _first(_found_live(fleet, _request(4), Limits(10), Limits()))
-    if found.hosts == 2:
-        # One chance in 400: the order is that of hashes of random seeds.
-        assert found.help == ""
-    else:
-        assert f"generation_strategy = {_BREADTH}" in found.help
-        assert "[placement] max_allocation_candidates = 10 in placement.conf" in found.help
-    # Breadth-first alone changes nothing.
-    advised = Limits(10, -1, _BREADTH)
-    if (again := _first(_found_in_file(fleet, _request(4), advised))).hosts != 2:
-        assert again.help.endswith("Set [placement] max_allocation_candidates = 10 in placement.conf.")
-    assert _first(_found_in_file(fleet, _request(4), Limits(10, 10, _BREADTH))).hosts == 2
-
-
 @pytest.mark.parametrize("seed", range(times(3)))
 def test_hosts_covered_match_a_placement_with_the_same_limits_and_the_whole_fleet(seed: int) -> None:
     """What is loaded for it, capable hosts without the traits that do not matter, has the same candidates."""

@@ -227,6 +227,9 @@ def test_each_zone_or_aggregate_offers_what_its_hosts_do(by: str, places: dict[s
     fleet = Fleet(hosts, aggregates=aggregates)
     pipeline = pipeline_for(fleet)
     found = offer(fleet, pipeline, by)
+    # The name of the default zone is an option of Nova's.
+    alone = offer(Fleet(hosts[3:]), pipeline, by, "main")
+    assert alone.places == (("main",) if by == "zone" else ())
     assert found.places == tuple(places)
     for number, members in enumerate(places.values()):
         alone = offer(Fleet(tuple(each for each in hosts if each.name in members)), pipeline)
@@ -236,14 +239,6 @@ def test_each_zone_or_aggregate_offers_what_its_hosts_do(by: str, places: dict[s
             for each, all_of in zip(alone.properties, found.properties, strict=True)
         ]
         assert mine == theirs
-
-
-def test_hosts_without_a_zone_are_in_the_default_zone() -> None:
-    """Whose name is an option of Nova's."""
-    fleet = Fleet((host("a", ""),))
-    assert offer(fleet, pipeline_for(fleet), "zone").places == ("nova",)
-    assert offer(fleet, pipeline_for(fleet), "zone", "main").places == ("main",)
-    assert offer(fleet, pipeline_for(fleet), "aggregate").places == ()
 
 
 EVIL = "<b onclick='x'>|`*_[a](http://x.invalid) www.x.invalid & \\ \n# \u202e{{ 7*7 }}"

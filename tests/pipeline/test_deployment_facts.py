@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -316,7 +317,8 @@ _NO_LISTS: list[Any] = [[], "x", True, {"COMPUTE_NODE": 1}]
         ("minimum_compute_version", "66", "'66', not of the type int"),
         ("minimum_compute_version", True, "True, not of the type int"),
         *[("known_traits", value, "without COMPUTE_NODE") for value in _NO_LISTS],
-        *[("answers", value, "not of the type Coverage") for value in (None, {})],
+        ("answers", None, "not of the type Coverage"),
+        ("answers", {}, "not of the type Coverage"),
     ],
     ids=range(14),
 )
@@ -350,12 +352,17 @@ def test_fact_that_is_a_coroutine_is_closed_and_not_known(caplog: pytest.LogCapt
     assert "is a coroutine, which is never awaited. Pass a function that is not async." in caplog.text
 
 
+def _value(value: Any, _context: object) -> Any:
+    return value
+
+
 def test_gate_of_another_author_is_exactly_true_or_false() -> None:
     """Also where the pipeline is given facts that were not checked when they were read."""
     gated = Declaration(gate="down", closed="not yet")(lambda _request: require("CUSTOM_X", "x"))
     assert [str(note) for note in _decide(gated, _fails).notes] == [_NOT_KNOWN]
-    for value in ("no", 1, None):
-        decision = _decide(gated, lambda _context, value=value: value)
+    values: list[Any] = ["no", 1, None]
+    for value in values:
+        decision = _decide(gated, partial(_value, value))
         assert [str(note) for note in decision.notes] == [_NOT_KNOWN]
         assert not decision.requirements
     assert [str(note) for note in _decide(gated, lambda _context: False).notes] == ["not yet: not required yet"]

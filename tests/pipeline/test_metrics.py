@@ -112,17 +112,17 @@ def test_deferred_requirements_and_compute_nodes_without_a_report_are_exported(
 
 
 def test_gauge_shows_whether_required_traits_go_on_the_unsuffixed_group() -> None:
-    for scope, values, expected in (
-        ("auto", [None, False, True, False], [0, 1, 0, 1]),
-        ("root", [False], [0]),
-        ("root_and_unsuffixed", [True], [1]),
-    ):
-        nested = iter(values)
+    def shown(scope: str, *values: bool | None) -> list[float]:
+        nested, seen = iter(values), []
         conf = conf_with(enabled_filters=["noop"], metrics=True, facts_interval=0, trait_scope=scope)
-        pipeline = Pipeline.from_conf(conf, {"nested_providers": lambda _context, nested=nested: next(nested)})
-        for shown in expected:
+        pipeline = Pipeline.from_conf(conf, {"nested_providers": lambda _context: next(nested)})
+        for _ in values:
             pipeline.apply(spec_of())
-            assert _exposed()[f"{_PREFIX}traits_on_unsuffixed_group", ()] == shown, scope
+            seen.append(_exposed()[f"{_PREFIX}traits_on_unsuffixed_group", ()])
+        return seen
+
+    assert shown("auto", None, False, True, False) == [0, 1, 0, 1]
+    assert (shown("root", False), shown("root_and_unsuffixed", True)) == ([0], [1])
 
 
 def test_disabled_metrics_count_nothing_and_do_not_wrap_filters() -> None:

@@ -21,7 +21,7 @@ from os_prefilter.pipeline.host_traits import HostTraitsFact
 from os_prefilter.pipeline.no_host import no_host_check
 from os_prefilter.vocabulary import BY_NAME
 from tests.conftest import conf_with, pipeline_of, spec_of, times
-from tests.support.placements import Answer, Observed, provider, put_traits
+from tests.support.placements import Answer, Observed, answering, provider, put_traits
 
 _CLASSES = "VCPU MEMORY_MB DISK_GB"
 _IGB, _VIRTIO, _E1000E = (f"COMPUTE_NET_VIF_MODEL_{model}" for model in ("IGB", "VIRTIO", "E1000E"))
@@ -189,7 +189,7 @@ def test_placement_that_fails_rejects_nothing(
     answers: list[Answer] = [(503, {}), (200, {}), (200, {"resource_providers": [{}]}), (400, {})]
     for answer in answers:
         caplog.clear()
-        observed = Observed(placement, lambda _method, url, found=answer: found if failing in url else None)
+        observed = Observed(placement, answering(answer, failing))
         pipeline = _pipeline(observed)
         assert [_reason(pipeline, _NE2K) for _ in range(3)] == ["", "", ""], answer
         assert sum(each.levelno == logging.WARNING for each in caplog.records) == 1, answer
@@ -212,7 +212,7 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
     caplog.set_level(logging.INFO, "os_prefilter.pipeline.no_host")
     observed = Observed(placement)
     pipeline = _pipeline(observed)
-    for hook, rejected in ((fail, [False] * 3), (lambda _method, _url: None, [True]), (fail, [False] * 3)):
+    for hook, rejected in ((fail, [False] * 3), (answering(None), [True]), (fail, [False] * 3)):
         observed.hook = hook
         assert [bool(_reason(pipeline, _NE2K)) for _ in rejected] == rejected
     told = [each.getMessage() for each in caplog.records if each.name == "os_prefilter.pipeline.no_host"]

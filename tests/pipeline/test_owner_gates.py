@@ -10,7 +10,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import OwnerCoverage
 from os_prefilter.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Answer, Observed, provider, put_traits
+from tests.support.placements import Answer, Observed, answering, provider, put_traits
 
 _HOSTS = [f"kvm-{number}" for number in range(4)]
 _WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"
@@ -156,15 +156,15 @@ def test_coverage_gate_keeps_its_state_while_placement_fails(
     observed = Observed(placement)
     pipelines = []
     for answer in answers:
-        observed.hook = lambda _method, _url, found=answer: found
+        observed.hook = answering(answer)
         pipelines.append(_pipelines(observed, [])["coverage"])
         assert not pipelines[-1].apply(spec_of()).requirements, answer
-    observed.hook = lambda _method, _url: None
+    observed.hook = answering(None)
     for host in _HOSTS:
         upgrade(placement, host)
     for answer, pipeline in zip(answers, pipelines, strict=True):
-        observed.hook = lambda _method, _url: None
+        observed.hook = answering(None)
         assert pipeline.apply(spec_of()).requirements, answer
-        observed.hook = lambda _method, _url, found=answer: found
+        observed.hook = answering(answer)
         assert pipeline.apply(spec_of()).requirements, answer
     assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2 * len(answers)

@@ -22,7 +22,7 @@ def _query(spec: RequestSpec, limit: int | None = None) -> str:
 
 
 _SMALL = "resources=DISK_GB:1,MEMORY_MB:512,VCPU:1"
-_UEFI = {"hw_firmware_type": "uefi"}
+_UEFI: dict[str, object] = {"hw_firmware_type": "uefi"}
 _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     ({}, {}, _SMALL),

@@ -21,11 +21,11 @@ from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.pipeline.report_gates import GATES, Coverage, Unreported, deferral, gates_by_trait
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, Requirement, Requirements, require
-from os_prefilter.vocabulary import BY_NAME, HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
+from os_prefilter.vocabulary import HPET, QUALIFIED, REPORTED, REPORTED_CUSTOM, ROWS
 from os_prefilter.vocabulary.model import REVISION, is_reported_marker
 from tests.conftest import conf_with, spec_of
 from tests.support.hosts import libvirt_hosts, other_hosts
-from tests.support.placements import Answer, Observed, put_traits
+from tests.support.placements import Answer, Observed, answering, put_traits
 from tests.support.reporting_fleets import fleet_of
 
 _BY_TRAIT = gates_by_trait(Options().rows)
@@ -73,11 +73,9 @@ def test_changed_vocabulary_traits_require_a_new_report_revision() -> None:
         assert not is_reported_marker(other)
 
 
-_E1000 = BY_NAME["vif_model"].values["e1000"].trait
-_HPET = BY_NAME["time_hpet"].values["true"].trait
+_E1000 = "COMPUTE_NET_VIF_MODEL_E1000"
 _SOME = {"COMPUTE_NET_VIF_MODEL_VIRTIO"}
-
-_DEFERRED = [
+_DEFERRED: list[tuple[list[set[str]], str, bool, str]] = [
     # (the traits of the compute nodes, the trait, required, a part of the reason)
     ([_SOME], _E1000, True, ""),
     ([{REPORTED}], _E1000, True, ""),
@@ -85,8 +83,8 @@ _DEFERRED = [
     ([_SOME, set()], _E1000, True, "1 compute node (host-1) has not reported"),
     ([_SOME, set(), set()], _E1000, True, "2 compute nodes (host-1, host-2) have not reported"),
     ([set()] * 4, _E1000, True, "4 compute nodes (among them host-0, host-1, host-2) have not reported"),
-    ([{_HPET}], _HPET, True, "1 compute node (host-0)"),
-    ([{_HPET, REPORTED_CUSTOM}, {REPORTED}], _HPET, True, ""),
+    ([{HPET}], HPET, True, "1 compute node (host-0)"),
+    ([{HPET, REPORTED_CUSTOM}, {REPORTED}], HPET, True, ""),
     ([{"HW_CPU_HYPERTHREADING"}, {REPORTED}], "HW_CPU_HYPERTHREADING", True, ""),
     ([], _E1000, True, "there is no compute node"),
     ([{"CUSTOM_LICENSED"}, set()], "CUSTOM_LICENSED", True, ""),
@@ -212,12 +210,12 @@ def test_gate_keeps_its_state_while_placement_fails(
         _report(placement, host)
     answers: list[Answer] = [(503, b"down"), (401, {}), (200, {}), (200, b"<html>")]
     for answer in answers:
-        observed = Observed(placement, lambda _method, _url, found=answer: found)
-        fails, pipeline = observed.hook, _pipeline(observed)
+        observed = Observed(placement, answering(answer))
+        pipeline = _pipeline(observed)
         assert _hosts(placement, pipeline) == set(_HOSTS)
-        observed.hook = lambda _method, _url: None
+        observed.hook = answering(None)
         assert _hosts(placement, pipeline) == _CAN
-        observed.hook = fails
+        observed.hook = answering(answer)
         assert _hosts(placement, pipeline) == _CAN
     assert caplog.text.count("Failed to read the deployment fact answers") == 2 * len(answers)
 

@@ -13,7 +13,7 @@ from os_prefilter.conf.options import TraitScope
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED
 from tests.conftest import conf_with, pipeline_of, spec_of
-from tests.support.placements import Observed
+from tests.support.placements import Observed, answering
 
 _TRAITS = ("COMPUTE_NET_VIF_MODEL_E1000E", "COMPUTE_STATUS_DISABLED")
 _SUBSETS = [frozenset(each) for size in range(3) for each in itertools.combinations(_TRAITS, size)]
@@ -152,13 +152,13 @@ def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud
 
 
 def test_auto_is_as_root_until_placement_answers_and_keeps_what_it_said_last(cloud: _Cloud) -> None:
-    cloud.observed.hook = lambda _method, _url: (503, b"down")
+    cloud.observed.hook = answering((503, b"down"))
     assert cloud.scopes() == _ON_ROOT
     assert "is not known: traits are required of the root only" in cloud.pipeline.describe_trait_scope()
-    cloud.observed.hook = lambda _method, _url: None
+    cloud.observed.hook = answering(None)
     assert cloud.scopes() == _ON_BOTH
     assert "of the unsuffixed group" in cloud.pipeline.describe_trait_scope()
-    cloud.observed.hook = lambda _method, _url: (200, b"<html>")
+    cloud.observed.hook = answering((200, b"<html>"))
     assert cloud.scopes() == _ON_BOTH
 
 

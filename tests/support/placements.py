@@ -22,6 +22,11 @@ Hook = Callable[[str, str], Answer | None]
 """(method, URL) -> an answer in Placement's place, or None to let it answer."""
 
 
+def answering(answer: Answer | None, part: str = "") -> Hook:
+    """Return a hook with one answer, to each request whose URL has this part."""
+    return lambda _method, url: answer if part in url else None
+
+
 def provider(
     name: str, classes: str = "VCPU MEMORY_MB", traits: str = "", children: tuple[Provider, ...] = ()
 ) -> Provider:

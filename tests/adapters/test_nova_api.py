@@ -62,21 +62,19 @@ def api() -> Iterator[Any]:
     CONF.reset()
 
 
-@pytest.mark.parametrize("row", effective_templates(None).rows, ids=lambda row: row.extra_spec)
-def test_nova_loads_a_validator_for_every_deploy_config_extra_spec(row: Any) -> None:
+def test_nova_loads_a_validator_for_every_deploy_config_extra_spec() -> None:
     """nova-api loads them when it starts, by the entry point; what passes is what the filter knows."""
-    found = validators.VALIDATORS[row.extra_spec]
-    assert found.value["enum"] == list(row.values)
-    for value in row.values:
-        validators.validate(row.extra_spec, value)
-        required_by("deploy_config", spec_of(extra_specs={row.extra_spec: value}), unknown_values="reject")
+    for row in effective_templates(None).rows:
+        assert validators.VALIDATORS[row.extra_spec].value["enum"] == list(row.values)
+        for value in row.values:
+            validators.validate(row.extra_spec, value)
+            required_by("deploy_config", spec_of(extra_specs={row.extra_spec: value}), unknown_values="reject")
 
 
-@pytest.mark.parametrize("microversion", ["2.86", "2.95", "latest"])
-@pytest.mark.parametrize("value", ["enabled", "disabled"])
-def test_valid_extra_spec_value_is_accepted(value: str, microversion: str, api: Any) -> None:
-    answer = api({"extra_specs": {_NAME: value}}, microversion)
-    assert (answer.status_int, answer.json) == (200, {"extra_specs": {_NAME: value}})
+@pytest.mark.parametrize("microversion", ["2.86", "latest"])
+def test_valid_extra_spec_value_is_accepted(microversion: str, api: Any) -> None:
+    answer = api({"extra_specs": {_NAME: "enabled"}}, microversion)
+    assert (answer.status_int, answer.json) == (200, {"extra_specs": {_NAME: "enabled"}})
 
 
 @pytest.mark.parametrize(
@@ -90,6 +88,8 @@ def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
     with pytest.raises(exception.ValidationError) as raised:
         validators.validate(name, value)
     assert raised.value.code == 400
+    # Before that microversion nothing is validated.
+    assert api({"extra_specs": {name: value}}, "2.85").status_int == 200
     for answer in (
         api({"extra_specs": {name: value}}),
         api({"extra_specs": {"hw:cpu_policy": "shared", name: value}}),
@@ -99,31 +99,25 @@ def test_invalid_extra_spec_name_or_value_is_rejected_with_400_and_the_reason(
         assert answer.json == {"badRequest": {"code": 400, "message": message}}
 
 
-def test_extra_specs_are_not_validated_before_microversion_2_86(api: Any) -> None:
-    assert api({"extra_specs": {_NAME: "on"}}, "2.85").status_int == 200
-
-
-@pytest.mark.parametrize("trait", ["HW_CPU_X86_AVX512F", "CUSTOM_A"])
-def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(
-    trait: str, api: Any
-) -> None:
-    assert api({"extra_specs": {f"trait:{trait}": "preferred"}}, "2.85").status_int == 200
-    refused = api({"extra_specs": {f"trait:{trait}": "preferred"}}, "2.86")
+def test_each_spelling_of_a_preference_is_accepted_by_the_microversions_that_its_page_names(api: Any) -> None:
+    assert api({"extra_specs": {"trait:CUSTOM_A": "preferred"}}, "2.85").status_int == 200
+    refused = api({"extra_specs": {"trait:CUSTOM_A": "preferred"}}, "2.86")
     assert refused.json["badRequest"]["message"].endswith("'preferred' is not one of: required, forbidden.")
     for microversion in ("2.85", "2.86", "latest"):
-        assert api({"extra_specs": {f"preferred_trait:{trait}": "true"}}, microversion).status_int == 200
+        assert api({"extra_specs": {"preferred_trait:CUSTOM_A": "true"}}, microversion).status_int == 200
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.extra_spec], ids=lambda row: row.extra_spec)
-def test_nova_api_accepts_every_vocabulary_value_but_the_known_exceptions(row: Any) -> None:
+def test_nova_api_accepts_every_vocabulary_value_but_the_known_exceptions() -> None:
     """By its own validators or by ours, but for what Nova refuses although it reads it, and what an old one lacks."""
-    refused = set()
-    for value in row.values:
-        try:
-            validators.validate(row.extra_spec, value)
-        except exception.ValidationError:
-            refused.add(value)
-    assert refused == set(releases()[NOVA].extra_specs.get(row.extra_spec, ()))
+    known = releases()[NOVA].extra_specs
+    for row in ROWS:
+        refused = set()
+        for value in row.values if row.extra_spec else ():
+            try:
+                validators.validate(row.extra_spec, value)
+            except exception.ValidationError:
+                refused.add(value)
+        assert refused == set(known.get(row.extra_spec, ())), row.name
 
 
 def test_newest_nova_refuses_only_what_it_also_reads() -> None:

@@ -16,7 +16,7 @@ def settings_of(tmp_path: Path, text: str | bytes) -> LibvirtSettings:
     return libvirt_settings(path)
 
 
-def test_libvirt_option_defaults_match_nova_except_virt_type() -> None:
+def test_libvirt_options_and_their_defaults_match_nova_except_virt_type(tmp_path: Path) -> None:
     nova = cfg.ConfigOpts()
     nova_conf.libvirt.register_opts(nova)
     nova_conf.compute.register_opts(nova)
@@ -34,6 +34,10 @@ def test_libvirt_option_defaults_match_nova_except_virt_type() -> None:
     assert ours.spice_enabled == nova.spice.enabled
     # The one that differs: Nova's is kvm, ours is "not said".
     assert (ours.virt_type, nova.libvirt.virt_type) == (None, "kvm")
+    options = {option.name: option for option in nova_conf.libvirt.list_opts()[nova_conf.libvirt.libvirt_group]}
+    for name in ("virt_type", "images_type", "cpu_mode"):
+        for value in options[name].type.choices:
+            assert getattr(settings_of(tmp_path, f"[libvirt]\n{name} = {value}\n"), name) == value
 
 
 def test_max_placement_results_has_the_default_and_the_least_value_of_nova(tmp_path: Path) -> None:
@@ -48,13 +52,6 @@ def test_max_placement_results_has_the_default_and_the_least_value_of_nova(tmp_p
     nova([], default_config_files=[str(path)], default_config_dirs=[])
     with pytest.raises(cfg.ConfigSourceValueError):
         _ = nova.scheduler.max_placement_results
-
-
-def test_options_accept_the_choices_of_nova(tmp_path: Path) -> None:
-    options = {option.name: option for option in nova_conf.libvirt.list_opts()[nova_conf.libvirt.libvirt_group]}
-    for name in ("virt_type", "images_type", "cpu_mode"):
-        for value in options[name].type.choices:
-            assert getattr(settings_of(tmp_path, f"[libvirt]\n{name} = {value}\n"), name) == value
 
 
 def test_libvirt_options_are_read_from_nova_conf(tmp_path: Path) -> None:
@@ -109,7 +106,7 @@ def test_entries_of_machine_types_that_nova_passes_over_are_named_in_one_warning
 
 
 def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the environment nor the folder beside the file, which nova-compute would not read for it either."""
+    """Nor would nova-compute read that folder for the file."""
     monkeypatch.setenv("OS_LIBVIRT__VIRT_TYPE", "lxc")
     (tmp_path / "nova.conf.d").mkdir()
     (tmp_path / "nova.conf.d" / "a.conf").write_text("[libvirt]\nvirt_type = lxc\n")
@@ -120,25 +117,19 @@ def test_environment_and_nova_conf_d_are_not_read(tmp_path: Path, monkeypatch: p
     ("text", "says"),
     [
         ("[libvirt]\nvirt_type = uml\n", "[libvirt] virt_type: Valid values are [kvm, lxc, parallels, qemu], but"),
-        ("[libvirt]\nvirt_type = xen\n", "'xen'"),
         ("[libvirt]\nvirt_type = KVM\n", "'KVM'"),
         ("[libvirt]\nvirt_type =\n", "found ''"),
         ("[libvirt]\nvirt_type = kvm\x1b[2J\n", r"'kvm\x1b[2J'"),
-        ("[libvirt]\nimages_type = zfs\n", "found 'zfs'"),
         ("[libvirt]\nsupported_tpm_secret_security = user,nobody\n", "found 'nobody'"),
         ("[libvirt]\nswtpm_enabled = maybe\n", "[libvirt] swtpm_enabled: Unexpected boolean value 'maybe'"),
-        ("[spice]\nenabled = maybe\n", "[spice] enabled: Unexpected boolean value 'maybe'"),
-        ("[DEFAULT]\nforce_raw_images = maybe\n", "[DEFAULT] force_raw_images: Unexpected boolean value 'maybe'"),
         ("[libvirt]\nconnection_uri = qemu+tcp://$my_ip/system\n", "connection_uri: a $ in its value refers to"),
         ("[libvirt\n", "it cannot be read as a nova.conf"),
-        ("no option\n", "it cannot be read as a nova.conf"),
         (b"\xff\xfe\n", "it cannot be read as a nova.conf"),
     ],
 )
 def test_invalid_nova_conf_error_is_one_line_with_the_file_and_the_problem(
     tmp_path: Path, text: str | bytes, says: str
 ) -> None:
-    """The message is one line with the file, the option and the value."""
     with pytest.raises(ConfigurationError) as raised:
         settings_of(tmp_path, text)
     message = str(raised.value)
@@ -170,7 +161,5 @@ def test_parse_error_never_shows_the_broken_line(tmp_path: Path, line: str) -> N
 
 @pytest.mark.parametrize("text", ["cpu_mode = $cpu_mode", "images_type = x$virt_type\nvirt_type = ${images_type}"])
 def test_self_referencing_option_is_named_in_the_error(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "nova.conf"
-    path.write_text(f"[libvirt]\n{text}\n")
     with pytest.raises(ConfigurationError, match=r"\[libvirt\] \w+: a \$ in its value refers to itself"):
-        libvirt_settings(path)
+        settings_of(tmp_path, f"[libvirt]\n{text}\n")

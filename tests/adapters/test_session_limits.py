@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -75,17 +76,13 @@ def test_endless_response_times_out_and_one_that_is_too_long_is_an_error(monkeyp
             session_at(url).get(url)
 
 
-@pytest.mark.parametrize("kind", ["trickles", "says nothing"])
+@pytest.mark.parametrize("headers_only", [False, True], ids=["trickles", "says nothing"])
 def test_command_and_round_of_the_agent_end_although_placement_never_does(
-    kind: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    headers_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, caplog: Any
 ) -> None:
     """Each byte comes within the timeout of the client."""
     conf = tmp_path / "nova.conf"
-    with endless(0.05, headers_only=kind == "says nothing") as url:
+    with endless(0.05, headers_only=headers_only) as url:
         conf.write_text(nova_conf(url) + RECOMMENDED)
         client = client_from(load_conf(str(conf)), conf)
         monkeypatch.setattr(agent, "REPORT_TIMEOUT", 0.3)
@@ -190,12 +187,9 @@ TARGETS = (
     "http://localhost:{port}/x",
     "//localhost:{port}/x",
     "http://localhost:{port}\\@127.0.0.1:1/x",
-    "http://127.0.0.1:{port}/x",
     "//127.0.0.1:{port}/x",
     "https://127.0.0.1:{port}/x",
-    "https://127.0.0.1/x",
     "http://127.0.0.1/x",
-    "http://127.0.0.1:99999/x",
     "http://[/x",
 )
 
@@ -206,7 +200,7 @@ def test_token_and_password_follow_no_redirect_to_another_origin(elsewhere: tupl
     refused = "is a redirect to '.*: to another scheme, host or port"
     with serving(lambda _call: replies[-1]) as url:
         session = session_at(url)
-        for status in (301, 302, 303, 305, 307, 308):
+        for status in (301, 303, 307):
             for to in TARGETS:
                 replies.append(Reply(status, b"", {"Location": to.format(port=port)}))
                 with pytest.raises(exceptions.ClientException, match=refused) as caught:
@@ -237,10 +231,8 @@ def test_redirect_within_an_origin_is_followed_with_the_token() -> None:
         ("https://a.test/x", "https://A.test:443/y", True),
         ("http://a.test:80/x", "http://a.test/y", True),
         ("https://a.test/x", "http://a.test/y", False),
-        ("https://a.test:5000/x", "http://a.test:5000/y", False),
         ("http://a.test/x", "https://a.test/y", False),
         ("https://a.test/x", "https://a.test:8443/y", False),
-        ("https://a.test:8443/x", "https://a.test/y", False),
     ],
 )
 def test_default_port_is_a_port_and_a_change_of_the_scheme_is_refused(

@@ -35,8 +35,6 @@ _SPICE = "<graphics supported='yes'><enum name='type'><value>vnc</value><value>s
 HOSTILE: list[tuple[str, bytes, str]] = [
     ("empty", b"", "not XML, or incomplete"),
     ("truncated", capabilities()[:200], "not XML, or incomplete"),
-    ("binary", bytes(range(256)), "not XML, or incomplete"),
-    ("text", b"error: failed to connect to the hypervisor\n", "not XML, or incomplete"),
     ("huge", b"<capabilities>" + b" " * MAX_BYTES, "larger than 8 MiB"),
     ("deep", b"<capabilities>" * 100_000, "nested deeper than 50"),
     (
@@ -50,13 +48,11 @@ HOSTILE: list[tuple[str, bytes, str]] = [
         b"<!DOCTYPE a [<!ENTITY a SYSTEM 'file:///etc/hostname'>]><capabilities>&a;</capabilities>",
         "a document type or entities",
     ),
-    ("external DTD", b"<!DOCTYPE a SYSTEM 'http://192.0.2.1/a.dtd'><capabilities/>", "a document type or entities"),
     ("undefined entity", b"<capabilities>&nbsp;</capabilities>", "not XML, or incomplete"),
     ("unknown encoding", b"<?xml version='1.0' encoding='nope'?><capabilities/>", "the XML cannot be read"),
     ("wrong root", b"<domain type='kvm'/>", "this is the output of 'virsh dumpxml'"),
     ("wrong namespace", b"<capabilities xmlns='urn:x'/>", "its root element is '{urn:x}capabilities'"),
     ("domain capabilities", domain_capabilities(), "this is the output of 'virsh domcapabilities'"),
-    ("no host", b"<capabilities/>", "the element host/cpu/arch is missing"),
     ("no architecture", capabilities(""), "the element host/cpu/arch is missing"),
     ("unknown architecture", capabilities("pdp11"), "unknown architecture 'pdp11' in host/cpu/arch"),
     ("architecture with an escape", capabilities("&#x9b;31m"), "is not a name that libvirt gives"),
@@ -81,7 +77,6 @@ def test_invalid_capabilities_document_is_refused_with_a_one_line_reason(data: b
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "not XML, or incomplete"),
         (domain_capabilities()[:-20], "not XML, or incomplete"),
         (capabilities(), "this is the output of 'virsh capabilities'"),
         (domain_capabilities("pdp11"), "unknown architecture 'pdp11' in arch"),
@@ -138,8 +133,6 @@ def test_domain_capabilities_are_read_as_nova_reads_them(data: bytes) -> None:
 
 
 class TestVersions:
-    """Versions that are written, or read off machine types."""
-
     @pytest.mark.parametrize(
         ("text", "version"), [("8.0.0", (8, 0, 0)), ("7.2", (7, 2, 0)), ("10.10.12", (10, 10, 12))]
     )
@@ -147,7 +140,7 @@ class TestVersions:
         assert parse_version("--qemu-version", text) == version
 
     @pytest.mark.parametrize(
-        "text", ["", "8", "8.", "8.0.0.1", "v8.0.0", "8.0.0-rc1", "1:7.2", "8,0,0", " 8.0.0", "8.0.0\n", "\u0668.0.0"]
+        "text", ["", "8", "8.", "8.0.0.1", "8.0.0-rc1", "8,0,0", " 8.0.0", "8.0.0\n", "\u0668.0.0"]
     )
     def test_malformed_version_error_names_the_option_and_the_expected_format(self, text: str) -> None:
         with pytest.raises(DocumentError, match="is not a version. Write it as X.Y.Z") as raised:
@@ -177,12 +170,10 @@ class TestVersions:
         arm = domain_capabilities("aarch64", "qemu", "virt-9.1")
         assert facts(offered, domain_capabilities(), arm, qemu_version=None).hypervisor_version == (7, 2, 0)
 
-    @pytest.mark.parametrize("machine", ["", "pc", "pc-q35-rhel9.2.0", "my-machine-type"])
-    def test_qemu_version_is_required_without_a_versioned_machine_type(self, machine: str) -> None:
-        with pytest.raises(DocumentError, match="Give --qemu-version X.Y.Z"):
-            facts(None, domain_capabilities(machine=machine), qemu_version=None)
-
-    def test_the_version_of_libvirt_must_be_given(self) -> None:
+    def test_version_that_is_said_nowhere_is_required(self) -> None:
+        for machine in ("", "pc", "pc-q35-rhel9.2.0", "my-machine-type"):
+            with pytest.raises(DocumentError, match="Give --qemu-version X.Y.Z"):
+                facts(None, domain_capabilities(machine=machine), qemu_version=None)
         with pytest.raises(DocumentError, match="Give --libvirt-version X.Y.Z"):
             facts(libvirt_version=None)
 
@@ -198,14 +189,11 @@ class TestVersions:
         ),
         ({"virt_type": "lxc"}, {"x86_64": "qemu kvm"}, [], "virt_type lxc here, only of: kvm, qemu"),
         ({}, {"x86_64": "lxc"}, [], "virt_type qemu here, only of: lxc"),
-        ({}, {"aarch64": "qemu"}, [], "only of: none"),
         ({"virt_type": "lxc"}, {"x86_64": "lxc"}, [{}], "0.xml: a lxc host has no domain capabilities of use"),
         ({}, {"x86_64": "kvm"}, [{"domain": "xen"}], "0.xml: these are domain capabilities of type 'xen'"),
         ({}, {"x86_64": "kvm"}, [{"domain": "qemu"}], "--arch x86_64 --virttype kvm'"),
-        ({"virt_type": "qemu"}, {"x86_64": "qemu kvm"}, [{"domain": "kvm"}], "--arch x86_64 --virttype qemu'"),
         ({}, QEMU_EVERYWHERE, [{}, {"architecture": "aarch64"}], "1.xml: these are domain capabilities of type 'kvm'"),
         ({}, {"x86_64": "kvm"}, [], "caps.xml: no domain capabilities of x86_64, the host's own"),
-        ({}, QEMU_EVERYWHERE, [{"architecture": "aarch64", "domain": "qemu"}], "no domain capabilities of x86_64"),
     ],
 )
 def test_documents_that_do_not_fit_together_are_refused(
@@ -244,6 +232,8 @@ class TestFacts:
         assert not found.force_raw_images
         assert found.tpm_secret_security == {"user"}
         assert found.images_type == "rbd"
+        assert found.physical_address_bits is None
+        assert facts(capabilities(address_bits="46")).physical_address_bits == 46
 
     @pytest.mark.parametrize(
         ("siblings", "smt"),
@@ -279,15 +269,10 @@ class TestFacts:
         found = facts(offered, domain_capabilities(domain=virt_type), settings=LibvirtSettings(virt_type=configured))
         assert found.virt_type == virt_type
 
-    @pytest.mark.parametrize("virt_type", ["lxc", "parallels"])
-    def test_lxc_and_parallels_need_no_domain_capabilities(self, virt_type: str) -> None:
-        found = facts_from_xml(
-            capabilities(guests={"x86_64": virt_type, "i686": virt_type}),
-            [],
-            settings=LibvirtSettings(virt_type=virt_type),
-            libvirt_version=(9, 0, 0),
-        )
-        assert (found.virt_type, dict(found.guests), found.hypervisor_version) == (virt_type, {}, (0, 0, 0))
+    def test_lxc_needs_no_domain_capabilities(self) -> None:
+        offered, settings = capabilities(guests={"x86_64": "lxc", "i686": "lxc"}), LibvirtSettings(virt_type="lxc")
+        found = facts_from_xml(offered, [], settings=settings, libvirt_version=(9, 0, 0))
+        assert (found.virt_type, dict(found.guests), found.hypervisor_version) == ("lxc", {}, (0, 0, 0))
 
     def test_libvirt_architecture_names_are_mapped_to_those_of_nova(self) -> None:
         for name in Architecture.ALL:
@@ -301,10 +286,6 @@ class TestFacts:
             assert (found.architecture, set(found.guests)) == (name, {name})
         found = facts(capabilities("armv6l"), domain_capabilities("armv6l", machine="virt"))
         assert (found.architecture, set(found.guests)) == ("armv6", {"armv6"})
-
-    def test_address_bits_of_the_processors_are_those_of_the_host_cpu(self) -> None:
-        assert facts(capabilities()).physical_address_bits is None
-        assert facts(capabilities(address_bits="46")).physical_address_bits == 46
 
 
 class TestGuests:
@@ -353,6 +334,9 @@ class TestGuests:
         found = guests_of(domain_capabilities(tpm=tpm))["x86_64"]
         assert found.tpm_models == models
         assert found.tpm_versions == versions
+        # One machine type that does not report them is enough.
+        both = guests_of(domain_capabilities(tpm=tpm), domain_capabilities(machine="isapc"))["x86_64"]
+        assert (both.tpm_versions is None) == (versions is None)
 
     @pytest.mark.parametrize(
         ("elements", "found"),
@@ -377,11 +361,6 @@ class TestGuests:
         # One machine type that has them is enough.
         with_them = domain_capabilities().replace(b"</devices>", f"{_REDIRECTION}{_SPICE}</devices>".encode())
         assert guests_of(data, with_them)["x86_64"].usb_redirection is True
-
-    def test_tpm_versions_are_unknown_if_one_machine_type_does_not_report_them(self) -> None:
-        silent = {"model": "tpm-tis", "backendModel": "emulator"}
-        found = guests_of(domain_capabilities(tpm=silent), domain_capabilities(machine="isapc"))["x86_64"]
-        assert found.tpm_versions is None
 
     @pytest.mark.parametrize(
         ("sev", "more", "models"),
@@ -439,9 +418,6 @@ class TestGuests:
         assert found["aarch64"].machines == set(ARM_MACHINES)
         assert found["aarch64"].default_machine == "virt"
 
-    def test_an_architecture_without_domain_capabilities_has_no_facts(self) -> None:
-        assert set(guests_of(domain_capabilities(), offered=capabilities(guests=QEMU_EVERYWHERE))) == {"x86_64"}
-
     def test_i686_domain_capabilities_do_not_count_for_x86_64(self) -> None:
         """Its firmware is another one; guests of i686 run on what x86_64 has."""
         i686 = domain_capabilities("i686", buses="ide sata", firmware="efi", secure="yes")
@@ -457,17 +433,14 @@ class TestGuests:
         arm, i686 = domain_capabilities("aarch64", machine="virt-7.2"), domain_capabilities("i686", "qemu")
         assert set(guests_of(arm, i686, offered=offered)) == {"aarch64", "i686"}
 
-    @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
-    def test_default_machine_type_comes_from_nova_and_otherwise_from_libvirt(self, architecture: str) -> None:
-        libvirts = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
-        document = domain_capabilities(libvirts, machine="libvirts-own")
-        found = guests_of(document, offered=capabilities(libvirts))[architecture].default_machine
-        # libvirt prefers pseries on ppc64, whatever file came first.
-        assert found == (
-            get_default_machine_type(architecture) or {"ppc64": "pseries"}.get(architecture, "libvirts-own")
-        )
-
-    def test_hw_machine_type_of_nova_conf_overrides_the_default_machine_type(self) -> None:
+    def test_default_machine_type_comes_from_nova_conf_nova_and_otherwise_from_libvirt(self) -> None:
+        for architecture in ARCHITECTURES.split():
+            libvirts = LIBVIRT_ARCHITECTURES.get(architecture, architecture)
+            document = domain_capabilities(libvirts, machine="libvirts-own")
+            found = guests_of(document, offered=capabilities(libvirts))[architecture].default_machine
+            # libvirt prefers pseries on ppc64, whatever file came first.
+            libvirt_default = {"ppc64": "pseries"}.get(architecture, "libvirts-own")
+            assert found == (get_default_machine_type(architecture) or libvirt_default)
         machines = {"x86_64": "q35", "aarch64": "virt-6.2"}
         assert guests_of(domain_capabilities(), hw_machine_type=machines)["x86_64"].default_machine == "q35"
 
@@ -492,9 +465,7 @@ def test_hw_machine_type_that_qemu_lacks_is_a_warning_and_the_default_all_the_sa
 # The corpus is outside the project: without it, these tests do not exist.
 if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
     _CORPUS = Path(os.environ["OS_PREFILTER_LIBVIRT_DATA"])
-    _HOSTS = sorted((_CORPUS / "capabilities").glob("*.xml"))
     _DOMAINS = sorted((_CORPUS / "domaincapabilities").glob("*.xml"))
-    assert _HOSTS
     assert _DOMAINS
 
     @pytest.mark.parametrize("path", _DOMAINS, ids=lambda path: path.stem)
@@ -513,24 +484,3 @@ if os.environ.get("OS_PREFILTER_LIBVIRT_DATA"):
         assert own.machines == {answer.machine}
         assert own.default_machine
         assert bool(own.buses | own.video_models) == (path.stem != "empty")
-
-    @pytest.mark.parametrize("path", _HOSTS, ids=lambda path: path.stem)
-    def test_corpus_host_uses_every_document_of_its_architecture_and_virt_type(path: Path) -> None:
-        offered = capabilities_from(path.name, path.read_bytes())
-        assert offered.architecture in path.stem
-        assert offered.guests[offered.architecture]
-        answers = [(each, domain_capabilities_from(each.name, each.read_bytes())) for each in _DOMAINS]
-        for virt_type in ("kvm", "qemu"):
-            fits = [
-                each
-                for each, answer in answers
-                if (answer.architecture, answer.domain_type) == (offered.architecture, virt_type)
-            ]
-            if fits:
-                found = facts(
-                    path.read_bytes(),
-                    *(each.read_bytes() for each in fits),
-                    settings=LibvirtSettings(virt_type=virt_type),
-                )
-                assert set(found.guests) == {found.architecture}
-                assert found.own_guests.machines >= {answer.machine for each, answer in answers if each in fits}

@@ -2,7 +2,6 @@
 
 import io
 import json
-import socket
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,8 +39,7 @@ class Recorded(requests.adapters.BaseAdapter):
         body = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
         response.raw = io.BytesIO(body)
         response.encoding = "utf-8"
-        response.url = str(request.url)
-        response.request = request
+        response.url, response.request = str(request.url), request
         return response
 
     def close(self) -> None:
@@ -67,7 +65,6 @@ UNAVAILABLE: list[tuple[Answer, str]] = [
     ((500, errors("database gone")), "status 500, 'database gone'"),
     ((503, b"<html>Service\x1b[2J Unavailable</html>"), "status 503"),
     ((200, b"<html>Welcome</html>"), "not JSON but '<html>Welcome"),
-    ((200, b"\xff\xfe"), "not JSON"),
     ((200, b""), "not that of a Placement"),
     ((200, [1]), "not a JSON object but a list"),
     ((200, {"versions": []}), "not that of a Placement"),
@@ -78,7 +75,6 @@ UNAVAILABLE: list[tuple[Answer, str]] = [
 
 @pytest.mark.parametrize(("answer", "says"), UNAVAILABLE)
 def test_transport_failure_or_unusable_response_raises_placement_unavailable(answer: Answer, says: str) -> None:
-    """Transport failures, timeouts, server errors and answers of something else are PlacementUnavailable."""
     client, _ = client_of(answer)
     with pytest.raises(PlacementUnavailable) as raised:
         client.allocation_candidates("resources=VCPU:1")
@@ -92,7 +88,6 @@ def test_transport_failure_or_unusable_response_raises_placement_unavailable(ans
     [("Invalid: No such trait(s): CUSTOM_B, CUSTOM_A.", ["CUSTOM_A", "CUSTOM_B"]), ("No such trait HW_X", ["HW_X"])],
 )
 def test_status_400_for_missing_traits_raises_unknown_traits_with_their_names(detail: str, names: list[str]) -> None:
-    """A client error that says which traits do not exist becomes UnknownTraits with their names."""
     client, _ = client_of((400, errors(detail)))
     with pytest.raises(UnknownTraits) as raised:
         client.allocation_candidates("resources=VCPU:1")
@@ -110,7 +105,6 @@ def test_status_400_for_missing_traits_raises_unknown_traits_with_their_names(de
     ],
 )
 def test_other_client_errors_are_placement_refused(answer: tuple[int, object], detail: str) -> None:
-    """Any other client error becomes PlacementRefused, with the status and Placement's own words on one line."""
     client, _ = client_of(answer)
     with pytest.raises(PlacementRefused) as raised:
         client.allocation_candidates("resources=VCPU:1")
@@ -121,15 +115,12 @@ def test_other_client_errors_are_placement_refused(answer: tuple[int, object], d
 
 
 def test_long_explanation_of_a_client_error_is_cut_in_the_message() -> None:
-    client, _ = client_of((404, b"<html>" + b"x" * 100_000))
-    with pytest.raises(PlacementRefused) as raised:
-        client.allocation_candidates("resources=VCPU:1")
+    with pytest.raises(PlacementRefused, match=r"x\.\.\.$") as raised:
+        client_of((404, b"<html>" + b"x" * 100_000))[0].allocation_candidates("resources=VCPU:1")
     assert len(str(raised.value)) < 1000
-    assert str(raised.value).endswith("x...")
 
 
 def test_microversion_and_timeout_are_sent() -> None:
-    """Each request names its microversion and gives up after the timeout."""
     client, transport = client_of((200, {"traits": ["A"]}), timeout=7)
     assert client.traits() == {"A"}
     assert transport.headers["OpenStack-API-Version"] == "placement 1.39"
@@ -153,7 +144,6 @@ def test_ensure_traits_creates_only_what_is_missing_with_short_urls() -> None:
 
 
 def test_provider_names_are_read_again_only_for_an_unknown_provider() -> None:
-    """Provider names are read once for the whole fleet; an unknown provider causes one more read."""
     roots = ["a"]
     listed = ["a", "b"]
 
@@ -188,14 +178,3 @@ def test_names_of_a_few_providers_are_read_without_listing_all(number: int, list
         assert client.names_of(uuids) == {each: f"name of {each}" for each in uuids}
         assert [url for _, url in transport.sent].count("/placement/resource_providers") == lists
     assert len(transport.sent) == (lists or number)
-
-
-def test_silent_server_raises_placement_unavailable_after_the_timeout() -> None:
-    """A real connection that the kernel accepts, and no response."""
-    http = requests.Session()
-    # A proxy of the environment would respond in Placement's place.
-    http.trust_env = False
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        session = Session(auth=Token(f"http://127.0.0.1:{server.getsockname()[1]}", "t"), session=http)
-        with pytest.raises(PlacementUnavailable, match="did not answer .* Check that the service runs"):
-            PlacementClient(Adapter(session, service_type="placement"), timeout=0.2).traits()

@@ -42,7 +42,7 @@ def test_nova_reads_exactly_the_custom_traits_of_each_libvirt_host(path: Path) -
         assert read_by_nova(path.parent) == ({"$COMPUTE_NODE": expected} if expected else {})
 
 
-@settings(max_examples=50)
+@settings(max_examples=20)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200))
 def test_any_provider_name_survives_in_the_yaml_document(name: str) -> None:
     (provider,) = yaml.safe_load(document(TRAITS, name))["providers"]
@@ -50,16 +50,11 @@ def test_any_provider_name_survives_in_the_yaml_document(name: str) -> None:
     assert provider["identification"] == {kind: name}
 
 
-def test_a_provider_may_be_named_by_its_uuid(path: Path) -> None:
-    uuid = provider_uuid("kvm-1")
-    write_document(path, TRAITS, uuid)
-    assert read_by_nova(path.parent) == {uuid: [HPET]}
-
-
-def test_an_empty_file_is_filled(path: Path) -> None:
+@pytest.mark.parametrize("name", [COMPUTE_NODE, provider_uuid("kvm-1")])
+def test_an_empty_file_is_filled_and_a_provider_may_be_named_by_its_uuid(path: Path, name: str) -> None:
     path.touch()
-    write_document(path, TRAITS)
-    assert read_by_nova(path.parent) == {COMPUTE_NODE: [HPET]}
+    write_document(path, TRAITS, name)
+    assert read_by_nova(path.parent) == {name: [HPET]}
 
 
 def test_the_same_content_is_not_written_again(path: Path) -> None:
@@ -70,17 +65,13 @@ def test_the_same_content_is_not_written_again(path: Path) -> None:
 
 
 def test_write_returns_the_added_and_removed_traits(path: Path) -> None:
-    write_document(path, TRAITS)
-    assert write_document(path, {HPET: False, XEN: True}) == [
-        Change(COMPUTE_NODE, XEN, "add"),
-        Change(COMPUTE_NODE, HPET, "remove"),
-    ]
-    assert write_document(path, {XEN: True}, "kvm-1") == [Change("kvm-1", XEN, "add")]
-
-
-def test_dry_run_returns_the_changes_and_writes_nothing(path: Path) -> None:
+    """A dry run does so too, and writes nothing."""
     assert write_document(path, TRAITS, dry_run=True) == [Change(COMPUTE_NODE, HPET, "add")]
     assert list(path.parent.iterdir()) == []
+    write_document(path, TRAITS)
+    changes = [Change(COMPUTE_NODE, XEN, "add"), Change(COMPUTE_NODE, HPET, "remove")]
+    assert write_document(path, {HPET: False, XEN: True}) == changes
+    assert write_document(path, {XEN: True}, "kvm-1") == [Change("kvm-1", XEN, "add")]
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
@@ -132,16 +123,12 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_file(path: Path, monk
     ("name", "says"),
     [
         ("none/x.yaml", "there is no such directory"),
-        ("file/x.yaml", "Not a directory"),
         (".", "this is not a file"),
-        ("pipe", "this is not a file"),
         ("/dev/null", "this is not a file"),
         ("x" * 300, "File name too long"),
     ],
 )
 def test_unwritable_path_is_an_error_with_the_reason(tmp_path: Path, name: str, says: str) -> None:
-    (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "pipe")
     before = sorted(tmp_path.iterdir())
     with pytest.raises(DocumentError, match=says):
         write_document(tmp_path / name, TRAITS)
@@ -154,19 +141,10 @@ def test_invalid_trait_name_is_refused_and_no_file_is_written(path: Path) -> Non
     assert not path.exists()
 
 
-@pytest.mark.parametrize(
-    "edited",
-    [
-        "[" * 500,
-        "providers: 7",
-        "providers: [{identification: {uuid: $COMPUTE_NODE}, traits: {additional: [1, CUSTOM_B]}}]",
-    ],
-    ids=["nested too deep", "no list", "a number among the names"],
-)
-def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(tmp_path: Path, edited: str) -> None:
-    path = tmp_path / "os-prefilter.yaml"
-    write_document(path, {"CUSTOM_A": True})
+@pytest.mark.parametrize("edited", ["[" * 500, "providers: 7", "providers: [{traits: {additional: [1, CUSTOM_B]}}]"])
+def test_a_file_of_ours_that_was_edited_beyond_use_is_written_again(path: Path, edited: str) -> None:
+    write_document(path, TRAITS)
     mark = path.read_text().splitlines(keepends=True)[0]
     path.write_text(mark + edited)
-    assert Change(COMPUTE_NODE, "CUSTOM_A", "add") in write_document(path, {"CUSTOM_A": True})
-    assert write_document(path, {"CUSTOM_A": True}) == []
+    assert Change(COMPUTE_NODE, HPET, "add") in write_document(path, TRAITS)
+    assert write_document(path, TRAITS) == []

@@ -29,7 +29,6 @@ def _of_placement(path: Path) -> tuple[object, ...]:
     "text",
     [
         "",
-        "[placement]\n",
         "[placement]\nmax_allocation_candidates = 100000\n",
         "[placement]\nmax_allocation_candidates = 0\nallocation_candidates_generation_strategy = breadth-first\n",
         "[DEFAULT]\ndebug = yes\n[placement]\nallocation_candidates_generation_strategy = depth-first\n",
@@ -58,8 +57,5 @@ def test_wrong_file_is_named_with_the_option(text: str, message: str, tmp_path: 
     assert str(raised.value).startswith(f"{tmp_path}/placement.conf: ")
     assert message in str(raised.value)
     assert "hunter2" not in str(raised.value)
-
-
-def test_file_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(PrefilterError, match="there is no such file"):
         candidate_limits(tmp_path / "none.conf")

@@ -1,12 +1,8 @@
 """Two writers of one provider, and one that is killed at any point: no write is lost, and none is half done."""
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -24,10 +20,11 @@ from os_prefilter.common.trait_names import CUSTOM_PREFIX
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import Change, Goal, Mode, select_managed
+from tests.conftest import times
 from tests.support.hosts import few_libvirt_hosts
-from tests.support.placements import HOST, UUID, lone_host, nova_conf, provider, served, traits_of
+from tests.support.placements import HOST, UUID, Observed, lone_host, provider, traits_of
 
-ROUNDS = 12
+ROUNDS = times(4)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
 
 
@@ -36,12 +33,18 @@ class History(Adapter):
 
     order = threading.Lock()
 
-    def __init__(self, placement: EmbeddedPlacement, writer: str, written: list[tuple[str, frozenset[str]]]) -> None:
+    def __init__(
+        self,
+        placement: EmbeddedPlacement,
+        writer: str,
+        written: list[tuple[str, frozenset[str]]],
+        before_write: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(placement.client._adapter.session, service_type="placement", raise_exc=False)
         self.writer = writer
         self.written = written
         self.refused = 0
-        self.before_write: Callable[[], None] = lambda: None
+        self.before_write = before_write
 
     def request(self, url: str, method: str, **options: Any) -> requests.Response:
         if (method, url) != ("PUT", f"/resource_providers/{UUID}/traits"):
@@ -117,7 +120,6 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
     with EmbeddedPlacement(lone_host(OPERATORS)) as placement:
         placement.know(trait for trait in {**ours[0], **novas[0]} if trait.startswith(CUSTOM_PREFIX))
         nova = NovaCompute(History(placement, "nova", written), novas)
-        ours_to = History(placement, "ours", written)
         overtaken = [False]
 
         def be_overtaken() -> None:
@@ -125,7 +127,7 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
                 overtaken[0] = True
                 nova.wait_for_a_write()
 
-        ours_to.before_write = be_overtaken
+        ours_to = History(placement, "ours", written, be_overtaken)
         keeper = HostTraits(PlacementClient(ours_to), UUID, attempts=10_000, sleep=lambda _seconds: None)
         nova.start()
         try:
@@ -149,16 +151,6 @@ def test_nova_and_the_reporter_writing_at_once_keep_the_traits_of_each_other() -
 
 
 NEW = {"CUSTOM_NEW_A": True, "CUSTOM_NEW_B": True, "CUSTOM_OLD": False, "CUSTOM_STAYS": True}
-REPORTER = f"""
-import sys
-from os_prefilter import Options
-from os_prefilter.adapters.nova_conf import load_conf
-from os_prefilter.adapters.placement.from_conf import client_from
-from os_prefilter.adapters.placement.trait_sync import HostTraits
-from os_prefilter.hosts.desired_traits import Goal
-client = client_from(load_conf(sys.argv[1]), sys.argv[1])
-print(len(HostTraits(client, {HOST!r}).sync(Goal({NEW!r}, Options(), frozenset(["CUSTOM_KNOWN"])))))
-"""
 ROOT_OLD = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_OLD", "CUSTOM_STAYS"))
 ROOT_NEW = frozenset(("COMPUTE_NODE", OPERATORS, "CUSTOM_NEW_A", "CUSTOM_NEW_B", "CUSTOM_STAYS", "OWNER_NOVA"))
 GPU_OLD, GPU_NEW = frozenset(["HW_GPU_API_VULKAN"]), frozenset(("HW_GPU_API_VULKAN", "OWNER_NOVA"))
@@ -171,63 +163,28 @@ def fleet_with_gpu() -> Fleet:
     return Fleet((provider(HOST, traits=" ".join(ROOT_OLD), children=(gpu,)), provider("kvm-2", traits="CUSTOM_OLD")))
 
 
-@pytest.fixture
-def placement() -> Iterator[EmbeddedPlacement]:
-    with EmbeddedPlacement(fleet_with_gpu()) as embedded:
-        yield embedded
+class Killed(BaseException):
+    """The end of the process: it sends nothing any more."""
 
 
-def start(url: str, directory: Path) -> "subprocess.Popen[str]":
-    conf = directory / "nova.conf"
-    conf.write_text(nova_conf(url))
-    command = [sys.executable, "-c", REPORTER, str(conf)]
-    environment = {**os.environ, "no_proxy": "127.0.0.1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+@pytest.mark.parametrize("number", range(1, REQUESTS + 2))
+def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(number: int) -> None:
+    """The next report ends what was begun. Real processes are killed in ``tests/services/libvirt``."""
+    goal = Goal(NEW, Options(), frozenset(["CUSTOM_KNOWN"]))
+    with EmbeddedPlacement(fleet_with_gpu()) as placement:
 
+        def kill(_method: str, _url: str) -> None:
+            if len(observed.sent) == number:
+                raise Killed
 
-def test_reporter_that_is_not_killed_sends_the_expected_number_of_requests(
-    placement: EmbeddedPlacement, tmp_path: Path
-) -> None:
-    """Else the numbers below would mean nothing."""
-    with served(placement) as server:
-        reporter = start(server.url, tmp_path)
-        out, err = reporter.communicate(timeout=120)
-        assert (out.strip(), err, reporter.returncode) == ("8", "", 0)
-        assert len(server.sent) == REQUESTS
-    assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
-
-
-# A request that was done and one more that was lost leave Placement alike.
-@pytest.mark.parametrize(
-    ("number", "arrives"), [*((number, False) for number in range(1, REQUESTS + 1)), (REQUESTS, True)], ids=str
-)
-def test_reporter_killed_at_any_request_leaves_the_old_or_the_new_traits(
-    placement: EmbeddedPlacement, tmp_path: Path, number: int, arrives: bool
-) -> None:
-    """Whether the request under way still reaches Placement or not; the next report ends what was begun."""
-    with served(placement) as server:
-        reporter = start(server.url, tmp_path)
-
-        def kill(at: int) -> None:
-            if at == number:
-                reporter.kill()
-                reporter.wait(60)
-                if not arrives:
-                    raise ConnectionError("the request got lost")
-
-        if arrives:
-            server.after = kill
-        else:
-            server.before = kill
-        reporter.communicate(timeout=120)
-        assert reporter.returncode == -signal.SIGKILL
-        assert len(server.sent) == number
-    root, gpu = traits_of(placement), traits_of(placement, "gpu")
-    assert root in (ROOT_OLD, ROOT_NEW)
-    assert gpu in (GPU_OLD, GPU_NEW)
-    done = number - (not arrives)
-    assert (gpu == GPU_NEW, root == ROOT_NEW) == (done >= REQUESTS - 1, done >= REQUESTS)
-    changes = HostTraits(placement.client, HOST).sync(Goal(NEW, Options(), frozenset(["CUSTOM_KNOWN"])))
-    assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
-    assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
-    assert traits_of(placement, "kvm-2") == {"CUSTOM_OLD"}
+        observed = Observed(placement, kill)
+        with pytest.raises(Killed) if number <= REQUESTS else nullcontext():
+            HostTraits(observed.client, HOST).sync(goal)
+        assert len(observed.sent) == min(number, REQUESTS)
+        root, gpu = traits_of(placement), traits_of(placement, "gpu")
+        assert root == (ROOT_NEW if number > REQUESTS else ROOT_OLD)
+        assert gpu == (GPU_NEW if number >= REQUESTS else GPU_OLD)
+        changes = HostTraits(placement.client, HOST).sync(goal)
+        assert (traits_of(placement), traits_of(placement, "gpu")) == (ROOT_NEW, GPU_NEW)
+        assert (Change(HOST, "CUSTOM_NEW_A", "add") in changes) == (root == ROOT_OLD)
+        assert traits_of(placement, "kvm-2") == {"CUSTOM_OLD"}

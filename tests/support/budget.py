@@ -7,7 +7,7 @@ is not taken for slow tests.
 
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -40,7 +40,7 @@ class Budget:
 
     def __init__(self, config: pytest.Config) -> None:
         self._loop = _loop_seconds()
-        self._tests: Counter[str] = Counter()
+        self._tests: dict[str, float] = defaultdict(float)
         self._sums: Counter[str] = Counter()
         whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not config.option.keyword
         self._at_most = BUDGET if whole and "CI" in os.environ else float("inf")
@@ -64,8 +64,8 @@ class Budget:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Sum up this process; in the first one, fail a run that used too much."""
         slower = (self._loop + _loop_seconds()) / 2 / _LOOP_SECONDS
-        rest = {"imports, collection, reports": _used() - self._tests.total()}
-        sums = {name: seconds / slower for name, seconds in (self._tests + Counter(rest)).items()}
+        rest = {"imports, collection, reports": _used() - sum(self._tests.values())}
+        sums = {name: seconds / slower for name, seconds in (self._tests | rest).items()}
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["processor_seconds"] = sums
         self._sums.update(sums)

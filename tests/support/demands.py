@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import chain, combinations
 from random import Random
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from os_traits import MISC_SHARES_VIA_AGGREGATE as SHARES
 
@@ -285,52 +285,3 @@ def _group(random: Random, classes: list[str], likely: float) -> Group:
 
 def _some(random: Random, items: Iterable[str], likely: float) -> list[str]:
     return [item for item in items if random.random() < likely]
-
-
-def demand_in(query: str) -> Demand:
-    """Return the demand of a query string."""
-    groups: dict[str, Group] = {}
-    root_required: frozenset[str] = frozenset()
-    root_forbidden: frozenset[str] = frozenset()
-    same_subtree: list[tuple[str, ...]] = []
-    isolate = False
-    for name, value in parse_qsl(query):
-        if name == "root_required":
-            root_required, root_forbidden = _signed(value)
-        elif name == "same_subtree":
-            same_subtree.append(tuple(value.split(",")))
-        elif name == "group_policy":
-            isolate = value == "isolate"
-        elif name != "limit":
-            parameter = next(
-                each for each in ("resources", "required", "member_of", "in_tree") if name.startswith(each)
-            )
-            suffix = name.removeprefix(parameter)
-            groups[suffix] = _with(groups.get(suffix, Group()), parameter, value)
-    return Demand(dict(sorted(groups.items())), root_required, root_forbidden, tuple(same_subtree), isolate)
-
-
-def _with(group: Group, parameter: str, value: str) -> Group:
-    """Return the group with one more parameter of the query."""
-    if parameter == "resources":
-        pairs = (each.split(":") for each in value.split(","))
-        return replace(group, resources={name: int(amount) for name, amount in pairs})
-    if parameter == "in_tree":
-        return replace(group, in_tree=value)
-    if parameter == "required":
-        if value.startswith("in:"):
-            return replace(group, required=(*group.required, frozenset(value[3:].split(","))))
-        required, forbidden = _signed(value)
-        each = tuple(frozenset((trait,)) for trait in sorted(required))
-        return replace(group, required=group.required + each, forbidden=group.forbidden | forbidden)
-    names = frozenset(value.removeprefix("!").removeprefix("in:").split(","))
-    if value.startswith("!"):
-        return replace(group, not_member_of=group.not_member_of | names)
-    return replace(group, member_of=(*group.member_of, names))
-
-
-def _signed(value: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the required and the forbidden traits of ``A,B,!C``."""
-    traits = value.split(",")
-    forbidden = frozenset(trait[1:] for trait in traits if trait.startswith("!"))
-    return frozenset(trait for trait in traits if not trait.startswith("!")), forbidden

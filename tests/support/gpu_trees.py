@@ -229,16 +229,10 @@ def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: boo
 
 
 def _wide_tree(name: str, kinds: tuple[str, ...], units: int) -> Tree:
-    unlimited = [
-        _device(f"{name}/{resource_class}-{number}", kind, resource_class)
+    devices = [
+        _limited(_device(f"{name}/{resource_class}-{number}", kind, resource_class), units)
         for resource_class in ("VGPU", PCI)
         for number, kind in enumerate(kinds)
-    ]
-    devices = [
-        replace(
-            each, provider=replace(each.provider, resources=dict.fromkeys(each.provider.resources, Inventory(units)))
-        )
-        for each in unlimited
     ]
     cells = tuple(
         _provider(f"{name}/numa-{cell}", "", "OWNER_NOVA", providers=tuple(each.provider for each in devices[cell::4]))
@@ -248,8 +242,9 @@ def _wide_tree(name: str, kinds: tuple[str, ...], units: int) -> Tree:
     return Tree((Device(root, NOVA), *devices), (root,))
 
 
-def _limited(device: Device, units: int) -> dict[str, Inventory]:
-    return dict.fromkeys(device.provider.resources, Inventory(units))
+def _limited(device: Device, units: int) -> Device:
+    resources = dict.fromkeys(device.provider.resources, Inventory(units))
+    return replace(device, provider=replace(device.provider, resources=resources))
 
 
 def _device(name: str, kind: str, resource_class: str, traits: str = "", aggregates: tuple[str, ...] = ()) -> Device:
@@ -258,12 +253,7 @@ def _device(name: str, kind: str, resource_class: str, traits: str = "", aggrega
 
 
 def _provider(
-    name: str,
-    classes: str,
-    traits: str,
-    *,
-    providers: tuple[Provider, ...] = (),
-    aggregates: tuple[str, ...] = (),
+    name: str, classes: str, traits: str, *, providers: tuple[Provider, ...] = (), aggregates: tuple[str, ...] = ()
 ) -> Provider:
     resources = {each: Inventory(1024) for each in classes.split()}
     return Provider(name, provider_uuid(name), resources, frozenset(traits.split()), aggregates, providers)

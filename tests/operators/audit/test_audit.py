@@ -15,10 +15,10 @@ from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
 from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.deployment_facts import Fact
+from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.requirements import forbid, require
 from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import conf_with, pipeline_of
-from tests.support.demands import demand_in
 from tests.support.placements import provider
 from tests.support.reporting_fleets import fleet_of
 
@@ -205,8 +205,8 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
     """The host's own classes are on its root, any other may be on each provider of its tree."""
     gpu = replace(provider("gpu", "", "OWNER_CYBORG"), uuid="1")
     hosts: tuple[Provider, ...] = (provider("plain", "", "HW_ARCH_X86_64"), provider("tree", "", "", (gpu,)))
-    query = capability_of(demand_in("resources=VCPU:1&required=HW_ARCH_X86_64"))
-    own = capability_of(demand_in("resources_a=VGPU:1&required_a=OWNER_CYBORG"))
+    query = capability_of(Demand({"": Group({"VCPU": 1}, (frozenset({"HW_ARCH_X86_64"}),))}))
+    own = capability_of(Demand({"_a": Group({"VGPU": 1}, (frozenset({"OWNER_CYBORG"}),))}))
     sets = CapabilityIndex(Fleet(hosts, has_inventories=False), [*query, *own])
     assert sets.names_of(sets.find_serving(query)) == ("plain",)
     assert sets.names_of(sets.find_serving(own)) == ("tree",)
@@ -214,18 +214,24 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["member_of=in:1", "member_of_x=in:1&resources_x=VGPU:1", "in_tree=1", "same_subtree=_a,_b"]
+    ("name", "demand"),
+    [
+        ("member_of", Demand({"": Group({"VCPU": 1}, member_of=(frozenset("1"),))})),
+        ("member_of_x", Demand({"_x": Group({"VGPU": 1}, not_member_of=frozenset("1"))})),
+        ("in_tree", Demand({"": Group({"VCPU": 1}, in_tree="1")})),
+        ("same_subtree", Demand({"": Group({"VCPU": 1})}, same_subtree=(("_a", "_b"),))),
+    ],
+    ids=["member_of", "not member_of", "in_tree", "same_subtree"],
 )
-def test_audit_refuses_query_parameters_it_cannot_evaluate(text: str) -> None:
-    name = text.partition("=")[0]
+def test_audit_refuses_query_parameters_it_cannot_evaluate(name: str, demand: Demand) -> None:
     with pytest.raises(ConfigurationError, match=f"A request filter adds {name} to the query, which an audit"):
-        capability_of(demand_in(f"resources=VCPU:1&{text}"))
+        capability_of(demand)
 
 
 @pytest.mark.parametrize("devices", [11, 12])
 def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
     gpus = tuple(Provider(f"gpu-{n}", provider_uuid(f"gpu-{n}"), {"VGPU": Inventory(1)}) for n in range(devices))
     host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
-    query = capability_of(demand_in("group_policy=isolate&" + "&".join(f"resources_{n}=VGPU:1" for n in range(12))))
+    query = capability_of(Demand({f"_{n}": Group({"VGPU": 1}) for n in range(12)}, isolate=True))
     sets = CapabilityIndex(Fleet((host,)), query)
     assert sets.names_of(sets.find_serving(query)) == (("host",) if devices == 12 else ())

@@ -1,6 +1,6 @@
 """The destinations of servers against a real Placement: now, if the host died, and without hosts that are drained."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import replace
@@ -32,12 +32,9 @@ AGGREGATES = {
 FILTERS = ("image_metadata", "image_type", "hpet", "compute_status", "owner")
 
 
-def plain(
-    name: str, traits: str = "", *aggregates: str, below: tuple[Provider, ...] = (), **sizes: Inventory
-) -> Provider:
-    """Return a host of any size that is not said."""
+def plain(name: str, traits: str = "", sizes: Mapping[str, Inventory] = SIZES, *aggregates: str) -> Provider:
     has = frozenset(f"CUSTOM_{each}" for each in traits.split())
-    return Provider(name, provider_uuid(name), SIZES | sizes, has, tuple(map(aggregate_uuid, aggregates)), below)
+    return Provider(name, provider_uuid(name), sizes, has, tuple(map(aggregate_uuid, aggregates)))
 
 
 def random_fleet(random: Random) -> Fleet:
@@ -260,7 +257,7 @@ def _contested(random: Random, hosts: int, servers: int) -> tuple[Fleet, list[Se
             "VCPU": Inventory(8, used=random.randint(0, 8)),
             "MEMORY_MB": Inventory(4096, used=512 * random.randint(2, 7)),
         }
-        return plain(f"host-{number}", " ".join(each for each in "AB" if random.random() < 0.6), **rooms)
+        return plain(f"host-{number}", " ".join(each for each in "AB" if random.random() < 0.6), rooms)
 
     fleet = Fleet(tuple(map(contested, range(hosts))))
     found = []
@@ -314,7 +311,7 @@ def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
 def test_each_aggregate_of_a_zone_has_destinations() -> None:
     """And one of another zone, or without a zone, has none."""
     racks = {"a": "rack-1", "b": "rack-2", "c": "rack-3", "d": "", "own": "rack-1"}
-    hosts = tuple(plain(name, "", *rack.split()) for name, rack in racks.items())
+    hosts = tuple(plain(name, "", SIZES, *rack.split()) for name, rack in racks.items())
     destinations = Destinations(Fleet(hosts, aggregates=AGGREGATES), Pipeline(()))
     found = {
         zone: destinations.of(Server(RequestSpec(Flavor(1, 512), availability_zone=zone), host="own")).now
@@ -337,7 +334,8 @@ def test_reason_says_when_the_destinations_are_lost_with_the_host() -> None:
     """The disk of the first host is what the second one uses, too."""
     sharing = frozenset(("MISC_SHARES_VIA_AGGREGATE",))
     pool = Provider("pool", provider_uuid("pool"), {"DISK_GB": Inventory(100)}, sharing, (aggregate_uuid("rack-1"),))
-    fleet = Fleet((plain("owner", "", "rack-1", below=(pool,)), plain("user", "", "rack-1")))
+    owner, user = (plain(name, "", SIZES, "rack-1") for name in ("owner", "user"))
+    fleet = Fleet((replace(owner, providers=(pool,)), user))
     server = Server(RequestSpec(Flavor(1, 512, root_gb=1)), host="owner", uuid="a", project="p")
     (line,) = audit_servers([server], Destinations(fleet, pipeline_of("noop"))).lines
     assert (line.verdict, line.reason) == (Verdict.NONE_IF_DIED, "each other host would use what this one shares")

@@ -14,9 +14,10 @@ from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.operators.diagnose.diagnose import diagnose
 from os_prefilter.operators.diagnose.first_candidates import Limits, find_first, only_hosts
 from os_prefilter.operators.diagnose.result import CANDIDATES, NO_ANSWER, Diagnosis, FirstCandidates
+from os_prefilter.request.demand import Demand, Group
 from os_prefilter.request.spec import Flavor, RequestSpec
 from tests.conftest import times
-from tests.support.demands import demand_in, query_of, random_demand, random_fleet, request_of
+from tests.support.demands import query_of, random_demand, random_fleet, request_of
 from tests.support.placements import Observed
 
 _DEPTH, _BREADTH = "depth-first", "breadth-first"
@@ -143,7 +144,7 @@ def _advised(advice: str, option: str) -> str:
 
 def test_more_hosts_than_nova_requests_candidates_are_counted_without_asking() -> None:
     fleet = Fleet(tuple(_host(str(number), 1) for number in range(5)))
-    demand = demand_in("resources=VCPU:1")
+    demand = Demand({"": Group({"VCPU": 1})})
 
     def ask() -> Any:
         raise AssertionError("asked")

@@ -11,10 +11,10 @@ from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.operators.diagnose import shortfall
 from os_prefilter.operators.diagnose.findings import where_room_helps
 from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
-from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition
+from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition, Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
 from tests.conftest import times
-from tests.support.demands import demand_in, random_demand, random_fleet
+from tests.support.demands import random_demand, random_fleet
 
 
 @pytest.mark.parametrize("seed", range(times(8)))
@@ -59,13 +59,22 @@ def _smallest_with_part_of_each(sets: Collection[Way], conditions: Sequence[Cond
     return set(found)
 
 
+def _host(*gpus: frozenset[str], name: str = "host") -> Provider:
+    """Return a host with a GPU for each set of traits."""
+    below = tuple(Provider(f"g{n}", f"u-{name}-{n}", {"VGPU": Inventory(1)}, own) for n, own in enumerate(gpus))
+    return Provider(name, f"u-{name}", {"VCPU": Inventory(8)}, providers=below)
+
+
+def _wanted(groups: int, *, alike: bool = False) -> Demand:
+    """Return a demand for that many GPUs, each with another trait unless they are alike."""
+    required = [() if alike else (frozenset((f"CUSTOM_{number}",)),) for number in range(groups)]
+    gpus = {str(number): Group({"VGPU": 1}, each) for number, each in enumerate(required)}
+    return Demand({"": Group({"VCPU": 1}), **gpus})
+
+
 @pytest.mark.parametrize("groups", [2, 8])
 def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
-    gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)})
-    host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
-    wanted = "&".join(f"resources{number}=VGPU:1" for number in range(groups))
-    demand = demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merge_alike()
-    found = Shortfalls(hosts_in(Fleet((host,))), demand)
+    found = Shortfalls(hosts_in(Fleet((_host(frozenset()),))), _wanted(groups, alike=True).merge_alike())
     device = Condition(RESOURCE, ",".join(map(str, range(groups))), True, ("VGPU",), 1)
     assert found.conditions == (Condition(RESOURCE, UNSUFFIXED, True, ("VCPU",), 1), device)
     assert found.conflicts == [frozenset((device,))]
@@ -74,12 +83,8 @@ def test_request_groups_that_are_alike_are_one_requirement(groups: int) -> None:
 
 @pytest.mark.parametrize("groups", [2, 6])
 def test_any_two_request_groups_competing_for_one_device_conflict(groups: int) -> None:
-    gpu = Provider("gpu", "u-gpu", {"VGPU": Inventory(1)}, frozenset(map("CUSTOM_{}".format, range(groups))))
-    host = Provider("host", "u-host", {"VCPU": Inventory(8)}, providers=(gpu,))
-    wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(groups))
-    found = Shortfalls(
-        hosts_in(Fleet((host,))), demand_in(f"group_policy=none&resources=VCPU:1&{wanted}").merge_alike()
-    )
+    host = _host(frozenset(map("CUSTOM_{}".format, range(groups))))
+    found = Shortfalls(hosts_in(Fleet((host,))), _wanted(groups).merge_alike())
     devices = frozenset(item for item in found.conditions if item.names == ("VGPU",))
     assert set(found.conflicts) == set(map(frozenset, combinations(devices, 2)))
     assert set(found.ways["host"]) == {devices - {kept} for kept in devices}
@@ -90,15 +95,9 @@ def test_search_for_ways_of_many_groups_ends_and_says_that_it_was_cut(monkeypatc
     monkeypatch.setattr(shortfall, "_MOST_STEPS", 20_000)
     random = Random(1)  # noqa: S311
     traits = [f"CUSTOM_{number}" for number in range(10)]
-
-    def host(number: int) -> Provider:
-        some = [frozenset(random.sample(traits, 5)) for _ in range(6)]
-        gpus = (Provider(f"gpu-{n}", f"u-{number}-{n}", {"VGPU": Inventory(1)}, own) for n, own in enumerate(some))
-        return Provider(f"host-{number}", f"u-{number}", {"VCPU": Inventory(8)}, providers=tuple(gpus))
-
-    wanted = "&".join(f"resources{number}=VGPU:1&required{number}=CUSTOM_{number}" for number in range(10))
-    demand = demand_in(f"group_policy=none&resources=VCPU:1&{wanted}")
-    hosts = hosts_in(Fleet(tuple(map(host, range(2)))))
+    some = [[frozenset(random.sample(traits, 5)) for _ in range(6)] for _ in range(2)]
+    hosts = hosts_in(Fleet(tuple(_host(*each, name=str(number)) for number, each in enumerate(some))))
+    demand = _wanted(10)
     found = Shortfalls(hosts, demand)
     assert found.is_limited
     assert found.conflicts

@@ -14,47 +14,34 @@ from tests.conftest import pipeline_of, required_by, spec_of
 _KEY = "deploy-config:hyperthreading"
 _METAL = {
     "resources:CUSTOM_BAREMETAL_GOLD": "1",
-    "resources:VCPU": "0",
-    "resources:MEMORY_MB": "0",
-    "resources:DISK_GB": "0",
+    **dict.fromkeys(("resources:VCPU", "resources:MEMORY_MB", "resources:DISK_GB"), "0"),
 }
 _RAID = Template("raid", "10", (Trait("CUSTOM_RAID"), Trait("CUSTOM_FOUR_DISKS")))
 
 
-@pytest.mark.parametrize(
-    ("properties", "extra_specs", "expected"),
-    [
+def test_hyperthreading_value_requires_the_trait_and_unknown_config_requires_nothing() -> None:
+    required: list[object] = [("HW_CPU_HYPERTHREADING", True, "root")]
+    configs: list[tuple[dict[str, object], dict[str, str], list[object]]] = [
         ({}, {}, []),
-        ({}, {_KEY: "enabled"}, [("HW_CPU_HYPERTHREADING", True, "root")]),
-        ({_KEY: "enabled"}, {}, [("HW_CPU_HYPERTHREADING", True, "root")]),
-        ({}, {_KEY: "disabled"}, [("HW_CPU_HYPERTHREADING", True, "root")]),
+        ({}, {_KEY: "enabled"}, required),
+        ({_KEY: "enabled"}, {}, required),
+        ({}, {_KEY: "disabled"}, required),
         ({}, {_KEY: "on"}, []),
         ({}, {"deploy-config:raid": "10"}, []),
-    ],
-)
-def test_hyperthreading_value_requires_the_trait_and_unknown_config_requires_nothing(
-    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
-) -> None:
-    assert required_by("deploy_config", spec_of(properties, extra_specs)) == expected
+    ]
+    for properties, extra_specs, expected in configs:
+        assert required_by("deploy_config", spec_of(properties, extra_specs)) == expected
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "message"),
-    [
-        ({_KEY: "on"}, "unknown value 'on'.*enabled, disabled"),
-        ({"deploy-config:raid": "10"}, "'deploy-config:raid'.*hyperthreading"),
-    ],
-)
-def test_unknown_configuration_is_rejected_with_unknown_values_reject(
-    extra_specs: dict[str, str], message: str
-) -> None:
-    with pytest.raises(UnknownValue, match=message):
-        pipeline_of("deploy_config", unknown_values="reject").apply(spec_of(extra_specs=extra_specs))
-
-
-def test_unknown_configuration_is_skipped_with_a_warning_by_default() -> None:
+def test_unknown_configuration_is_skipped_with_a_warning_or_rejected_by_option() -> None:
     decision = pipeline_of("deploy_config").apply(spec_of(extra_specs={"deploy-config:a\nb": "1"}))
     assert [(note.warn, "a\\nb" in note.reason) for note in decision.notes] == [(True, True)]
+    for extra_specs, message in (
+        ({_KEY: "on"}, "unknown value 'on'.*enabled, disabled"),
+        ({"deploy-config:raid": "10"}, "'deploy-config:raid'.*hyperthreading"),
+    ):
+        with pytest.raises(UnknownValue, match=message):
+            pipeline_of("deploy_config", unknown_values="reject").apply(spec_of(extra_specs=extra_specs))
 
 
 def test_operator_template_requires_all_its_traits() -> None:

@@ -8,66 +8,51 @@ from os_prefilter.common.errors import FlavorImageConflict
 from os_prefilter.vocabulary import HPET
 from tests.conftest import pipeline_of, required_by, spec_of
 
-_ASKED = [(HPET, True, "root")]
+_HPET = f"trait:{HPET}"
+_CASES: list[tuple[dict[str, object], dict[str, str], bool]] = [
+    ({}, {}, False),
+    ({"hw_time_hpet": "true"}, {}, True),
+    ({"hw_time_hpet": True}, {}, True),
+    ({"hw_time_hpet": 1}, {}, True),
+    ({"hw_time_hpet": "false"}, {}, False),
+    ({"hw_time_hpet": "perhaps"}, {}, False),
+    ({_HPET: "required"}, {}, True),
+    ({}, {_HPET: "required"}, True),
+    ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, True),
+    ({}, {"resources1:VGPU": "1", f"trait1:{HPET}": "required"}, False),
+    ({"hw_time_hpet": "on"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"}, True),
+    ({"hw_time_hpet": "off"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"}, False),
+    ({"hw_time_hpet": "on"}, {"resources1:MEM_ENCRYPTION_CONTEXT": "1", f"trait1:{HPET}": "forbidden"}, True),
+    ({}, {_HPET: "forbidden"}, False),
+    ({"hw_time_hpet": "on"}, {_HPET: "required"}, True),
+    ({"hw_time_hpet": "off"}, {_HPET: "forbidden"}, False),
+]
+_CONTRADICTING: list[tuple[dict[str, object], dict[str, str]]] = [
+    ({"hw_time_hpet": "true"}, {_HPET: "forbidden"}),
+    ({"hw_time_hpet": "false"}, {_HPET: "required"}),
+    ({"hw_time_hpet": "false"}, {f"trait_a:{HPET}": "required"}),
+    ({"hw_time_hpet": "true"}, {"resources_a:MEMORY_MB": "512", f"trait_a:{HPET}": "forbidden"}),
+    ({"hw_time_hpet": "false", _HPET: "required"}, {}),
+    ({_HPET: "required"}, {_HPET: "forbidden"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("properties", "extra_specs", "expected"),
-    [
-        ({}, {}, []),
-        ({"hw_time_hpet": "true"}, {}, _ASKED),
-        ({"hw_time_hpet": True}, {}, _ASKED),
-        ({"hw_time_hpet": "YES"}, {}, _ASKED),
-        ({"hw_time_hpet": 1}, {}, _ASKED),
-        ({"hw_time_hpet": "false"}, {}, []),
-        ({"hw_time_hpet": False}, {}, []),
-        ({"hw_time_hpet": "perhaps"}, {}, []),
-        ({f"trait:{HPET}": "required"}, {}, _ASKED),
-        ({}, {f"trait:{HPET}": "required"}, _ASKED),
-        ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, _ASKED),
-        ({}, {"resources1:VGPU": "1", f"trait1:{HPET}": "required"}, []),
-        ({"hw_time_hpet": "on"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"}, _ASKED),
-        ({"hw_time_hpet": "off"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"}, []),
-        ({"hw_time_hpet": "on"}, {"resources1:MEM_ENCRYPTION_CONTEXT": "1", f"trait1:{HPET}": "forbidden"}, _ASKED),
-        ({}, {f"trait:{HPET}": "forbidden"}, []),
-        ({"hw_time_hpet": "on"}, {f"trait:{HPET}": "required"}, _ASKED),
-        ({"hw_time_hpet": "off"}, {f"trait:{HPET}": "forbidden"}, []),
-    ],
-)
-def test_hpet_is_required_by_the_image_property_or_the_explicit_trait(
-    properties: dict[str, object], extra_specs: dict[str, str], expected: list[object]
-) -> None:
-    """Also without the trait in reported_traits: enabling the filter is the statement.
-
-    The trait in the group of a device is one of the device.
-    """
-    assert required_by("hpet", spec_of(properties, extra_specs), reported_traits=[]) == expected
-
-
-@pytest.mark.parametrize(
-    ("properties", "extra_specs"),
-    [
-        ({"hw_time_hpet": "true"}, {f"trait:{HPET}": "forbidden"}),
-        ({"hw_time_hpet": "false"}, {f"trait:{HPET}": "required"}),
-        ({"hw_time_hpet": "false"}, {f"trait_a:{HPET}": "required"}),
-        ({"hw_time_hpet": "true"}, {"resources_a:MEMORY_MB": "512", f"trait_a:{HPET}": "forbidden"}),
-        ({"hw_time_hpet": "false", f"trait:{HPET}": "required"}, {}),
-        ({f"trait:{HPET}": "required"}, {f"trait:{HPET}": "forbidden"}),
-    ],
-)
-def test_contradicting_hpet_requests_are_an_error_and_change_nothing(
-    properties: dict[str, object], extra_specs: dict[str, str]
-) -> None:
-    spec = spec_of(properties, extra_specs)
-    with pytest.raises(FlavorImageConflict, match="contradict each other"):
-        pipeline_of("hpet").apply(spec)
-    assert spec == spec_of(properties, extra_specs)
-
-
-def test_requirement_names_the_extra_spec_and_the_image_property() -> None:
-    spec = spec_of({"hw_time_hpet": "true"}, {f"trait:{HPET}": "required"})
+def test_hpet_is_required_by_the_image_property_or_the_explicit_trait_of_the_host() -> None:
+    """Also without the trait in reported_traits: enabling the filter is the statement."""
+    for properties, extra_specs, asked in _CASES:
+        found = required_by("hpet", spec_of(properties, extra_specs), reported_traits=[])
+        assert found == [(HPET, True, "root")] * asked, (properties, extra_specs)
+    spec = spec_of({"hw_time_hpet": "true"}, {_HPET: "required"})
     (item,) = pipeline_of("hpet", reported_traits=[]).apply(spec).requirements
-    assert item.source == f"flavor extra spec trait:{HPET}=required and image property hw_time_hpet=true"
+    assert item.source == f"flavor extra spec {_HPET}=required and image property hw_time_hpet=true"
+
+
+def test_contradicting_hpet_requests_are_an_error_and_change_nothing() -> None:
+    for properties, extra_specs in _CONTRADICTING:
+        spec = spec_of(properties, extra_specs)
+        with pytest.raises(FlavorImageConflict, match="contradict each other"):
+            pipeline_of("hpet").apply(spec)
+        assert spec == spec_of(properties, extra_specs)
 
 
 @pytest.mark.parametrize("unknown_values", ["skip", "reject"])

@@ -12,13 +12,7 @@ import pytest
 from stevedore.extension import ExtensionManager
 
 from os_prefilter import Requirements, filters
-from os_prefilter.common.errors import (
-    DuplicateFilter,
-    FilterLoadError,
-    InvalidFilter,
-    MissingFact,
-    UnknownFilter,
-)
+from os_prefilter.common.errors import DuplicateFilter, FilterLoadError, InvalidFilter, MissingFact, UnknownFilter
 from os_prefilter.filters.loading import NAMESPACE, as_filter, installed_filters, load_filters
 from tests.conftest import pipeline_of
 from tests.support.project import ROOT
@@ -36,13 +30,11 @@ def test_filters_are_loaded_in_the_order_of_enabled_filters() -> None:
     assert [each.name for each in pipeline_of(*names).filters] == names
 
 
-@pytest.mark.parametrize(
-    ("name", "advice"),
-    [("image_metdata", r"Did you mean image_metadata\?"), ("warp", "Known filters: accelerators, .*image_metadata")],
-)
-def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters(name: str, advice: str) -> None:
-    with pytest.raises(UnknownFilter, match=f"'{name}'.*{advice}"):
-        pipeline_of("noop", name)
+def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> None:
+    known = "Known filters: accelerators, .*image_metadata"
+    for name, advice in (("image_metdata", r"Did you mean image_metadata\?"), ("warp", known)):
+        with pytest.raises(UnknownFilter, match=f"'{name}'.*{advice}"):
+            pipeline_of("noop", name)
 
 
 def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,24 +43,19 @@ def test_a_filter_offered_twice_is_named_with_both_places(monkeypatch: pytest.Mo
         load_filters(["noop"])
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
+def test_a_broken_filter_is_named_with_its_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
+    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit('no\\nmore')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for target, message in (
         ("os_prefilter.no_such_module:f", "ModuleNotFoundError"),
         ("os_prefilter.filters.noop:no_such_name", "AttributeError"),
         ("broken_plugin:raises_assertion", "AssertionError: at import"),
         ("leaving_plugin:f", r"SystemExit: no\\nmore"),
-    ],
-)
-def test_a_broken_filter_is_named_with_its_error(
-    target: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "broken_plugin.py").write_text("raise AssertionError('at import')")
-    (tmp_path / "leaving_plugin.py").write_text("raise SystemExit('no\\nmore')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
-    with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
-        load_filters(["mine"])
+    ):
+        _install(monkeypatch, [EntryPoint("mine", target, NAMESPACE)])
+        with pytest.raises(FilterLoadError, match=f"'mine' \\({target}\\) does not load: {message}"):
+            load_filters(["mine"])
 
 
 def test_filter_need_that_is_not_keyword_only_is_refused_and_named() -> None:
@@ -112,15 +99,10 @@ class _Class:
     def __init__(self, context: Any, spec: Any) -> None: ...
 
 
-@pytest.mark.parametrize(
-    "thing", [None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class]
-)
-def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature(thing: object) -> None:
-    with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
-        as_filter("mine", thing, frozenset(("options",)))
-
-
-def test_filter_that_needs_an_unknown_fact_is_refused() -> None:
+def test_object_that_is_not_a_filter_is_refused_with_the_expected_signature() -> None:
+    for thing in (None, 7, "text", _no_parameters, _three, _nova_with_need, _coroutine, _generator, _Class):
+        with pytest.raises(InvalidFilter, match="'mine' is not a filter: expected a function .* found"):
+            as_filter("mine", thing, frozenset(("options",)))
     with pytest.raises(MissingFact, match="'mine' needs the fact 'phase_of_the_moon'"):
         as_filter("mine", _stranger)
 

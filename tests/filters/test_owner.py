@@ -18,68 +18,48 @@ _KEPT_OUT = ("OWNER_CYBORG", False, "unsuffixed")
 _APART = ("OWNER_NOVA", True, "_owned_VGPU")
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "expected"),
-    [
-        ({}, []),
-        ({"resources:VCPU": "2"}, []),
-        ({"resources:DISK_GB": "0"}, []),
-        ({"resources:VGPU": "1"}, [_APART]),
-        ({"resources:VGPU": "1", "resources:FPGA": "1"}, [_KEPT_OUT, _APART]),
-        ({"resources:FPGA": "1"}, [_KEPT_OUT]),
-        ({"resources:MEM_ENCRYPTION_CONTEXT": "1"}, [_KEPT_OUT]),
-        ({"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"}, []),
-        ({"resources1:VGPU": "1"}, [("OWNER_NOVA", True, "1")]),
-        ({"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"}, []),
-        ({"resources1:FPGA": "1"}, []),
-        ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, []),
-        ({"resources1:CUSTOM_PCI_8086_1563": "1"}, [("OWNER_NOVA", True, "1")]),
-        ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [("OWNER_NOVA", True, "1")]),
-        ({"resources:VGPU": "1", "resources1:VGPU": "1"}, [_KEPT_OUT, ("OWNER_NOVA", True, "1")]),
-        (
-            {"resources:VGPU": "1", "resources1:VGPU": "1", "group_policy": "none"},
-            [("OWNER_NOVA", True, "1"), _APART],
-        ),
-        ({"accel:device_profile": "gpu"}, []),
-    ],
-)
-def test_owner_requirements_of_flavor_groups_follow_their_resource_classes(
-    extra_specs: dict[str, str], expected: list[object]
-) -> None:
-    assert required_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected]
+_ONE, _TWO = ("OWNER_NOVA", True, "1"), {"resources:VGPU": "1", "resources1:VGPU": "1"}
+_GROUPS: list[tuple[dict[str, str], list[object]]] = [
+    ({}, []),
+    ({"resources:VCPU": "2"}, []),
+    ({"resources:DISK_GB": "0"}, []),
+    ({"resources:VGPU": "1"}, [_APART]),
+    ({"resources:VGPU": "1", "resources:FPGA": "1"}, [_KEPT_OUT, _APART]),
+    ({"resources:FPGA": "1"}, [_KEPT_OUT]),
+    ({"resources:MEM_ENCRYPTION_CONTEXT": "1"}, [_KEPT_OUT]),
+    ({"resources:VGPU": "1", "trait:OWNER_CYBORG": "required"}, []),
+    ({"resources1:VGPU": "1"}, [_ONE]),
+    ({"resources_gpu:VGPU": "1", "trait_gpu:OWNER_CYBORG": "required"}, []),
+    ({"resources1:FPGA": "1"}, []),
+    ({"resources1:VGPU": "1", "trait1:OWNER_NOVA": "forbidden"}, []),
+    ({"resources1:CUSTOM_PCI_8086_1563": "1"}, [_ONE]),
+    ({"resources1:MEM_ENCRYPTION_CONTEXT": "1"}, [_ONE]),
+    (_TWO, [_KEPT_OUT, _ONE]),
+    ({**_TWO, "group_policy": "none"}, [_ONE, _APART]),
+    ({"accel:device_profile": "gpu"}, []),
+]
+
+
+def test_owner_requirements_of_flavor_groups_follow_their_resource_classes() -> None:
+    for extra_specs, expected in _GROUPS:
+        assert required_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected], extra_specs
 
 
 def test_pci_groups_require_owner_nova_and_port_and_profile_groups_do_not() -> None:
-    spec = spec_of(
-        requested_resources=[
-            RequestGroup("pci-request-0", {"CUSTOM_PCI_8086_1563": 1}),
-            RequestGroup("pci-request-1", {"CUSTOM_PCI_8086_1563": 1}),
-            RequestGroup("device_profile_0", {"FPGA": 1}),
-            RequestGroup("0f1c1f6c-32e0-4e2c-9c2e-4f1d9b5f5a11", {"NET_BW_EGR_KILOBIT_PER_SEC": 1}),
-        ],
-        pci_request_ids=frozenset(("pci-request",)),
-    )
+    groups = [
+        RequestGroup("pci-request-0", {"CUSTOM_PCI_8086_1563": 1}),
+        RequestGroup("pci-request-1", {"CUSTOM_PCI_8086_1563": 1}),
+        RequestGroup("device_profile_0", {"FPGA": 1}),
+        RequestGroup(_PORT, {"NET_BW_EGR_KILOBIT_PER_SEC": 1}),
+    ]
+    spec = spec_of(requested_resources=groups, pci_request_ids=frozenset(("pci-request",)))
     assert required_by("owner", spec) == [
         _ROOT,
         ("OWNER_NOVA", True, "pci-request-0"),
         ("OWNER_NOVA", True, "pci-request-1"),
         ("OWNER_NOVA", False, "device_profile_0"),
     ]
-    assert [group.required_traits for group in spec.requested_resources] == [
-        {"OWNER_NOVA"},
-        {"OWNER_NOVA"},
-        set(),
-        set(),
-    ]
-
-
-def test_the_flavor_is_cloned_not_changed() -> None:
-    """A scheduler may store the flavor: it must stay what the user chose."""
-    spec = spec_of(extra_specs={"resources:VGPU": "1"})
-    chosen = spec.flavor
-    pipeline_of("owner").apply(spec)
-    assert chosen.extra_specs == {"resources:VGPU": "1"}
-    assert spec.flavor.extra_specs == {"resources_owned_VGPU:VGPU": "1", "trait_owned_VGPU:OWNER_NOVA": "required"}
+    assert [group.required_traits for group in groups] == [{"OWNER_NOVA"}] * 2 + [set()] * 2
 
 
 def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> None:
@@ -92,43 +72,37 @@ def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> N
 
 
 def test_owner_trait_option_replaces_owner_nova() -> None:
-    spec = spec_of(extra_specs={"resources:VGPU": "1"})
-    found = required_by(
-        "owner", spec, owner_trait="CUSTOM_OWNER_US", foreign_owner_traits=["OWNER_NOVA", "OWNER_CYBORG"]
-    )
-    assert found == [
-        ("CUSTOM_OWNER_US", True, "root"),
-        ("CUSTOM_OWNER_US", True, "_owned_VGPU"),
-    ]
+    owner, foreign = "CUSTOM_OWNER_US", ["OWNER_NOVA", "OWNER_CYBORG"]
+    found = required_by("owner", spec_of(extra_specs=_VGPU), owner_trait=owner, foreign_owner_traits=foreign)
+    assert found == [(owner, True, "root"), (owner, True, "_owned_VGPU")]
 
 
 _VGPU = {"resources:VGPU": "1"}
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "obstacle"),
-    [
-        ({"trait:CUSTOM_NVIDIA_11": "required"}, "trait:CUSTOM_NVIDIA_11=required may be met by its provider"),
-        ({"trait:HW_GPU_API_VULKAN": "required"}, "trait:HW_GPU_API_VULKAN=required may be met by its provider"),
-        ({"trait:COMPUTE_MANAGED_PCI_DEVICE": "required"}, "COMPUTE_MANAGED_PCI_DEVICE=required may be met"),
-        ({"group_policy": "isolate"}, "group_policy=isolate"),
-        ({"resources1:FPGA": "1"}, "several groups in a flavor without group_policy=none"),
-        ({"resources1:FPGA": "1", "group_policy": "nonsense"}, "several groups in a flavor without group_policy=none"),
-        ({"resources:CUSTOM_PCI_X": "1"}, "several groups in a flavor without group_policy=none"),
-        ({"resources_owned_VGPU:FPGA": "1", "group_policy": "none"}, "'_owned_VGPU' is taken, or too long"),
-    ],
-)
-def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request(
-    extra_specs: dict[str, str], obstacle: str
-) -> None:
+_SEVERAL = "several groups in a flavor without group_policy=none"
+_OBSTACLES: list[tuple[dict[str, str], str]] = [
+    ({"trait:CUSTOM_NVIDIA_11": "required"}, "trait:CUSTOM_NVIDIA_11=required may be met by its provider"),
+    ({"trait:HW_GPU_API_VULKAN": "required"}, "trait:HW_GPU_API_VULKAN=required may be met by its provider"),
+    ({"trait:COMPUTE_MANAGED_PCI_DEVICE": "required"}, "COMPUTE_MANAGED_PCI_DEVICE=required may be met"),
+    ({"group_policy": "isolate"}, "group_policy=isolate"),
+    ({"resources1:FPGA": "1"}, _SEVERAL),
+    ({"resources1:FPGA": "1", "group_policy": "nonsense"}, _SEVERAL),
+    ({"resources:CUSTOM_PCI_X": "1"}, _SEVERAL),
+    ({"resources_owned_VGPU:FPGA": "1", "group_policy": "none"}, "'_owned_VGPU' is taken, or too long"),
+]
+
+
+def test_resource_stays_unsuffixed_where_moving_it_could_change_the_request() -> None:
     """And the source of the requirement, which explain and the log show, says why."""
-    spec = spec_of(extra_specs={**_VGPU, **extra_specs})
-    decision = pipeline_of("owner").apply(spec)
-    (kept_out,) = [item for item in decision.requirements if item.scope == "unsuffixed"]
-    assert kept_out[:3] == _KEPT_OUT
-    assert re.match(r"flavor extra spec resources:\w+, in no group of its own: ", kept_out.source)
-    assert obstacle in kept_out.source
-    assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
+    for extra_specs, obstacle in _OBSTACLES:
+        spec = spec_of(extra_specs={**_VGPU, **extra_specs})
+        decision = pipeline_of("owner").apply(spec)
+        (kept_out,) = [item for item in decision.requirements if item.scope == "unsuffixed"]
+        assert kept_out[:3] == _KEPT_OUT
+        assert re.match(r"flavor extra spec resources:\w+, in no group of its own: ", kept_out.source)
+        assert obstacle in kept_out.source
+        assert spec.flavor.extra_specs.items() >= {**_VGPU, **extra_specs}.items()
 
 
 def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed() -> None:
@@ -143,9 +117,12 @@ def test_trait_of_the_host_does_not_keep_the_resource_unsuffixed() -> None:
     assert required_by("owner", spec) == [_ROOT, _KEPT_OUT]
 
 
-def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group() -> None:
+def test_trait_forbidden_unsuffixed_is_also_forbidden_in_the_own_group_of_a_cloned_flavor() -> None:
+    """A scheduler may store the flavor: it must stay what the user chose."""
     spec = spec_of(extra_specs={**_VGPU, "trait:CUSTOM_SLOW": "forbidden"})
+    chosen = spec.flavor
     pipeline_of("owner").apply(spec)
+    assert chosen.extra_specs == {**_VGPU, "trait:CUSTOM_SLOW": "forbidden"}
     assert spec.flavor.extra_specs == {
         "resources_owned_VGPU:VGPU": "1",
         "trait_owned_VGPU:OWNER_NOVA": "required",
@@ -177,19 +154,14 @@ def test_requirements_of_earlier_filters_count_like_those_of_the_flavor(
     assert spec.flavor.extra_specs.items() >= expected.items()
 
 
-@pytest.mark.parametrize(
-    ("group", "asked"),
-    [
-        (RequestGroup("device_profile_0", {"VGPU": 1}), False),
-        (RequestGroup(f"device_profile_1{_PORT}", {"FPGA": 1}), False),
-        (RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}), None),
-        (RequestGroup("device_profile_0", {"VGPU": 0}, required_traits={"CUSTOM_X"}), None),
-        (RequestGroup(_PORT, {"VGPU": 1}), None),
-    ],
-    ids=["profile", "profile of a port", "one that names the owner", "one without resources", "port"],
-)
-def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it(
-    group: RequestGroup, asked: bool | None
-) -> None:
-    expected = [] if asked is None else [("OWNER_NOVA", asked, group.requester_id)]
-    assert required_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]
+def test_device_profile_group_forbids_the_owner_trait_unless_it_names_it() -> None:
+    for group, asked in (
+        (RequestGroup("device_profile_0", {"VGPU": 1}), [False]),
+        # Of a port.
+        (RequestGroup(f"device_profile_1{_PORT}", {"FPGA": 1}), [False]),
+        (RequestGroup("device_profile_0", {"VGPU": 1}, required_traits={"OWNER_NOVA"}), []),
+        (RequestGroup("device_profile_0", {"VGPU": 0}, required_traits={"CUSTOM_X"}), []),
+        (RequestGroup(_PORT, {"VGPU": 1}), []),
+    ):
+        expected = [("OWNER_NOVA", required, group.requester_id) for required in asked]
+        assert required_by("owner", spec_of(requested_resources=[group])) == [_ROOT, *expected]

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from os_prefilter import Decision, Pipeline, Request, allocation_candidates_query, prefer
+from os_prefilter import Decision, Pipeline, allocation_candidates_query, prefer
 from os_prefilter.common.errors import FilterFailed, FlavorImageConflict, ImpossibleCombination
+from os_prefilter.common.trait_names import Trait
 from os_prefilter.filters.loading import as_filter
 from os_prefilter.request.requirements import Preference, Requirements
 from tests.conftest import pipeline_of, spec_of
@@ -14,23 +15,22 @@ from tests.support.nova_objects import nova_spec
 _AVX = "HW_CPU_X86_AVX512F"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "source"),
-    [
-        (f"trait:{_AVX}", "preferred", f"flavor extra spec trait:{_AVX}=preferred"),
-        (f"preferred_trait:{_AVX}", "true", f"flavor extra spec preferred_trait:{_AVX}=true"),
-        (f"preferred_trait:{_AVX}", "Yes", f"flavor extra spec preferred_trait:{_AVX}=true"),
-    ],
-)
 @pytest.mark.parametrize("new_spec", [spec_of, nova_spec])
 def test_flavor_prefers_a_trait_by_either_spelling_and_the_query_stays_the_same(
-    new_spec: Any, key: str, value: str, source: str, caplog: pytest.LogCaptureFixture
+    new_spec: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec, plain = new_spec({}, {key: value}), new_spec({}, {})
-    decision = pipeline_of("preferences").apply(spec)
-    assert decision.preferences == (Preference(_AVX, source, "preferences"),)  # type: ignore[arg-type]
-    assert (decision.requirements, decision.notes) == ((), ())
-    assert allocation_candidates_query(spec) == allocation_candidates_query(plain)
+    spelt = f"preferred_trait:{_AVX}"
+    for key, value, shown in (
+        (f"trait:{_AVX}", "preferred", "preferred"),
+        (spelt, "true", "true"),
+        (spelt, "Yes", "true"),
+    ):
+        spec = new_spec({}, {key: value})
+        decision = pipeline_of("preferences").apply(spec)
+        source = f"flavor extra spec {key}={shown}"
+        assert decision.preferences == (Preference(Trait(_AVX), source, "preferences"),)
+        assert (decision.requirements, decision.notes) == ((), ())
+        assert allocation_candidates_query(spec) == allocation_candidates_query(new_spec({}, {}))
     assert "WARNING" not in caplog.text
 
 
@@ -49,62 +49,52 @@ def test_flavor_is_handed_on_in_the_spelling_that_nova_passes_over(caplog: pytes
     assert "WARNING" not in caplog.text
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_spelling_that_says_no_beside_one_that_prefers_is_not_handed_on(order: int) -> None:
+def test_spelling_that_says_no_beside_one_that_prefers_is_not_handed_on() -> None:
     both = [(f"trait:{_AVX}", "preferred"), (f"preferred_trait:{_AVX}", "false")]
-    spec = spec_of({}, dict(both[::order]))
-    found = [[item.trait for item in pipeline_of("preferences").apply(spec).preferences] for _ in range(2)]
-    assert found == [[_AVX], [_AVX]]
+    for extra_specs in (dict(both), dict(both[::-1])):
+        spec = spec_of({}, extra_specs)
+        found = [[item.trait for item in pipeline_of("preferences").apply(spec).preferences] for _ in range(2)]
+        assert found == [[_AVX], [_AVX]]
 
 
-@pytest.mark.parametrize(
-    ("name", "row", "properties", "extra_specs", "trait"),
-    [
-        ("hpet", "hw_time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
-        ("hpet", "time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
-        ("image_metadata", "vif_model", {"hw_vif_model": "igb"}, {}, "COMPUTE_NET_VIF_MODEL_IGB"),
-        ("image_metadata", "hw_sound_model", {"hw_sound_model": "ich9"}, {}, "COMPUTE_SOUND_MODEL_ICH9"),
-        ("sound_model", "hw:sound_model", {}, {"hw:sound_model": "ich9"}, "COMPUTE_SOUND_MODEL_ICH9"),
-        ("packed_virtqueue", "packed_virtqueue", {"hw_virtio_packed_ring": "1"}, {}, "COMPUTE_NET_VIRTIO_PACKED"),
-        (
-            "deploy_config",
-            "deploy-config:hyperthreading",
-            {},
-            {"deploy-config:hyperthreading": "enabled"},
-            "HW_CPU_HYPERTHREADING",
-        ),
-    ],
-)
-def test_preferred_property_is_not_required_by_any_filter(
-    name: str, row: str, properties: dict[str, Any], extra_specs: dict[str, str], trait: str
-) -> None:
+_HYPERTHREADING = "deploy-config:hyperthreading"
+_PREFERRED: list[tuple[str, str, dict[str, Any], dict[str, str], str]] = [
+    ("hpet", "hw_time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
+    ("hpet", "time_hpet", {"hw_time_hpet": "true"}, {}, "CUSTOM_COMPUTE_TIME_HPET"),
+    ("image_metadata", "vif_model", {"hw_vif_model": "igb"}, {}, "COMPUTE_NET_VIF_MODEL_IGB"),
+    ("image_metadata", "hw_sound_model", {"hw_sound_model": "ich9"}, {}, "COMPUTE_SOUND_MODEL_ICH9"),
+    ("sound_model", "hw:sound_model", {}, {"hw:sound_model": "ich9"}, "COMPUTE_SOUND_MODEL_ICH9"),
+    ("packed_virtqueue", "packed_virtqueue", {"hw_virtio_packed_ring": "1"}, {}, "COMPUTE_NET_VIRTIO_PACKED"),
+    ("deploy_config", _HYPERTHREADING, {}, {_HYPERTHREADING: "enabled"}, "HW_CPU_HYPERTHREADING"),
+]
+
+
+def test_preferred_property_is_not_required_by_any_filter() -> None:
     """Whether hosts report the trait does not matter: one that none has weighs nothing."""
-    spec = spec_of(properties, extra_specs)
-    required = pipeline_of(name).apply(spec_of(properties, extra_specs))
-    decision = pipeline_of(name, preferred_properties=[row], reported_traits=[]).apply(spec)
-    assert trait in [item.trait for item in required.requirements]
-    assert [item.trait for item in decision.preferences] == [trait]
-    assert (decision.requirements, spec.root_required, spec.root_forbidden) == ((), set(), set())
-
-
-def test_other_properties_of_the_request_stay_required() -> None:
-    spec = spec_of({"hw_time_hpet": "true", "hw_vif_model": "igb"})
-    decision = pipeline_of("image_metadata", "hpet", preferred_properties=["time_hpet"]).apply(spec)
-    assert "COMPUTE_NET_VIF_MODEL_IGB" in spec.root_required
-    assert "CUSTOM_COMPUTE_TIME_HPET" not in spec.root_required
-    assert [item.trait for item in decision.preferences] == ["CUSTOM_COMPUTE_TIME_HPET"]
+    for name, row, properties, extra_specs, trait in _PREFERRED:
+        spec = spec_of(properties, extra_specs)
+        required = pipeline_of(name).apply(spec_of(properties, extra_specs))
+        decision = pipeline_of(name, preferred_properties=[row], reported_traits=[]).apply(spec)
+        assert trait in [item.trait for item in required.requirements]
+        assert [item.trait for item in decision.preferences] == [trait]
+        assert (decision.requirements, spec.root_required, spec.root_forbidden) == ((), set(), set())
 
 
 def test_preferred_property_excludes_no_default_machine_type_and_no_request() -> None:
     """A device that needs PCI forbids the default machine types without it, and rejects one that is requested."""
     alone = {"hw_vif_model": "e1000e"}
+    preferring = pipeline_of("image_metadata", "hpet", preferred_properties=["vif_model"])
     assert pipeline_of("image_metadata").apply(spec_of(alone)).requirements[1:]
-    assert not pipeline_of("image_metadata", preferred_properties=["vif_model"]).apply(spec_of(alone)).requirements
+    assert not preferring.apply(spec_of(alone)).requirements
+    # Other properties stay required.
+    found = preferring.apply(spec_of({**alone, "hw_time_hpet": "true"})).requirements
+    assert [item.trait for item in found if item.required] == ["CUSTOM_COMPUTE_TIME_HPET"]
     impossible = {**alone, "hw_machine_type": "isapc"}
     with pytest.raises(ImpossibleCombination):
         pipeline_of("image_metadata").apply(spec_of(impossible))
-    decision = pipeline_of("image_metadata", preferred_properties=["vif_model"]).apply(spec_of(impossible))
-    assert [item.trait for item in decision.preferences] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
+    assert [item.trait for item in preferring.apply(spec_of(impossible)).preferences] == [
+        "COMPUTE_NET_VIF_MODEL_E1000E"
+    ]
 
 
 def test_contradicting_values_of_a_preferred_property_still_reject_the_request() -> None:
@@ -122,33 +112,17 @@ def test_share_of_the_preferred_traits_that_a_host_has() -> None:
     assert Decision(()).preferred_share(lambda _trait: True) == 0.0
 
 
-def _pipeline_of(function: Any) -> Pipeline:
-    return Pipeline([as_filter("theirs", function)])
-
-
-@pytest.mark.parametrize("preferences", [("CUSTOM_A",), (Preference("a&b", "x"),)])  # type: ignore[arg-type]
-def test_malformed_preference_of_a_filter_is_an_error_that_names_the_filter(preferences: Any) -> None:
-    def theirs(request: Request) -> Requirements:
-        return Requirements(preferences=preferences)
-
-    with pytest.raises(FilterFailed, match="theirs"):
-        _pipeline_of(theirs).apply(spec_of())
-
-
 def test_other_extra_specs_and_images_prefer_nothing() -> None:
     """A flavor is the operator's; an image is a tenant's."""
-    specs = [
-        spec_of({}, extra_specs)
-        for extra_specs in (
-            {},
-            {f"trait:{_AVX}": "required"},
-            {f"trait:{_AVX}": "forbidden"},
-            {f"preferred_trait:{_AVX}": "false"},
-            {"hw:cpu_policy": "preferred"},
-            {f"trait_GPU:{_AVX}": "preferred"},
-        )
-    ]
-    for spec in (*specs, spec_of({f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"})):
+    both = {f"trait:{_AVX}": "preferred", f"preferred_trait:{_AVX}": "true"}
+    others = {
+        "trait:HW_CPU_X86_AVX2": "required",
+        f"trait:{_AVX}": "forbidden",
+        f"preferred_trait:{_AVX}": "false",
+        "hw:cpu_policy": "preferred",
+        f"trait_GPU:{_AVX}": "preferred",
+    }
+    for spec in (spec_of(), spec_of(both), *(spec_of({}, {name: value}) for name, value in others.items())):
         decision = pipeline_of("preferences").apply(spec)
         assert (decision.preferences, decision.notes) == ((), ()), spec
 
@@ -169,11 +143,18 @@ def test_malformed_preference_is_ignored_with_a_warning_that_says_how_to_write_i
         assert f"Ignored part of the request: {note}" in caplog.text
 
 
-def test_filter_of_another_package_prefers_traits() -> None:
-    decision = _pipeline_of(lambda _request: prefer("CUSTOM_A", "x") + prefer("CUSTOM_B", "y")).apply(spec_of())
+def test_filter_of_another_package_prefers_traits_or_is_named_with_malformed_ones() -> None:
+    def decide(answer: Requirements) -> Decision:
+        return Pipeline([as_filter("theirs", lambda request: answer)]).apply(spec_of())
+
+    decision = decide(prefer("CUSTOM_A", "x") + prefer("CUSTOM_B", "y"))
     assert [str(item) for item in decision.preferences] == [
         "CUSTOM_A preferred by theirs (x)",
         "CUSTOM_B preferred by theirs (y)",
     ]
     with pytest.raises(ValueError, match="is not the name of a trait"):
         prefer("lower", "a")
+    malformed: list[Any] = ["CUSTOM_A", Preference(Trait("a&b"), "x")]
+    for each in malformed:
+        with pytest.raises(FilterFailed, match="theirs"):
+            decide(Requirements(preferences=(each,)))

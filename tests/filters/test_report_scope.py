@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
-from itertools import permutations
+from itertools import cycle, permutations, product
 
 import pytest
 
@@ -24,7 +24,6 @@ from os_prefilter.hosts.desired_traits import Goal, Mode, select_managed, with_m
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.operators.readiness import CLOSED, OPEN, coverage_of, readiness
-from os_prefilter.pipeline.deployment_facts import ReadFact
 from os_prefilter.pipeline.report_gates import Coverage
 from os_prefilter.testing.law import Case, list_requiring_filters, single_cases
 from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM
@@ -42,11 +41,8 @@ def section(
     emulated: Sequence[str] = (),
 ) -> dict[str, list[str]]:
     """Return options of [prefilter]; by default the recommended ones."""
-    return {
-        "enabled_filters": list(filters),
-        "reported_traits": list(reported),
-        "emulated_architectures": list(emulated),
-    }
+    names = ("enabled_filters", "reported_traits", "emulated_architectures")
+    return dict(zip(names, map(list, (filters, reported, emulated)), strict=True))
 
 
 RECOMMENDED = section()
@@ -115,13 +111,12 @@ class TestTraits:
     @pytest.mark.parametrize("options", SECTIONS.values(), ids=SECTIONS)
     def test_all_that_the_filters_may_require_is_reported(self, options: dict[str, list[str]]) -> None:
         """Of every value alone: what is required or forbidden beyond the scope would never be on a host."""
-        reported = scope_of(options).traits
+        reported, pipeline = scope_of(options).traits, Pipeline.from_conf(conf_with(**options))
         assert reported
         owned = {trait for facts in (KVM, *other_hosts()) for trait in capability_traits(facts)}
         for case in _cases():
-            spec = deepcopy(case.spec)
             try:
-                decision = Pipeline.from_conf(conf_with(**options)).apply(spec)
+                decision = pipeline.apply(deepcopy(case.spec))
             except RequestRejected:
                 continue
             beyond = {item.trait for item in decision.requirements if item.trait in owned} - reported
@@ -166,27 +161,18 @@ def test_readiness_takes_only_hosts_for_reported_that_cover_the_section() -> Non
     """And names the others; where Nova's driver itself reports a row, no marker is needed."""
     filters = load_filters(RECOMMENDED["enabled_filters"], None)
     same = by_the_agent_of(RECOMMENDED, KVM)
+    expected = {"machine_type", "hypervisor_type", "vm_mode", "time_hpet"}
     for what, (traits, state) in _REPORTS.items():
         lines = readiness(fleet_of([same, traits]), filters, options_from(conf_with(**RECOMMENDED)))
         opt_in = [line for line in lines if line.kind == "if reported"]
-        rows = {line.row for line in opt_in}
-        assert (
-            {"machine_type", "hypervisor_type", "vm_mode", "time_hpet"}
-            <= rows
-            <= {
-                *("machine_type", "default_machine", "hypervisor_type", "vm_mode", "time_hpet"),
-            }
-        )
+        assert {line.row for line in opt_in} | {"default_machine"} == expected | {"default_machine"}
         unreported = ("host-1",) if state == CLOSED else ()
         assert {(line.state, line.unreported) for line in opt_in} == {(state, unreported)}, what
 
 
-def _pipeline(options: dict[str, list[str]], coverage: ReadFact, waiting: Sequence[str] = ("*",)) -> Pipeline:
-    return Pipeline.from_conf(conf_with(**options, wait_for_answers=list(waiting)), {"answers": coverage})
-
-
-def _known(coverage: Coverage) -> ReadFact:
-    return lambda _context: coverage
+def _pipeline(options: dict[str, list[str]], coverage: Coverage | None, *waiting: str) -> Pipeline:
+    conf = conf_with(**options, wait_for_answers=list(waiting))
+    return Pipeline.from_conf(conf, {"answers": lambda _context: coverage})
 
 
 def _accepts(case: Case, facts: HostFacts) -> bool:
@@ -220,27 +206,22 @@ _ARM = replace(KVM, architecture="aarch64", guests={"aarch64": ARM})
 _HOSTS: tuple[HostFacts, ...] = (KVM, _EMULATING, _ARM, *other_hosts())
 
 
-_CHANGES = [(old, new) for old in SECTIONS for new in SECTIONS]
-
-
-@pytest.mark.parametrize(("old", "new"), _CHANGES[:: one_in(7)])
+@pytest.mark.parametrize(("old", "new"), list(product(SECTIONS, SECTIONS))[:: one_in(7)])
 def test_no_capable_host_is_excluded_while_sections_differ(old: str, new: str) -> None:
     """With filters that wait: the computes have one section and the schedulers another, or every second host has it."""
     before, after = SECTIONS[old], SECTIONS[new]
     offered = _emulated(before) & _emulated(after)
     for by_host in ([before], [before, after], [None, after]):
-        sections = [by_host[number % len(by_host)] for number in range(len(_HOSTS))]
-        fleet = fleet_of([by_the_agent_of(each, facts) for each, facts in zip(sections, _HOSTS, strict=True)])
-        coverage = coverage_of(fleet, scope_of(after))
-        pipeline = _pipeline(after, _known(coverage))
+        sections = cycle(by_host)
+        fleet = fleet_of([by_the_agent_of(each, facts) for each, facts in zip(sections, _HOSTS, strict=False)])
+        pipeline = _pipeline(after, coverage_of(fleet, scope_of(after)), "*")
         assert next(_excluded(pipeline, _HOSTS, fleet, offered), None) is None
 
 
 def test_capable_hosts_are_excluded_if_filters_do_not_wait() -> None:
     """So the test above proves something."""
     fleet = fleet_of([by_the_agent_of(BARE, facts) for facts in _HOSTS])
-    pipeline = _pipeline(EVERY_PATTERN, lambda _context: None, ())
-    assert len(list(_excluded(pipeline, _HOSTS, fleet, frozenset()))) > 50
+    assert len(list(_excluded(_pipeline(EVERY_PATTERN, None), _HOSTS, fleet, frozenset()))) > 50
 
 
 _ROOM = {"host-0": KVM, "host-1": _ARM, "host-2": replace(KVM, virt_type="qemu")}
@@ -263,8 +244,7 @@ class _Cloud:
 
     def candidates(self, cases: Sequence[Case]) -> Iterator[set[str]]:
         """Yield the hosts that remain for each request, by the reports of now."""
-        coverage = ReportCoverage(self._client, scope_of(self.options))()
-        pipeline = _pipeline(self.options, _known(coverage))
+        pipeline = _pipeline(self.options, ReportCoverage(self._client, scope_of(self.options))(), "*")
         for case in cases:
             spec = deepcopy(case.spec)
             pipeline.apply(spec)
@@ -286,20 +266,19 @@ def _telling_cases() -> tuple[Case, ...]:
     return tuple(case for cases in found.values() for case in cases[:1])
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "computes_first"),
-    # The others with tox -e exhaustive.
-    [
-        (None, RECOMMENDED, True),
-        (RECOMMENDED, EVERY_PATTERN, False),
-        (BARE, RECOMMENDED, True),
-        (EVERY_PATTERN, RECOMMENDED, False),
-        (None, RECOMMENDED, False),
-        (RECOMMENDED, EVERY_PATTERN, True),
-        (BARE, RECOMMENDED, False),
-        (EVERY_PATTERN, RECOMMENDED, True),
-    ][: 8 // one_in(4)],
-)
+_STEPS: list[tuple[dict[str, list[str]] | None, dict[str, list[str]], bool]] = [
+    (None, RECOMMENDED, True),
+    (RECOMMENDED, EVERY_PATTERN, False),
+    (BARE, RECOMMENDED, True),
+    (EVERY_PATTERN, RECOMMENDED, False),
+    (None, RECOMMENDED, False),
+    (RECOMMENDED, EVERY_PATTERN, True),
+    (BARE, RECOMMENDED, False),
+    (EVERY_PATTERN, RECOMMENDED, True),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "computes_first"), _STEPS[: 8 // one_in(4)], ids=range(8 // one_in(4)))
 def test_section_is_changed_in_any_order_without_excluding_a_capable_host(
     old: dict[str, list[str]] | None, new: dict[str, list[str]], *, computes_first: bool
 ) -> None:
@@ -310,8 +289,7 @@ def test_section_is_changed_in_any_order_without_excluding_a_capable_host(
         for host in _ROOM:
             cloud.report(host, old)
         cloud.options = old or EVERY_PATTERN
-        steps = [*_ROOM, "scheduler"] if computes_first else ["scheduler", *_ROOM]
-        for step in ("", *steps):
+        for step in ("", *_ROOM, "scheduler") if computes_first else ("", "scheduler", *_ROOM):
             if step == "scheduler":
                 cloud.options = new
             elif step:

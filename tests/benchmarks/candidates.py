@@ -25,20 +25,10 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import NestedProviders
-from tests.benchmarks.shared import (
-    ALL_NESTED,
-    FLAT,
-    MARIADB,
-    ONE_NESTED,
-    SHARED,
-    Counted,
-    databases,
-    fleet_of,
-    placement_on,
-    side_by_side,
-)
+from tests.benchmarks.shared import FLAT, MARIADB, NESTINGS, ONE_NESTED, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with
 from tests.support.nova_objects import nova_spec
+from tests.support.placements import Observed
 
 NOTHING, NOVA, ROOT, BOTH, AUTO = "no prefilter", "Nova", "ours, root", "ours, both", "ours, auto"
 SELECTIVE = {"hw_vif_model": "igb", "hw_disk_bus": "virtio", "hw_video_model": "virtio"}
@@ -81,16 +71,17 @@ def _nova_spec(properties: Mapping[str, str]) -> Any:
 
 def learn(placement: EmbeddedPlacement, where: str) -> bool:
     """Return the fact by which ``auto`` chooses; print a line for the first query for it, and one for the next."""
-    counted = Counted(placement, microversion="1.22")
+    observed = Observed(placement)
     # For Placement's own caches.
-    NestedProviders(counted.client)()
-    fact = NestedProviders(counted.client)
+    NestedProviders(observed.client)()
+    fact = NestedProviders(observed.client)
     for name in ("fact, first", "fact, later"):
-        counted.requests = counted.bytes = 0
+        observed.sent.clear()
+        observed.received = 0
         start = perf_counter()
         nested = fact()
         milliseconds = (perf_counter() - start) * 1000
-        told = f"{counted.requests} requests {counted.bytes / 1024:6.0f} KiB {milliseconds:6.0f} ms"
+        told = f"{len(observed.sent)} requests {observed.received / 1024:6.0f} KiB {milliseconds:6.0f} ms"
         print(f"{where:25} {name:12} {told} {'nested or shared' if nested else 'flat'}", flush=True)
     return nested
 
@@ -133,7 +124,7 @@ def main(arguments: list[str]) -> None:
     logging.disable(logging.WARNING)
     print(f"{hosts:,} hosts, {hosts // 20:,} of them can. Medians of {rounds} rounds.", flush=True)
     for database in databases():
-        for nesting in (FLAT, SHARED, ONE_NESTED, ALL_NESTED):
+        for nesting in NESTINGS:
             with placement_on(database, fleet_of(hosts, capable=hosts // 20, nesting=nesting)) as placement:
                 where = f"{database}, {nesting}"
                 asked = queries(SELECTIVE, nested=learn(placement, where))

@@ -16,8 +16,9 @@ from os_prefilter.adapters.placement.host_traits import HostTraitsReader
 from os_prefilter.common.errors import NoHostServes
 from os_prefilter.fleet.model import provider_uuid
 from os_prefilter.pipeline.host_traits import HostTraits
-from tests.benchmarks.shared import FLAT, IGB, Counted, databases, fleet_of, placement_on, side_by_side
+from tests.benchmarks.shared import FLAT, IGB, databases, fleet_of, placement_on, side_by_side
 from tests.conftest import conf_with
+from tests.support.placements import Observed
 
 _FILTERS = ["image_metadata", "hpet", "compute_status"]
 _SERVED = {
@@ -104,8 +105,8 @@ def in_memory(hosts: int) -> None:
 def at_placement(database: str, hosts: int) -> None:
     """Print what reading costs Placement."""
     with placement_on(database, fleet_of(hosts, capable=hosts // 100, nesting=FLAT)) as placement:
-        counted = Counted(placement)
-        reader = HostTraitsReader(counted.client)
+        observed = Observed(placement)
+        reader = HostTraitsReader(observed.client)
         decision = _pipeline(None).apply(_spec(_IMPOSSIBLE))
         traits = frozenset(str(item.trait) for item in decision.requirements)
         query = allocation_candidates_query(_spec({}), limit=1000)
@@ -114,15 +115,16 @@ def at_placement(database: str, hosts: int) -> None:
             "first reading of its traits": lambda: reader.read(traits, HostTraits(), refresh=True),
             "refresh": lambda: reader.read(traits, known, refresh=True),
             "confirmation of a rejection": lambda: reader.any_host({"HW_ARCH_AARCH64"}, ()),
-            "candidates of any request, limit 1,000": lambda: counted.client.allocation_candidates(query),
+            "candidates of any request, limit 1,000": lambda: observed.client.allocation_candidates(query),
         }
         times = side_by_side(rows, rounds=3)
         print(f"\n{database}, {hosts:,} hosts, {len(traits)} traits of a request")
         print(f"{'':42}{'requests':>9}{'KiB':>9}{'seconds':>9}")
         for name, call in rows.items():
-            counted.requests = counted.bytes = 0
+            observed.sent.clear()
+            observed.received = 0
             call()
-            print(f"{name:42}{counted.requests:9}{counted.bytes / 1024:9,.0f}{times[name]:9.2f}")
+            print(f"{name:42}{len(observed.sent):9}{observed.received / 1024:9,.0f}{times[name]:9.2f}")
 
 
 def main(arguments: list[str]) -> None:

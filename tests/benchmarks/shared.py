@@ -6,19 +6,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import create_engine, text
 
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.fleet.reader import example_fleet
 
 MARIADB = "OS_PREFILTER_MARIADB_URL"
 """The environment variable with the URL of a MariaDB, as SQLAlchemy writes it, without a database's name."""
-FLAT, ONE_NESTED, ALL_NESTED, SHARED = "flat", "nested, one host", "nested, each host", "flat, shared disk"
+NESTINGS = FLAT, SHARED, ONE_NESTED, ALL_NESTED = "flat", "flat, shared disk", "nested, one host", "nested, each host"
 IGB = "COMPUTE_NET_VIF_MODEL_IGB"
 """The trait that few hosts have."""
 
@@ -92,19 +90,3 @@ def _execute(url: str, statement: str) -> None:
     with engine.begin() as connection:
         connection.execute(text(statement))
     engine.dispose()
-
-
-class Counted:
-    """A client of a Placement; counts requests, and the bytes of the responses."""
-
-    def __init__(self, placement: EmbeddedPlacement, **options: Any) -> None:
-        self._adapter = placement.client._adapter
-        self.client = PlacementClient(self, **options)
-        self.requests = self.bytes = 0
-
-    def request(self, url: str, method: str, **options: Any) -> Any:
-        """Pass a request on."""
-        response = self._adapter.request(url, method, **options)
-        self.requests += 1
-        self.bytes += len(response.content)
-        return response

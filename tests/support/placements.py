@@ -49,6 +49,8 @@ class Observed:
         self.hook = hook
         self.sent: list[str] = []
         """METHOD and path of each request."""
+        self.received = 0
+        """Bytes of all responses of Placement."""
         adapter: Any = self
         self.client = PlacementClient(adapter)
 
@@ -57,7 +59,9 @@ class Observed:
         self.sent.append(f"{method} {url}")
         answer = self.hook(method, url)
         if answer is None:
-            return self._adapter.request(url, method, **options)
+            response: requests.Response = self._adapter.request(url, method, **options)
+            self.received += len(response.content)
+            return response
         return response_of(answer)
 
     @property

@@ -16,7 +16,6 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.conf import GROUP, OPTIONS, register_opts
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.pipeline import default_pipeline
-from os_prefilter.testing import request_of
 from tests.support import interruption
 from tests.support.budget import Budget
 
@@ -45,9 +44,11 @@ def times(number: float) -> int:
     return max(1, round(number * _EXAMPLES))
 
 
-# Of each law that does not say how many examples it takes, those of the test kit as well.
+# Of each law that does not say how many examples it takes, those of the test kit as well, which is imported after this.
 settings.register_profile("os-prefilter", max_examples=times(30))
 settings.load_profile("os-prefilter")
+
+from os_prefilter.testing import request_of  # noqa: E402 - its laws take the profile of that moment
 
 
 def one_in(number: int) -> int:

@@ -67,11 +67,9 @@ _MISTAKES = [
     ('{config-type: "a\\nb", config-value: v}', r"templates[0].config-type is 'a\nb'; expected"),
     ("{" + _GOOD + ", trait: [X]}", "templates[0] has the unknown key 'trait'; did you mean traits?"),
     ("{" + _GOOD + ", traits: [lower]}", "templates[0].traits[0] is 'lower'; expected the name of a trait"),
-    ("{" + _GOOD + ", traits: X}", "templates[0].traits is 'X'; expected a list"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
     ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give at least one"),
     ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0] does nothing. Give bios, steps, or both"),
-    ("{" + _GOOD + ", variants: [{bios: {A: yes}}]}", "disagree on 'yes'"),
     ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is empty; expected a value"),
     ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is empty; expected names with values"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has the unknown key 'cpu'"),
@@ -81,7 +79,6 @@ _MISTAKES = [
         "steps[0].interface is 'riad'; expected one of Ironic's interfaces: bios, deploy, firmware, management, power",
     ),
     (_steps(_STEP.replace("90", "0")), "steps[0].priority is 0; expected a whole number of at least 1"),
-    (_args("x"), "steps[0].args is 'x'; expected names"),
     (_args("{a: 2026-01-01}"), "steps[0].args.a is a date; expected what JSON can hold"),
     (_steps(_STEP, _STEP), "variants[0] has the step apply_configuration of the interface raid 2 times. Keep one"),
     (
@@ -96,14 +93,12 @@ _MISTAKES = [
         (_args(args), "write a decimal number, true or false, or quote it")
         for args in ("{a: .nan}", "{a: [.inf]}", "{a: 010}", "{a: 1_000.5}")
     ),
-    (_args("{a: off}"), "disagree on 'off'"),
     ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
     *(
         (_args(args), problem)
         for args, problem in (
             ("{a: 1.0e+999}", "steps[0].args.a is inf; expected what JSON can hold"),
             ("{a: {1: 2}}", "a key must be text"),
-            ("&a {x: *a}", "an anchored value must not contain aliases"),
             ("{x: &a [*a]}", "an anchored value must not contain aliases"),
             (f"{{a: &a [{'x, ' * 2000}], b: [{'*a, ' * 2000}]}}", "more than 1000000 values, with those that aliases"),
         )
@@ -135,9 +130,9 @@ def test_template_that_fits_only_some_nodes_needs_a_trait_of_its_own(traits: str
         load_templates(_file(tmp_path, everywhere, some))
 
 
-@pytest.mark.parametrize("text", ["", "[]", "templates: 1", "templates:", "a: 1", "templates: [1]", "{"])
-def test_document_that_is_not_a_list_of_templates_is_refused(text: str, tmp_path: Path) -> None:
+def test_document_that_is_not_a_list_of_templates_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(DocumentError, match=r"t.yaml:\d: "):
-        load_templates(path)
+    for text in ("", "[]", "templates: 1", "templates:", "a: 1", "templates: [1]", "{"):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(DocumentError, match=r"t.yaml:\d: "):
+            load_templates(path)

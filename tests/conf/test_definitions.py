@@ -10,8 +10,7 @@ from oslo_config import cfg
 from packaging.version import Version
 
 import os_prefilter
-from os_prefilter import Pipeline
-from os_prefilter.conf import GROUP, OPTIONS, list_opts, options_from, register_opts
+from os_prefilter.conf import GROUP, OPTIONS, list_opts, options_from
 from os_prefilter.conf.options import Options
 from tests.conftest import conf_with
 
@@ -84,9 +83,3 @@ def test_no_other_file_defines_an_option_of_the_group() -> None:
 
 def test_config_option_defaults_equal_the_defaults_of_options() -> None:
     assert options_from(conf_with()) == Options()
-
-
-def test_registering_the_options_twice_is_harmless() -> None:
-    conf = conf_with()
-    register_opts(conf)
-    assert Pipeline.from_conf(conf).filters == ()

@@ -38,19 +38,19 @@ def test_each_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: D
 def test_a_changed_seed_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
     random = _random(document)
     seeds = [data for data in document.seeds if len(data) <= _LARGEST_SEED and check(document, data)]
-    for _ in range(times(300)):
+    for _ in range(times(150)):
         _check_shown(document, mutated(random.choice(seeds), random, document.keys))
 
 
 @_of_each_with_keys
 def test_a_tree_of_known_keys_gives_a_value_or_a_one_line_error_naming_the_file(document: Document) -> None:
     random = _random(document)
-    for _ in range(times(100)):
+    for _ in range(times(50)):
         _check_shown(document, tree_file(random, document.keys, is_yaml=document.suffix == ".yaml"))
 
 
 @_of_each_document
-@settings(deadline=None, max_examples=times(15), suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=times(8), suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_bytes_give_a_value_or_a_one_line_error_naming_the_file(document: Document, data: st.DataObject) -> None:
     signs = st.sampled_from([*TOKENS, *(key.encode() for key in document.keys[:6])]) | st.text(max_size=5).map(

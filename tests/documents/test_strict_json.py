@@ -1,6 +1,7 @@
 """JSON that is read strictly: what is no JSON, or says two things, is refused with its place."""
 
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,8 @@ def test_valid_json_is_parsed_with_or_without_a_byte_order_mark() -> None:
 
 def test_equal_strings_of_lists_are_one_object() -> None:
     """A fleet of many hosts repeats the names of their traits; other values of a list stay as they are."""
-    parsed = parse_json(b'{"a": {"traits": ["AVX", 1, null, ["AVX"]]}, "b": {"traits": ["AVX", true, "SSE"]}}', "x")
-    assert parsed == {"a": {"traits": ["AVX", 1, None, ["AVX"]]}, "b": {"traits": ["AVX", True, "SSE"]}}
-    assert isinstance(parsed, dict)
+    parsed: Any = parse_json(b'{"a": {"traits": ["AVX", 1, null, ["AVX"]]}, "b": {"traits": ["AVX", true]}}', "x")
+    assert parsed == {"a": {"traits": ["AVX", 1, None, ["AVX"]]}, "b": {"traits": ["AVX", True]}}
     assert parsed["a"]["traits"][0] is parsed["b"]["traits"][0]
 
 

@@ -100,7 +100,14 @@ def allocate(host: Host, demand: Demand) -> Mapping[str, Mapping[str, int]] | No
     if not (demand.root_required <= traits and demand.root_forbidden.isdisjoint(traits)):
         return None
     search = _Search(host, demand, False, Work(), takes_all=True)
-    return search.taken if search.succeeds() else None
+    if not search.succeeds():
+        return None
+    # What was tried and given back is still there, with 0.
+    return {
+        uuid: {name: amount for name, amount in taken.items() if amount}
+        for uuid, taken in search.taken.items()
+        if any(taken.values())
+    }
 
 
 def fits(inventory: Inventory, amount: int, *, ignore_usage: bool = False) -> bool:

@@ -11,7 +11,6 @@ import pytest
 
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.common.errors import PlacementRefused
 from os_prefilter.fleet.matching import hosts_in, meets
 from os_prefilter.fleet.model import Aggregate, Fleet, Inventory, Provider, aggregate_uuid, provider_uuid
 from os_prefilter.operators.audit.destinations import Destinations
@@ -21,7 +20,7 @@ from os_prefilter.request.demand import AGGREGATE, POLICY, Condition
 from os_prefilter.request.server import Server
 from os_prefilter.request.spec import Destination
 from tests.conftest import pipeline_of, times
-from tests.operators.audit.test_agreement import FLAVORS, PROPERTIES, RARE, TRAITS
+from tests.operators.audit.test_agreement import FLAVORS, PROPERTIES, Asked, hosts
 
 SIZES = {"VCPU": Inventory(4), "MEMORY_MB": Inventory(4096)}
 ZONE, OTHER_ZONE = "az-1", "az-2"
@@ -38,33 +37,14 @@ def plain(name: str, traits: str = "", sizes: Mapping[str, Inventory] = SIZES, *
 
 
 def random_fleet(random: Random) -> Fleet:
-    """Return hosts with usage, in aggregates, some with GPUs below, and disks that may be shared."""
-    hosts = [_host(random, number) for number in range(random.randint(3, 6))]
-    if random.random() < 0.5:
-        # Not below a host: Placement 16.0.0 fails on such a tree. tests/fleet/test_room_index.py has that case.
-        disks = _provider(random, "disks", {"DISK_GB": 4})
-        hosts.append(replace(disks, traits=frozenset(("MISC_SHARES_VIA_AGGREGATE", "CUSTOM_LICENSED"))))
-    return Fleet(tuple(hosts), aggregates=AGGREGATES)
+    """Return hosts with usage, in aggregates."""
 
+    def room(total: int) -> Inventory:
+        used = random.choice((0, 0, total // 2, total))
+        return Inventory(total, used=used, allocation_ratio=random.choice((1.0, 1.5)))
 
-def _host(random: Random, number: int) -> Provider:
-    name = f"host-{number}"
-    children = tuple(_provider(random, f"{name}-{n}", {"VGPU": 2}) for n in range(random.choice((0, 0, 1, 2))))
-    classes = {"VCPU": 4, "MEMORY_MB": 2048}
-    classes |= dict.fromkeys(random.sample(("DISK_GB", "PCPU", "VGPU", "CUSTOM_METAL"), 2), 4)
-    return replace(_provider(random, name, classes), providers=children)
-
-
-def _provider(random: Random, name: str, classes: dict[str, int]) -> Provider:
-    traits = {trait for trait in TRAITS if random.random() < 0.8} | {t for t in RARE if random.random() < 0.1}
-    inventories = {
-        each: Inventory(
-            total, used=random.choice((0, 0, total // 2, total)), allocation_ratio=random.choice((1.0, 1.5))
-        )
-        for each, total in classes.items()
-    }
-    aggregates = tuple(random.sample(sorted(AGGREGATES), random.choice((0, 1, 2))))
-    return Provider(name, provider_uuid(name), inventories, frozenset(traits), aggregates)
+    racks = [each.name for each in AGGREGATES.values()]
+    return Fleet(tuple(hosts(random, racks, room)), aggregates=AGGREGATES)
 
 
 def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
@@ -83,31 +63,17 @@ def random_servers(random: Random, fleet: Fleet) -> Iterator[Server]:
         )
 
 
-class Asked:
-    """A real Placement with a fleet."""
-
-    def __init__(self, placement: EmbeddedPlacement, pipeline: Pipeline) -> None:
-        self._placement = placement
-        self._pipeline = pipeline
-        placement.know({t for t in TRAITS if t.startswith("CUSTOM_")}, ["CUSTOM_METAL"])
-
-    def candidates(self, server: Server) -> set[str]:
-        """Return the hosts that Placement returns for a server's request, disabled ones excluded."""
-        spec = RequestSpec(**vars(replace(server.request)))
-        zone = [each.uuid for each in AGGREGATES.values() if each.availability_zone == spec.availability_zone]
-        if spec.availability_zone:
-            destination = spec.requested_destination or Destination()
-            spec.requested_destination = replace(destination, aggregates=[",".join(zone)])
-        self._pipeline.apply(spec)
-        spec.request_level_params.root_forbidden.add("COMPUTE_STATUS_DISABLED")
-        self._placement.know(spec.root_required | spec.root_forbidden)
-        query = allocation_candidates_query(spec, limit=None)
-        try:
-            return set(self._placement.client.allocation_candidates(query).hosts)
-        except PlacementRefused as error:
-            # What the flavor forbids and the image requires: no host either.
-            assert "Conflicting required and forbidden traits" in str(error)
-            return set()
+def candidates(asked: Asked, server: Server, pipeline: Pipeline) -> set[str]:
+    """Return the hosts that Placement returns for a server's request, disabled ones excluded."""
+    spec = RequestSpec(**vars(replace(server.request)))
+    zone = [each.uuid for each in AGGREGATES.values() if each.availability_zone == spec.availability_zone]
+    if spec.availability_zone:
+        destination = spec.requested_destination or Destination()
+        spec.requested_destination = replace(destination, aggregates=[",".join(zone)])
+    pipeline.apply(spec)
+    spec.request_level_params.root_forbidden.add("COMPUTE_STATUS_DISABLED")
+    asked.know(spec.root_required | spec.root_forbidden)
+    return asked.hosts(allocation_candidates_query(spec, limit=None))
 
 
 @pytest.mark.parametrize("seed", range(times(3)))
@@ -126,19 +92,19 @@ def test_destinations_match_placement(seed: int) -> None:
         @cache
         def asked(dead: str | None = None) -> Asked:
             """Return a Placement without usage, or with it and without one of the hosts."""
-            hosts = tuple(host for host in fleet.hosts if host.name != dead)
-            this = _emptied(fleet) if dead is None else replace(fleet, hosts=hosts)
-            return Asked(stack.enter_context(EmbeddedPlacement(this)), pipeline)
+            left = tuple(host for host in fleet.hosts if host.name != dead)
+            this = _emptied(fleet) if dead is None else replace(fleet, hosts=left)
+            return Asked(stack.enter_context(EmbeddedPlacement(this)))
 
         for server in servers:
             found = destinations.of(server, without=[drained])
-            now = asked("").candidates(server) - {server.host}
+            now = candidates(asked(""), server, pipeline) - {server.host}
             assert found.now == now
-            assert found.if_host_died == asked(server.host).candidates(server)
+            assert found.if_host_died == candidates(asked(server.host), server, pipeline)
             assert found.without == now - {drained}
             if not now:
                 empty = {host.name for host in fleet.instance_hosts} - {server.host}
-                assert found.if_empty == len(asked().candidates(server) & empty)
+                assert found.if_empty == len(candidates(asked(), server, pipeline) & empty)
             (line,) = (line for line in audited.lines if server.uuid in {each.id for each in line.servers})
             sizes = tuple(each.bit_count() for each in (line.now, line.if_died, line.without))
             assert sizes == (len(found.now), len(found.if_host_died), len(found.without))

@@ -3,10 +3,11 @@
 import argparse
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from html.parser import HTMLParser
+from html import unescape
 from typing import Any
 
 import pytest
@@ -252,41 +253,18 @@ def evil_offer() -> Offer:
     )
 
 
-def cells_of(page: str) -> list[list[str]]:
-    """Return the text of each row of the tables in a page."""
-    rows: list[list[str]] = [[]]
-
-    class Reader(HTMLParser):
-        def handle_starttag(self, tag: str, attrs: Any) -> None:
-            assert not [name for name, _ in attrs if name.startswith("on")]
-            assert tag not in ("b", "a", "script", "img")
-            if tag in ("td", "th"):
-                rows[-1].append("")
-
-        def handle_endtag(self, tag: str) -> None:
-            if tag == "tr":
-                rows.append([])
-
-        def handle_data(self, data: str) -> None:
-            if rows and rows[-1]:
-                rows[-1][-1] += data
-
-    Reader().feed(page)
-    return [[cell.strip() for cell in row] for row in rows if row]
-
-
 SHOWN = "<b onclick='x'>|`*_[a](http://x.invalid) www.x.invalid & \\\\ \\n# \\u202e{{ 7*7 }}"
-TABLE = [
-    ["Image property", "Flavor extra spec", "north", SHOWN],
-    ["hw_vif_model", "", "igb", SHOWN],
-]
 
 
 def test_markdown_and_html_show_hostile_names_as_text() -> None:
     """Whatever is in a name, a reader sees that name; the page needs nothing from elsewhere and runs nothing."""
     text, page = as_markdown(evil_offer()), as_html(evil_offer())
     rendered = MarkdownIt("gfm-like", {"html": True, "linkify": False}).render(text)
-    assert cells_of(rendered)[:2] == cells_of(page)[:2] == TABLE
+    for form in (rendered, page):
+        cells = [unescape(re.sub("<[^>]*>", "", each)).strip() for each in re.findall("(?s)<t[dh].*?</t[dh]>", form)]
+        assert cells[:4] == ["Image property", "Flavor extra spec", "north", SHOWN]
+        assert cells[4:8] == ["hw_vif_model", "", "igb", SHOWN]
+        assert not re.search("<(b|a|script|img)[ >]", form)
     assert r"www\.x\." in text
     assert all(line.isprintable() for line in text.splitlines())
     for outside in ("<script", "src=", "href=", "url(", "@import", "49"):

@@ -73,16 +73,9 @@ def _stored(spec: Any) -> dict[str, Any]:
 
 def test_project_zone_and_hints_of_a_request_spec_are_read() -> None:
     """Nova keeps each hint as a list; other services may have a single value, and null for none."""
-    spec = nova_spec(project_id="p", availability_zone="north", scheduler_hints={"group": ["g"], "x": []})
-    for document in (
-        _stored(spec),
-        {
-            "flavor": {"vcpus": 1},
-            "project_id": "p",
-            "availability_zone": "north",
-            "scheduler_hints": {"group": "g", "x": None},
-        },
-    ):
+    fields: dict[str, Any] = {"project_id": "p", "availability_zone": "north"}
+    plain = {"flavor": {"vcpus": 1}, **fields, "scheduler_hints": {"group": "g", "x": None}}
+    for document in (_stored(nova_spec(**fields, scheduler_hints={"group": ["g"], "x": []})), plain):
         read = request_spec_from(document, "the request")
         assert (read.project_id, read.availability_zone) == ("p", "north")
         assert read.scheduler_hints == {"group": ["g"], "x": []}
@@ -92,35 +85,19 @@ def test_project_zone_and_hints_of_a_request_spec_are_read() -> None:
         request_spec_from({"flavor": {"vcpus": 1}, "scheduler_hints": {"group": {"a": "b"}}}, "the request")
 
 
-def test_an_envelope_within_an_envelope_is_opened_as_well() -> None:
-    inner = {"nova_object.data": {"vcpus": 3, "memory_mb": 512}}
-    spec = request_spec_from({"nova_object.data": {"flavor": {"nova_object.data": inner}}}, "the request")
-    assert spec.flavor.vcpus == 3
-
-
 def test_request_spec_stored_by_nova_gives_the_same_requirements_and_query_as_the_object() -> None:
-    """The same requirements and the same query as the object itself, PCI requests and image traits included."""
-    requests = objects.InstancePCIRequests(
-        requests=[
-            objects.InstancePCIRequest(
-                count=1, request_id="11111111-1111-4111-8111-111111111111", alias_name="gpu", spec=[{}]
-            )
-        ]
-    )
-    spec = nova_spec(
-        {"hw_vif_model": "e1000e", "hw_time_hpet": "true", "trait:HW_CPU_X86_AVX2": "required"},
-        {"resources:VGPU": "1"},
-        pci_requests=requests,
-        is_bfv=False,
-    )
+    """PCI requests and image traits included."""
+    uuid = "11111111-1111-4111-8111-111111111111"
+    request = objects.InstancePCIRequest(count=1, request_id=uuid, alias_name="gpu", spec=[{}])
+    properties = {"hw_vif_model": "e1000e", "hw_time_hpet": "true", "trait:HW_CPU_X86_AVX2": "required"}
+    pci = objects.InstancePCIRequests(requests=[request])
+    spec = nova_spec(properties, {"resources:VGPU": "1"}, pci_requests=pci, is_bfv=False)
     document = _stored(spec)
-    names = ("image_metadata", "hpet", "owner", "image_type")
+    pipeline = pipeline_of("image_metadata", "hpet", "owner", "image_type")
     for each in (document, {"id": 1, "instance_uuid": "x", "spec": json.dumps(document)}):
-        read = request_spec_from(each, "r")
-        assert read.pci_request_ids == {"11111111-1111-4111-8111-111111111111"}
-        assert pipeline_of(*names).apply(read).requirements == pipeline_of(*names).apply(spec.obj_clone()).requirements
-        again = spec.obj_clone()
-        pipeline_of(*names).apply(again)
+        read, again = request_spec_from(each, "r"), spec.obj_clone()
+        assert read.pci_request_ids == {uuid}
+        assert pipeline.apply(read).requirements == pipeline.apply(again).requirements
         assert allocation_candidates_query(read) == allocation_candidates_query(again)
 
 
@@ -142,9 +119,9 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_malformed_json_file_is_refused_with_path_and_reason(tmp_path: Path) -> None:
+    path = tmp_path / "document.json"
+    for content, message in (
         (b"{", "line 1, column 2: broken JSON"),
         (b"", "the file is empty; expected JSON"),
         (b"[1]", "the document is a list; expected names"),
@@ -154,36 +131,26 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
         # The last would win, and a requirement be lost.
         (b'{"hw:a": "1", "hw:a": "2"}', "the key 'hw:a' is given twice"),
         (b'{"a": NaN}', "NaN is no number of JSON"),
-    ],
-)
-def test_malformed_json_file_is_refused_with_path_and_reason(content: bytes, message: str, tmp_path: Path) -> None:
-    path = tmp_path / "document.json"
-    path.write_bytes(content)
-    with pytest.raises(DocumentError, match=message) as caught:
-        read_json(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ):
+        path.write_bytes(content)
+        with pytest.raises(DocumentError, match=message) as caught:
+            read_json(path)
+        assert str(path) in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
+def test_missing_special_or_too_large_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with (tmp_path / "large.json").open("wb") as file:
+        file.truncate(MAX_BYTES + 1)
+    for path, message in (
         ("/no/such/file", "no such file"),
         ("/", "is a directory"),
         ("/dev/zero", "a named pipe, a socket or a device"),
         ("a\0b", "cannot be read"),
-    ],
-)
-def test_missing_or_special_file_is_refused_with_the_reason(path: str, message: str) -> None:
-    with pytest.raises(DocumentError, match=message):
-        read_json(path)
-
-
-def test_file_above_64_mib_is_refused(tmp_path: Path) -> None:
-    with (tmp_path / "large.json").open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
-    with pytest.raises(DocumentError, match="larger than 64 MiB"):
-        read_json(tmp_path / "large.json")
+        (tmp_path / "large.json", "larger than 64 MiB"),
+    ):
+        with pytest.raises(DocumentError, match=message):
+            read_json(path)
 
 
 def test_properties_of_a_flavor_count_beside_empty_extra_specs() -> None:
@@ -193,62 +160,57 @@ def test_properties_of_a_flavor_count_beside_empty_extra_specs() -> None:
         assert request_spec_from(document, "r.json").flavor.extra_specs == {"hw:viommu_model": "intel"}
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ({}, "no flavor in it"),
-        ({"flavour": {}}, "it has no flavor, but 'flavour'. Correct the name."),
-        ({"flavor": {}, "img": {}}, "it has no image, but 'img'"),
-        ({"flavor": {}, "image_id": "x", "imagemeta": {}}, None),
-        ({"flavor": {}, "image_meta": {"properties": {"a": "b"}}}, "it has no image, but image_meta. Rename it"),
-        ({"flavor": {}, "image_ref": "x"}, "it has no image, but image_ref"),
-        ({"flavor": {}, "image": None, "image_ref": "x"}, None),
-        ({"flavor": {}, "image": {"disk_format": "raw", "hw_vif_model": "igb"}}, "image: 'hw_vif_model' stands beside"),
-        ({"flavor": {}, "image": {"properties": {}, "trait:X": "required"}}, "image: 'trait:X' stands beside its prop"),
-        ({"flavor": {"extra_spec": {}}}, "flavor: it has no extra_specs, but 'extra_spec'"),
-        ({"flavor": {}, "image": {"property": {}}}, "image: it has no properties, but 'property'"),
-        ({"flavor": 7}, "flavor is 7; expected names"),
-        ({"flavor": {"vcpus": "two"}}, "flavor.vcpus is 'two'; expected a whole number"),
-        ({"flavor": {"vcpus": True}}, "flavor.vcpus is true"),
-        ({"flavor": {"vcpus": -1}}, "flavor.vcpus is -1"),
-        ({"flavor": {"extra_specs": {"a": 1}}}, "flavor.extra_specs.a is 1; expected a string"),
-        ({"flavor": {"extra_specs": []}}, None),
-        ({"flavor": {"extra_specs": "a='b'"}}, "flavor.extra_specs is \"a='b'\""),
-        ({"flavor": {}, "image": "x"}, "image is 'x'"),
-        ({"flavor": {}, "image": {"properties": "hw_vif_model='e1000'"}}, "image.properties is"),
-        ({"flavor": {}, "image": {"disk_format": 3}}, "image.disk_format is 3"),
-        ({"flavor": {}, "image": {"properties": {"traits_required": "X"}}}, "traits_required is 'X'; expected a list"),
-        ({"flavor": {}, "is_bfv": "no"}, "is_bfv is 'no'"),
-        ({"flavor": {}, "requested_resources": {"a": 1}}, "requested_resources is a mapping; expected a list"),
-        ({"flavor": {}, "requested_resources": [{}]}, r"requested_resources\[0\] has no requester_id"),
-        (
-            {"flavor": {}, "requested_resources": [{"requester_id": "p", "resources": {"VGPU": "1"}}]},
-            "resources.VGPU is '1'",
-        ),
-        (
-            {"flavor": {}, "requested_resources": [{"requester_id": "p", "required_traits": [1]}]},
-            "required_traits\\[0\\] is 1; expected a string",
-        ),
-        ({"flavor": {}, "pci_requests": {"requests": [1]}}, "pci_requests.requests\\[0\\] is 1"),
-        ({"spec": "{"}, "spec: not JSON"),
-        ({"spec": '{"flavor": {}, "flavor": null}'}, "spec: not JSON: .*the key 'flavor' is given twice"),
-    ],
-)
-def test_field_of_the_wrong_type_is_refused_and_named(document: dict[str, Any], message: str | None) -> None:
-    if message is None:
-        assert request_spec_from(document, "r.json").flavor.extra_specs == {}
-    else:
-        with pytest.raises(DocumentError, match=f"^r.json: .*{message}"):
-            request_spec_from(document, "r.json")
+def _with_group(**fields: Any) -> dict[str, Any]:
+    return {"flavor": {}, "requested_resources": [{"requester_id": "p", **fields}]}
 
 
-@pytest.mark.parametrize("name", ["a\nb", "\x9b31m", "\u2028", "x" * 5_000])
-def test_resource_class_name_is_escaped_and_truncated_in_the_error(name: str) -> None:
-    group = {"requester_id": "p", "resources": {name: {}}}
-    with pytest.raises(DocumentError) as caught:
-        request_spec_from({"flavor": {}, "requested_resources": [group]}, "r.json")
-    assert str(caught.value).isprintable()
-    assert len(str(caught.value)) < 300
+_WRONG: list[tuple[dict[str, Any], str | None]] = [
+    ({}, "no flavor in it"),
+    ({"flavour": {}}, "it has no flavor, but 'flavour'. Correct the name."),
+    ({"flavor": {}, "img": {}}, "it has no image, but 'img'"),
+    ({"flavor": {}, "image_id": "x", "imagemeta": {}}, None),
+    ({"flavor": {}, "image_meta": {"properties": {"a": "b"}}}, "it has no image, but image_meta. Rename it"),
+    ({"flavor": {}, "image_ref": "x"}, "it has no image, but image_ref"),
+    ({"flavor": {}, "image": None, "image_ref": "x"}, None),
+    ({"flavor": {}, "image": {"disk_format": "raw", "hw_vif_model": "igb"}}, "image: 'hw_vif_model' stands beside"),
+    ({"flavor": {}, "image": {"properties": {}, "trait:X": "required"}}, "image: 'trait:X' stands beside its prop"),
+    ({"flavor": {"extra_spec": {}}}, "flavor: it has no extra_specs, but 'extra_spec'"),
+    ({"flavor": {}, "image": {"property": {}}}, "image: it has no properties, but 'property'"),
+    ({"flavor": 7}, "flavor is 7; expected names"),
+    ({"flavor": {"vcpus": "two"}}, "flavor.vcpus is 'two'; expected a whole number"),
+    ({"flavor": {"vcpus": True}}, "flavor.vcpus is true"),
+    ({"flavor": {"vcpus": -1}}, "flavor.vcpus is -1"),
+    ({"flavor": {"extra_specs": {"a": 1}}}, "flavor.extra_specs.a is 1; expected a string"),
+    ({"flavor": {"extra_specs": []}}, None),
+    ({"flavor": {"extra_specs": "a='b'"}}, "flavor.extra_specs is \"a='b'\""),
+    ({"flavor": {}, "image": "x"}, "image is 'x'"),
+    ({"flavor": {}, "image": {"properties": "hw_vif_model='e1000'"}}, "image.properties is"),
+    ({"flavor": {}, "image": {"disk_format": 3}}, "image.disk_format is 3"),
+    ({"flavor": {}, "image": {"properties": {"traits_required": "X"}}}, "traits_required is 'X'; expected a list"),
+    ({"flavor": {}, "is_bfv": "no"}, "is_bfv is 'no'"),
+    ({"flavor": {}, "requested_resources": {"a": 1}}, "requested_resources is a mapping; expected a list"),
+    ({"flavor": {}, "requested_resources": [{}]}, r"requested_resources\[0\] has no requester_id"),
+    (_with_group(resources={"VGPU": "1"}), "resources.VGPU is '1'"),
+    (_with_group(required_traits=[1]), r"required_traits\[0\] is 1; expected a string"),
+    ({"flavor": {}, "pci_requests": {"requests": [1]}}, "pci_requests.requests\\[0\\] is 1"),
+    ({"spec": "{"}, "spec: not JSON"),
+    ({"spec": '{"flavor": {}, "flavor": null}'}, "spec: not JSON: .*the key 'flavor' is given twice"),
+]
+
+
+def test_field_of_the_wrong_type_is_refused_and_named() -> None:
+    for document, message in _WRONG:
+        if message is None:
+            assert request_spec_from(document, "r.json").flavor.extra_specs == {}
+        else:
+            with pytest.raises(DocumentError, match=f"^r.json: .*{message}"):
+                request_spec_from(document, "r.json")
+    # What a tenant wrote is escaped and cut.
+    for name in ("a\nb", "\x9b31m", "\u2028", "x" * 5_000):
+        with pytest.raises(DocumentError) as caught:
+            request_spec_from(_with_group(resources={name: {}}), "r.json")
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("form", [lambda items: items, lambda items: {"objects": items}])

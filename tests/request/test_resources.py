@@ -1,7 +1,5 @@
 """CPU pinning, persistent memory, and limits of amounts; tests/against_nova compares CPU pinning with Nova."""
 
-from typing import Any
-
 import pytest
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
@@ -25,63 +23,56 @@ def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = No
     return RequestSpec(flavor=Flavor(vcpus=4, memory_mb=512, extra_specs=extra_specs), image=Image(properties or {}))
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "properties", "cpus"),
-    [
-        ({}, {}, (4, 0)),
-        ({"hw:cpu_policy": "shared"}, {}, (4, 0)),
-        (_DEDICATED, {}, (0, 4)),
-        ({}, {"hw_cpu_policy": "dedicated"}, (0, 4)),
-        (_DEDICATED, {"hw_cpu_policy": "shared"}, (0, 4)),
-        (_DEDICATED | {"hw:emulator_threads_policy": "isolate"}, {}, (0, 5)),
-        (_DEDICATED | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
-        # Without pinned CPUs there is nothing to isolate from.
-        ({"hw:emulator_threads_policy": "isolate"}, {}, (4, 0)),
-        (_MIXED, {}, (4, 0)),
-        (_MIXED | {"hw:cpu_dedicated_mask": "0-1"}, {}, (2, 2)),
-        (_MIXED | {"hw:cpu_dedicated_mask": "^3"}, {}, (1, 3)),
-        (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, {}, (2, 2)),
-        (_MIXED | {"hw:cpu_dedicated_mask": "0", "hw:emulator_threads_policy": "isolate"}, {}, (3, 2)),
-        (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {}, (2, 2)),
-        (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {"hw_cpu_realtime_mask": "1"}, (3, 1)),
-        (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
-        # The flavor's own resources count where nothing is pinned, and give way where something is.
-        ({"resources:PCPU": "2"}, {}, (0, 2)),
-        (_DEDICATED | {"resources:PCPU": "2"}, {}, (0, 4)),
-    ],
-)
-def test_cpu_policy_and_masks_split_the_vcpus_into_shared_and_pinned(
-    extra_specs: dict[str, str], properties: dict[str, object], cpus: tuple[int, int]
-) -> None:
-    assert _cpus(extra_specs, properties) == cpus
+_SPLIT: list[tuple[dict[str, str], dict[str, object], tuple[int, int]]] = [
+    ({}, {}, (4, 0)),
+    ({"hw:cpu_policy": "shared"}, {}, (4, 0)),
+    (_DEDICATED, {}, (0, 4)),
+    ({}, {"hw_cpu_policy": "dedicated"}, (0, 4)),
+    (_DEDICATED, {"hw_cpu_policy": "shared"}, (0, 4)),
+    (_DEDICATED | {"hw:emulator_threads_policy": "isolate"}, {}, (0, 5)),
+    (_DEDICATED | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
+    # Without pinned CPUs there is nothing to isolate from.
+    ({"hw:emulator_threads_policy": "isolate"}, {}, (4, 0)),
+    (_MIXED, {}, (4, 0)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0-1"}, {}, (2, 2)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "^3"}, {}, (1, 3)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, {}, (2, 2)),
+    (_MIXED | {"hw:cpu_dedicated_mask": "0", "hw:emulator_threads_policy": "isolate"}, {}, (3, 2)),
+    (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {}, (2, 2)),
+    (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {"hw_cpu_realtime_mask": "1"}, (3, 1)),
+    (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
+    # The flavor's own resources count where nothing is pinned, and give way where something is.
+    ({"resources:PCPU": "2"}, {}, (0, 2)),
+    (_DEDICATED | {"resources:PCPU": "2"}, {}, (0, 4)),
+]
 
 
-@pytest.mark.parametrize("mask", ["4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"])
-def test_invalid_cpu_dedicated_mask_is_rejected_and_named(mask: str) -> None:
-    with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:
-        _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
-    assert "\n" not in str(caught.value)
+def test_cpu_policy_and_masks_split_the_vcpus_into_shared_and_pinned() -> None:
+    for extra_specs, properties, cpus in _SPLIT:
+        assert _cpus(extra_specs, properties) == cpus, (extra_specs, properties)
 
 
-@pytest.mark.parametrize(
-    ("extra_specs", "properties"),
-    [
+def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
+    for mask in ("4", "0-4", "0-3", "^0-3", "a", "1-", "-1", "2-1", "^", "0-9999999999", "1;2"):
+        with pytest.raises(RequestRejected, match="hw:cpu_dedicated_mask") as caught:
+            _cpus(_MIXED | {"hw:cpu_dedicated_mask": mask})
+        assert "\n" not in str(caught.value)
+    with pytest.raises(RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"):
+        _cpus(_MIXED | _REALTIME)
+
+
+def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict() -> None:
+    conflicts: list[tuple[dict[str, str], dict[str, object]]] = [
         ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}),
         ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "mixed"}),
         (_MIXED, {"hw_cpu_policy": "dedicated"}),
         ({"hw:cpu_thread_policy": "isolate"}, {"hw_cpu_thread_policy": "require"}),
-    ],
-)
-def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict(
-    extra_specs: dict[str, str], properties: dict[str, Any]
-) -> None:
-    with pytest.raises(FlavorImageConflict):
-        allocation_candidates_query(_spec(extra_specs, properties))
-
-
-def test_mixed_realtime_instance_without_a_mask_is_rejected() -> None:
-    with pytest.raises(RequestRejected, match="some, but not all of the flavor's CPUs 0 to 3"):
-        _cpus(_MIXED | _REALTIME)
+    ]
+    for extra_specs, properties in conflicts:
+        with pytest.raises(FlavorImageConflict):
+            allocation_candidates_query(_spec(extra_specs, properties))
+    query = allocation_candidates_query(_spec({"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}))
+    assert "HYPERTHREADING" not in query
 
 
 def test_unknown_cpu_or_emulator_threads_policy_is_rejected() -> None:
@@ -90,22 +81,13 @@ def test_unknown_cpu_or_emulator_threads_policy_is_rejected() -> None:
             allocation_candidates_query(_spec(extra_specs))
 
 
-def test_flavor_thread_policy_prefer_overrides_require_in_the_image() -> None:
-    query = allocation_candidates_query(_spec({"hw:cpu_thread_policy": "prefer"}, {"hw_cpu_thread_policy": "require"}))
-    assert "HYPERTHREADING" not in query
-
-
 def test_hw_pmem_requests_one_resource_class_per_label() -> None:
-    spec = _spec({"hw:pmem": "4GB, 4GB,fast.one,"})
-    resources = unsuffixed_resources(Request(spec))
+    resources = unsuffixed_resources(Request(_spec({"hw:pmem": "4GB, 4GB,fast.one,"})))
     assert resources["CUSTOM_PMEM_NAMESPACE_4GB"] == 2
     assert resources["CUSTOM_PMEM_NAMESPACE_FAST_ONE"] == 1
-
-
-@pytest.mark.parametrize("label", ["x" * 300, "A," * 500_000, "9" * 1_000_000])
-def test_invalid_hw_pmem_labels_are_rejected(label: str) -> None:
-    with pytest.raises(RequestRejected, match="extra spec hw:pmem: .* is not labels"):
-        allocation_candidates_query(_spec({"hw:pmem": label}))
+    for label in ("x" * 300, "A," * 500_000, "9" * 1_000_000):
+        with pytest.raises(RequestRejected, match="extra spec hw:pmem: .* is not labels"):
+            allocation_candidates_query(_spec({"hw:pmem": label}))
 
 
 def test_oversized_cpu_mask_or_vcpu_count_is_rejected() -> None:

@@ -33,6 +33,11 @@ def _contains(value: str) -> Condition:
     return Condition(EXTRA_SPEC, "p", frozenset((value,)), in_list=True)
 
 
+def _checked(*texts: str) -> list[str]:
+    rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
+    return [each.text for each in (*problems, *check_rules(rules))]
+
+
 @st.composite
 def _about(draw: st.DrawFn, *names: str) -> list[Rule]:
     """Return rules that all ask about some of these extra specs."""
@@ -96,12 +101,8 @@ _SPLIT = [
 ]
 
 
-@pytest.mark.parametrize("when", _SPLIT)
-def test_rules_that_cannot_meet_are_not_compared(when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rules_that_cannot_meet_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rules of 10 alternatives took minutes, and a scheduler reads them at its start."""
-    texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
-    rules, problems = rules_in(rules_text(*texts).encode(), "FILE")
-    assert not problems
     compared = []
 
     def counting(*clauses: Any) -> Any:
@@ -110,8 +111,11 @@ def test_rules_that_cannot_meet_are_not_compared(when: str, monkeypatch: pytest.
 
     join = checks._join
     monkeypatch.setattr(checks, "_join", counting)
-    assert list(check_rules(rules)) == []
-    assert len(compared) <= len(rules)
+    for when in _SPLIT:
+        compared.clear()
+        texts = [f"name: r{n}, when: {when % n}, {('require', 'forbid')[n % 2]}: [CUSTOM_A]" for n in range(60)]
+        assert _checked(*texts) == []
+        assert len(compared) <= len(texts), when
 
 
 def test_rules_with_too_many_combinations_are_used_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,13 +137,10 @@ def test_rule_that_never_applies_is_not_told_as_a_contradiction() -> None:
         "{extra_spec: x, contains: 'a,b'}",
     ):
         for one, other in (("require", "forbid"), ("forbid", "require")):
-            text = rules_text(
-                f"name: never, when: {when}, {one}: [CUSTOM_A]", f"name: r, unless: {{flavor: f}}, {other}: [CUSTOM_A]"
-            )
-            rules, problems = rules_in(text.encode(), "FILE")
-            (problem,) = (*problems, *check_rules(rules))
-            assert "the rule never " in problem.text
-            assert " forbids for " not in problem.text
+            always = f"name: r, unless: {{flavor: f}}, {other}: [CUSTOM_A]"
+            (text,) = _checked(f"name: never, when: {when}, {one}: [CUSTOM_A]", always)
+            assert "the rule never " in text
+            assert " forbids for " not in text
 
 
 _LISTS = ["", *(",".join(items) for size in (1, 2, 3) for items in permutations("abc", size))]
@@ -171,48 +172,32 @@ def test_contradiction_about_the_items_of_a_list_is_met_by_some_list(ours: Any, 
     assert shown or not any(" forbids for " in each.text for each in check_rules(rules))
 
 
+_BOTH = "when: [{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]"
 _ONE_HOLDS = "when: {extra_spec: x, in: [a, b]}"
+_TOGETHER = [
+    (_BOTH, "unless: {extra_spec: x, contains: a}", False),
+    (_BOTH, "when: {extra_spec: x, contains: a}", True),
+    ("when: [{hint: x, is: a}, {hint: x, is: b}]", "unless: {hint: x, is: a}", False),
+    ("when: [{requires: CUSTOM_B}, {requires: CUSTOM_C}]", "when: {requires: CUSTOM_B}", True),
+    ("when: {extra_spec: x, is: 'a,b'}", "when: {extra_spec: x, contains: a}", True),
+    ("when: {extra_spec: x, contains: a}", "when: {extra_spec: x, is: 'a,b'}", True),
+    ("when: {extra_spec: x, is: b}", "when: {extra_spec: x, contains: a}", False),
+    (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: b}]}", False),
+    (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: c}]}", True),
+    ("when: {project: [p, q]}", "unless: {any: [{project: p}, {project: q}]}", False),
+    ("when: {image_property: os_distro, is: sles}", "unless: {image_property: os_distro, in: [a, sles]}", False),
+]
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_error"),
-    [
-        (
-            "when: [{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]",
-            "unless: {extra_spec: x, contains: a}",
-            False,
-        ),
-        (
-            "when: [{extra_spec: x, contains: a}, {extra_spec: x, contains: b}]",
-            "when: {extra_spec: x, contains: a}",
-            True,
-        ),
-        ("when: [{hint: x, is: a}, {hint: x, is: b}]", "unless: {hint: x, is: a}", False),
-        ("when: [{requires: CUSTOM_B}, {requires: CUSTOM_C}]", "when: {requires: CUSTOM_B}", True),
-        ("when: {extra_spec: x, is: 'a,b'}", "when: {extra_spec: x, contains: a}", True),
-        ("when: {extra_spec: x, contains: a}", "when: {extra_spec: x, is: 'a,b'}", True),
-        ("when: {extra_spec: x, is: b}", "when: {extra_spec: x, contains: a}", False),
-        (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: b}]}", False),
-        (_ONE_HOLDS, "unless: {any: [{extra_spec: x, is: a}, {extra_spec: x, is: c}]}", True),
-        ("when: {project: [p, q]}", "unless: {any: [{project: p}, {project: q}]}", False),
-        ("when: {image_property: os_distro, is: sles}", "unless: {image_property: os_distro, in: [a, sles]}", False),
-    ],
-)
-def test_lists_and_several_alternatives_contradict_where_one_request_meets_both(
-    one: str, other: str, is_error: bool
-) -> None:
-    texts = (f"name: one, {one}, require: [CUSTOM_A]", f"name: other, {other}, forbid: [CUSTOM_A]")
-    text = rules_text(*texts)
-    rules, problems = rules_in(text.encode(), "FILE")
-    assert not problems
-    assert [each.text for each in check_rules(rules) if " forbids for " not in each.text] == []
-    assert bool(list(check_rules(rules))) == is_error
+def test_lists_and_several_alternatives_contradict_where_one_request_meets_both() -> None:
+    for one, other, is_error in _TOGETHER:
+        found = _checked(f"name: one, {one}, require: [CUSTOM_A]", f"name: other, {other}, forbid: [CUSTOM_A]")
+        assert [" forbids for " in each for each in found] == [True] * len(found)
+        assert bool(found) == is_error, (one, other)
 
 
 def test_rule_may_forbid_the_traits_of_the_values_that_it_excepts() -> None:
-    text = (
-        "rules:\n- name: r\n  when: {image_property: hw_vif_model, present: true}\n"
-        "  unless: {image_property: hw_vif_model, is: e1000e}\n  forbid: [COMPUTE_NET_VIF_MODEL_E1000E]\n"
+    conditions = (
+        "when: {image_property: hw_vif_model, present: true}, unless: {image_property: hw_vif_model, is: e1000e}"
     )
-    rules, problems = rules_in(text.encode(), "FILE")
-    assert [*problems, *check_rules(rules)] == []
+    assert _checked(f"name: r, {conditions}, forbid: [COMPUTE_NET_VIF_MODEL_E1000E]") == []

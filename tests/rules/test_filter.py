@@ -35,33 +35,32 @@ def test_traits_are_required_and_forbidden_on_the_root() -> None:
     assert _required(rules, spec_of({"os_distro": "sles"})) == []
 
 
-@pytest.mark.parametrize(
-    ("scope", "extra_specs", "asked"),
-    [
-        ("_GPU", {"resources_GPU:VGPU": "1"}, True),
-        ("_GPU", {"resources_GPU:VGPU": "0"}, False),
-        ("_GPU", {"trait_GPU:CUSTOM_B": "required"}, False),
-        ("_GPU", {"resources_GPU2:VGPU": "1"}, False),
-        ("_GPU", {}, False),
-        ("unsuffixed", {}, True),
-        ("unsuffixed", {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}, False),
-        ("unsuffixed", {"resources1:VCPU": "1", "resources1:MEMORY_MB": "512"}, False),
-        ("unsuffixed", {"resources1:VCPU": "1"}, True),
-        ("unsuffixed", {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources:CUSTOM_BAREMETAL": "1"}, True),
-    ],
-)
-def test_rule_applies_to_a_group_only_if_it_requests_resources(
-    scope: str, extra_specs: dict[str, str], asked: bool
-) -> None:
+_NO_HOST = {"resources:VCPU": "0", "resources:MEMORY_MB": "0"}
+_SCOPED = [
+    ("_GPU", {"resources_GPU:VGPU": "1"}, True),
+    ("_GPU", {"resources_GPU:VGPU": "0"}, False),
+    ("_GPU", {"trait_GPU:CUSTOM_B": "required"}, False),
+    ("_GPU", {"resources_GPU2:VGPU": "1"}, False),
+    ("_GPU", {}, False),
+    ("unsuffixed", {}, True),
+    ("unsuffixed", _NO_HOST, False),
+    ("unsuffixed", {"resources1:VCPU": "1", "resources1:MEMORY_MB": "512"}, False),
+    ("unsuffixed", {"resources1:VCPU": "1"}, True),
+    ("unsuffixed", {**_NO_HOST, "resources:CUSTOM_BAREMETAL": "1"}, True),
+]
+
+
+def test_rule_applies_to_a_group_only_if_it_requests_resources() -> None:
     """Placement refuses a group of traits alone, and the request as a whole with it."""
-    rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more=f"scope: {scope}"))
-    decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
-    assert [(item.trait, item.scope) for item in decision.requirements] == [("CUSTOM_A", scope)] * asked
-    notes = [str(note) for note in decision.notes]
-    assert len(notes) == (not asked)
-    if scope == "_GPU" and not asked:
-        text = "rule r: image property os_distro=windows: the flavor requests no resources in the group _GPU"
-        assert notes == [f"{text}: not required"]
+    for scope, extra_specs, asked in _SCOPED:
+        rules = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"], more=f"scope: {scope}"))
+        decision = _pipeline(rules).apply(spec_of({"os_distro": "windows"}, extra_specs))
+        assert [(item.trait, item.scope) for item in decision.requirements] == [("CUSTOM_A", scope)] * asked
+        notes = [str(note) for note in decision.notes]
+        assert len(notes) == (not asked)
+        if scope == "_GPU" and not asked:
+            text = "rule r: image property os_distro=windows: the flavor requests no resources in the group _GPU"
+            assert notes == [f"{text}: not required"]
 
 
 def test_rule_does_not_apply_to_a_device_profile_group() -> None:
@@ -93,27 +92,20 @@ def test_rules_of_all_directories_apply_in_file_order(tmp_path: Path) -> None:
     assert [trait for trait, _, _ in asked] == ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"]
 
 
-def test_filter_without_rules_dirs_requires_nothing_and_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_rules_without_the_filter_or_the_filter_without_rules_log_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert required_by("rules", spec_of({"os_distro": "windows"})) == []
     assert caplog.text.count("Rules are inactive") == 1
-
-
-def test_rules_dirs_without_the_filter_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     pipeline_of("noop", rules_dirs=[str(tmp_path)])
-    assert caplog.text.count("Rules are inactive") == 1
+    assert caplog.text.count("Rules are inactive") == 2
     caplog.clear()
     pipeline_of("rules", rules_dirs=[str(tmp_path)])
-    assert not caplog.text
-
-
-def test_service_can_supply_its_own_rules_as_a_fact(caplog: pytest.LogCaptureFixture) -> None:
+    # Nor where the service supplies its own.
     ours = rules_of(rule("r", _WINDOWS, ["CUSTOM_A"]))
     pipeline = Pipeline.from_conf(conf_with(enabled_filters=["rules"]), {"rules": lambda _context: ours})
     assert [item.trait for item in pipeline.apply(spec_of({"os_distro": "windows"})).requirements] == ["CUSTOM_A"]
     assert not caplog.text
-
-
-def test_pipeline_without_configuration_needs_the_rules_as_a_fact() -> None:
     with pytest.raises(MissingFact, match="'rules' needs the fact 'rules'"):
         Pipeline.from_names("rules")
 

@@ -18,7 +18,7 @@ from os_prefilter.pipeline import facts_from_conf
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.rules.reload import RuleFolders
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Observed, lone_host
+from tests.support.placements import Observed, answering, lone_host
 from tests.support.rule_texts import rule, rules_text, settle, write_rules
 
 _WHEN = "{image_property: os_distro, is: windows}"
@@ -142,26 +142,19 @@ def test_failed_reload_keeps_the_previous_rules_and_is_logged_once(
     assert [each.levelname for each in caplog.records] == ["ERROR", "INFO", "INFO"]
 
 
-def test_recently_modified_rule_file_is_not_reloaded_yet(folder: Path) -> None:
+def test_recently_modified_rule_file_is_not_reloaded_yet_unless_that_is_asked_for(folder: Path) -> None:
     """Half a file can be a whole document: rules that are not there yet would be taken for removed."""
-    rules = RuleFolders([str(folder)])
+    rules, asked = RuleFolders([str(folder)]), RuleFolders([str(folder)])
     write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
     assert _traits(rules()) == ["CUSTOM_1"]
-    settle(folder / "a.yaml")
-    assert _traits(rules()) == ["CUSTOM_2"]
-
-
-def test_explicit_reload_reads_recently_modified_files(folder: Path) -> None:
-    rules = RuleFolders([str(folder)])
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
-    rules.read_again()
-    assert _traits(rules()) == ["CUSTOM_2"]
-
-
-def test_rule_file_with_a_future_mtime_is_reloaded(folder: Path) -> None:
-    rules = RuleFolders([str(folder)])
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=-3600)
-    assert _traits(rules()) == ["CUSTOM_2"]
+    asked.read_again()
+    # A service that reads its configuration again may fork its workers anew, of the process that never asks.
+    write_rules(folder / "a.yaml", _a("lower"))
+    asked.read_again()
+    assert _traits(asked()) == ["CUSTOM_2"]
+    # A clock that went back.
+    write_rules(folder / "a.yaml", _a("CUSTOM_3"), age=-3600)
+    assert _traits(rules()) == ["CUSTOM_3"]
 
 
 def test_reload_is_postponed_if_files_change_while_they_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,16 +171,6 @@ def test_reload_is_postponed_if_files_change_while_they_are_read(folder: Path, m
         patched.setattr(RuleFolders, "_read", slowly)
         assert _traits(rules()) == ["CUSTOM_1"]
     assert _traits(rules()) == ["CUSTOM_2", "CUSTOM_3"]
-
-
-def test_failed_explicit_reload_keeps_rules_that_no_request_has_used_yet(folder: Path) -> None:
-    """A service that reads its configuration again may fork its workers anew, of the process that never asks."""
-    rules = RuleFolders([str(folder)])
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
-    rules.read_again()
-    write_rules(folder / "a.yaml", _a("lower"))
-    rules.read_again()
-    assert _traits(rules()) == ["CUSTOM_2"]
 
 
 # -- the traits in Placement -------------------------------------------------------------------------------------------
@@ -212,45 +195,38 @@ def test_new_traits_are_created_once_in_placement_before_the_rules_apply(folder:
     assert observed.client.traits() >= {"CUSTOM_1", "CUSTOM_2"}
 
 
-@pytest.mark.parametrize("answer", [(503, b"down"), (403, b"policy")], ids=str)
 def test_new_rules_wait_until_placement_has_their_traits(
-    answer: tuple[int, object], folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
+    folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Of a standard one, its os-traits may be older than ours. The other traits are created: no other rule suffers."""
     rules = RuleFolders([str(folder)], observed.client.ensure_traits)
     before = rules()
     write_rules(folder / "a.yaml", _a("CUSTOM_2"))
-    observed.hook = lambda method, _url: answer if method == "PUT" else None
+    observed.hook = lambda method, _url: (403, b"policy") if method == "PUT" else None
     for _ in range(3):
         assert rules() is before
     assert caplog.text.count("Placement does not have the traits of the new request rules yet") == 1
-    observed.hook = lambda _method, _url: None
+    observed.hook = answering(None)
     assert _traits(rules()) == ["CUSTOM_2"]
-
-
-def test_standard_trait_missing_in_placement_keeps_the_previous_rules_and_is_logged(
-    folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its os-traits may be older than ours. The other traits are created, so that no other rule suffers from it."""
-    rules = RuleFolders([str(folder)], observed.client.ensure_traits)
     before = rules()
-    write_rules(folder / "a.yaml", _a("CUSTOM_2", "HW_CPU_X86_AVX2"))
-    observed.hook = lambda _method, url: (200, {"traits": []}) if "HW_CPU" in url else None
+    write_rules(folder / "a.yaml", _a("CUSTOM_3", "HW_CPU_X86_AVX2"))
+    observed.hook = answering((200, {"traits": []}), "HW_CPU")
     for _ in range(3):
         assert rules() is before
     assert caplog.text.count("UnknownTraits: Placement does not know: HW_CPU_X86_AVX2") == 1
-    assert "CUSTOM_2" in observed.client.traits()
+    assert "CUSTOM_3" in observed.client.traits()
 
 
 def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
     folder: Path, observed: Observed, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A request that a rule applies to must not go to any host; Placement refuses it while it lacks the trait."""
-    observed.hook = lambda _method, _url: (503, b"down")
+    observed.hook = answering((503, b"down"))
     rules = RuleFolders([str(folder)], observed.client.ensure_traits)
     for _ in range(3):
         assert _traits(rules()) == ["CUSTOM_1"]
     assert caplog.text.count("Placement does not have the traits") == 1
-    observed.hook = lambda _method, _url: None
+    observed.hook = answering(None)
     assert _traits(rules()) == ["CUSTOM_1"]
     assert "CUSTOM_1" in observed.client.traits()
 
@@ -258,15 +234,11 @@ def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
 # -- in a service ------------------------------------------------------------------------------------------------------
 
 
-def _conf_file(folder: Path, interval: float = 3600) -> Path:
+def _service(folder: Path, interval: float = 3600) -> tuple[cfg.ConfigOpts, Pipeline]:
     path = folder.with_name("service.conf")
     path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {folder}\nfacts_interval = {interval}\n")
-    return path
-
-
-def _service(folder: Path, interval: float = 3600) -> tuple[cfg.ConfigOpts, Pipeline]:
     conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(_conf_file(folder, interval))])
+    conf([], default_config_files=[str(path)])
     register_opts(conf)
     return conf, Pipeline.from_conf(conf)
 

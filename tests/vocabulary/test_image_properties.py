@@ -1,5 +1,6 @@
 """What the lists say of Nova's image properties is what its class does."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -44,46 +45,45 @@ def valid_values(name: str) -> list[str]:
     return [str(value) for value in getattr(kind, "_valid_values", None) or ()]
 
 
-@pytest.mark.parametrize("name", sorted(name for name in KEPT_BY_NOVA if valid_values(name)))
-def test_property_value_is_normalized_as_nova_normalizes_it(name: str) -> None:
+def test_property_value_is_normalized_as_nova_normalizes_it() -> None:
     """Each value of each enumeration, in capitals and not; what Nova refuses cannot be in a request."""
-    for value in valid_values(name):
-        for spelling in (value, value.upper(), value.lower()):
-            try:
+    for name, values in ((name, valid_values(name)) for name in KEPT_BY_NOVA if valid_values(name)):
+        for spelling in {spelt for value in values for spelt in (value, value.upper(), value.lower())}:
+            with suppress(ValueError):
                 kept = ImageMetaProps.from_dict({name: spelling}).get(name)
-            except ValueError:
-                continue
-            assert as_nova_spells(name, spelling) == kept
-    if name in LOWER_CASED:
-        assert ImageMetaProps.from_dict({name: valid_values(name)[0].upper()}).get(name) == valid_values(name)[0]
+                assert as_nova_spells(name, spelling) == kept
+        if name in LOWER_CASED:
+            assert ImageMetaProps.from_dict({name: values[0].upper()}).get(name) == values[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "seen"),
-    [
-        # A free text stays as it is, a boolean becomes one, a number becomes a number.
-        ("os_distro", "Windows", ["Windows"]),
-        ("os_type", "Windows", ["windows"]),
-        ("os_require_quiesce", "yes", [True]),
-        ("hw_cpu_cores", "4", ["4"]),
-        ("hw_cpu_cores", "1", ["1", True]),
-        ("hw_vif_model", "VirtualE1000", ["e1000"]),
-        # Gone.
-        ("licence", "windows", []),
-        ("os_version", "11", []),
-    ],
-)
-def test_values_a_rule_sees_inside_nova_are_also_seen_in_the_glance_image(
-    name: str, value: str, seen: list[object]
-) -> None:
+_SEEN: list[tuple[str, str, list[object]]] = [
+    # A free text stays as it is, a boolean becomes one, a number becomes a number.
+    ("os_distro", "Windows", ["Windows"]),
+    ("os_type", "Windows", ["windows"]),
+    ("os_require_quiesce", "yes", [True]),
+    ("hw_cpu_cores", "4", ["4"]),
+    ("hw_cpu_cores", "1", ["1", True]),
+    ("hw_vif_model", "VirtualE1000", ["e1000"]),
+    # Gone.
+    ("licence", "windows", []),
+    ("os_version", "11", []),
+]
+
+
+def test_values_a_rule_sees_inside_nova_are_also_seen_in_the_glance_image() -> None:
     """The same as of the image that Glance has, if Nova keeps the property at all."""
-    inside = Request(nova_spec({name: value})).image_property(name)
-    assert readings(IMAGE_PROPERTY, name, inside) == seen
-    outside = Request(spec_of({name: value})).image_property(name)
-    if seen:
-        found = readings(IMAGE_PROPERTY, name, outside)
-        assert [each for each in found if each in seen] == seen
-    assert bool(seen) == (name in KEPT_BY_NOVA)
+    for name, value, seen in _SEEN:
+        inside, outside = (Request(make({name: value})).image_property(name) for make in (nova_spec, spec_of))
+        assert readings(IMAGE_PROPERTY, name, inside) == seen
+        if seen:
+            found = readings(IMAGE_PROPERTY, name, outside)
+            assert [each for each in found if each in seen] == seen
+        assert bool(seen) == (name in KEPT_BY_NOVA)
+    for adapter in ("ide", "lsiLogic", "lsiLogicsas", "busLogic", "paraVirtual"):
+        theirs, ours = (Request(make({"vmware_adaptertype": adapter})) for make in (nova_spec, spec_of))
+        for name in ("hw_disk_bus", "hw_scsi_model"):
+            expected = readings(IMAGE_PROPERTY, name, theirs.image_property(name))
+            assert readings(IMAGE_PROPERTY, name, ours.image_property(name)) == expected, adapter
 
 
 _NO_BOOLEANS: tuple[object, ...] = ("junk", "", "2.0", 7, 1.0, ["true"], b"true", {})
@@ -117,32 +117,15 @@ def test_boolean_property_that_spells_none_is_false_as_in_nova(row: Row, value: 
         assert _outcomes(inside) == _outcomes(outside)
 
 
-@pytest.mark.parametrize("name", sorted(BOOLEANS))
-def test_boolean_property_that_spells_none_is_false_for_rules(name: str) -> None:
-    for value in _NO_BOOLEANS:
-        found = [
-            readings(IMAGE_PROPERTY, name, Subject(Request(spec)).value_of(IMAGE_PROPERTY, name))
-            for spec in (nova_spec({name: value}), spec_of({name: value}))
-        ]
-        assert found == [[False], [False]]
+def test_boolean_property_that_spells_none_is_false_for_rules() -> None:
+    for name in BOOLEANS:
+        for value in _NO_BOOLEANS:
+            for spec in (nova_spec({name: value}), spec_of({name: value})):
+                subject = Subject(Request(spec))
+                assert readings(IMAGE_PROPERTY, name, subject.value_of(IMAGE_PROPERTY, name)) == [False], (name, value)
 
 
-@pytest.mark.parametrize("old", sorted(LEGACY_NAMES))
-def test_legacy_property_is_read_under_its_current_name_unless_that_is_set_too(old: str) -> None:
-    """In an image as Glance has it; a current name that is there as well wins."""
-    current = LEGACY_NAMES[old]
-    assert Request(spec_of({old: "a"})).image_property(current) == "a"
-    assert Request(spec_of({old: "a", current: "b"})).image_property(current) == "b"
-
-
-@pytest.mark.parametrize("adapter", ["ide", "lsiLogic", "lsiLogicsas", "busLogic", "paraVirtual"])
-def test_vmware_adaptertype_is_read_as_disk_bus_and_scsi_model_as_in_nova(adapter: str) -> None:
-    names = ("hw_disk_bus", "hw_scsi_model")
-    inside, outside = (
-        Request(nova_spec({"vmware_adaptertype": adapter})),
-        Request(spec_of({"vmware_adaptertype": adapter})),
-    )
-    for name in names:
-        assert readings(IMAGE_PROPERTY, name, inside.image_property(name)) == readings(
-            IMAGE_PROPERTY, name, outside.image_property(name)
-        )
+def test_legacy_property_is_read_under_its_current_name_unless_that_is_set_too() -> None:
+    for old, current in LEGACY_NAMES.items():
+        assert Request(spec_of({old: "a"})).image_property(current) == "a"
+        assert Request(spec_of({old: "a", current: "b"})).image_property(current) == "b"

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from textwrap import dedent
@@ -63,10 +62,7 @@ def test_installed_row_is_loaded_from_its_entry_point() -> None:
         ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', boolean=True)"}, "the values true and false"),
         ({"mine": "Row('mine', terms('CUSTOM', 'a'), extra_spec='x', default='b')"}, "'b' is not among its values"),
         ({"mine": "Row('mine', terms('COMPUTE', 'no'), extra_spec='x')"}, "'COMPUTE_NO' is no trait of os-traits"),
-        (
-            {"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"},
-            "'CUSTOM_a-b_NO' is no name of a trait: A-Z, 0-9 and _",
-        ),
+        ({"mine": "Row('mine', terms('CUSTOM_a-b', 'no'), extra_spec='x')"}, "'CUSTOM_a-b_NO' is no name of a trait"),
         ({"mine": "Row('mine', terms('CUSTOM_PREFILTER_REPORTED', '1'), extra_spec='x')"}, "reserved as a report"),
         ({"mine": "Row('mine', switch('CUSTOM_COMPUTE_TIME_HPET'), extra_spec='x')"}, "to the row time_hpet already"),
         (
@@ -96,18 +92,17 @@ def test_unusable_installed_row_is_refused_with_the_reason(problem: str) -> None
     assert str(raised.value).startswith("The vocabulary cannot take the row '")
 
 
-@pytest.mark.parametrize(("wins", "trait"), [("", ""), ("image", "CUSTOM_MINE_B"), ("flavor", "CUSTOM_MINE_A")])
-def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins(
-    wins: Literal["", "image", "flavor"], trait: str
-) -> None:
-    row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", wins=wins)
+def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins() -> None:
     spec = RequestSpec(Flavor(1, 1, extra_specs={"acme:mine": "a"}), Image({"hw_mine": "b"}))
-    asking = partial(require_rows, Request(spec), RowIndex([row]), Options(reported_traits=("*",)))
-    if trait:
-        assert [item.trait for item in asking().requirements] == [trait]
-    else:
-        with pytest.raises(FlavorImageConflict):
-            asking()
+
+    def asked(wins: Literal["", "image", "flavor"]) -> list[str]:
+        row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", wins=wins)
+        found = require_rows(Request(spec), RowIndex([row]), Options(reported_traits=("*",)))
+        return [item.trait for item in found.requirements]
+
+    assert (asked("image"), asked("flavor")) == (["CUSTOM_MINE_B"], ["CUSTOM_MINE_A"])
+    with pytest.raises(FlavorImageConflict):
+        asked("")
 
 
 def _run(folder: Path, code: str) -> str:
@@ -117,14 +112,8 @@ def _run(folder: Path, code: str) -> str:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rows\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[{GROUP}]\nacme_watchdog = acme_rows:WATCHDOG\n")
-    done = subprocess.run(
-        [sys.executable, "-c", dedent(code)],
-        env={"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    command, env = [sys.executable, "-c", dedent(code)], {"PYTHONPATH": str(folder), "PATH": "", "HOME": str(folder)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -3,7 +3,6 @@
 from importlib.metadata import version
 
 import os_traits
-import pytest
 from packaging.version import Version
 
 from os_prefilter.common.trait_names import ADDED_IN, standard_traits
@@ -13,12 +12,12 @@ from os_prefilter.vocabulary.releases import ADDED_TO_NOVA, release_of_trait, re
 _STANDARD = sorted({trait for row in ROWS for trait in row.traits if not trait.startswith("CUSTOM_")})
 
 
-@pytest.mark.parametrize("trait", _STANDARD)
-def test_installed_os_traits_has_exactly_the_traits_of_its_version_and_before(trait: str) -> None:
+def test_installed_os_traits_has_exactly_the_traits_of_its_version_and_before() -> None:
     """With os-traits 2.10.0, too (``tox -e lowest``)."""
-    is_there = Version(ADDED_IN.get(trait, "2.10.0")) <= Version(version("os-traits"))
-    assert (trait in os_traits.get_traits()) == is_there
-    assert trait in standard_traits()
+    installed = Version(version("os-traits"))
+    expected = {trait for trait in _STANDARD if Version(ADDED_IN.get(trait, "2.10.0")) <= installed}
+    assert {*_STANDARD} & {*os_traits.get_traits()} == expected
+    assert {*_STANDARD} <= standard_traits()
 
 
 def test_tables_of_releases_have_no_name_that_the_vocabulary_lacks() -> None:
@@ -27,32 +26,23 @@ def test_tables_of_releases_have_no_name_that_the_vocabulary_lacks() -> None:
         assert values.keys() <= {"", *BY_NAME[name].values}
 
 
-@pytest.mark.parametrize(
-    ("trait", "release"),
-    [
-        ("COMPUTE_NET_VIF_MODEL_E1000", "2023.1"),
-        ("COMPUTE_NET_VIRTIO_PACKED", "2023.2"),
-        ("COMPUTE_SECURITY_TPM_CRB", "2024.2"),
-        ("COMPUTE_NET_VIF_MODEL_IGB", "2025.1"),
-        ("COMPUTE_SOUND_MODEL_VIRTIO", "2025.2"),
-        ("HW_CPU_X86_INTEL_TDX", "2026.2"),
-        ("CUSTOM_COMPUTE_TIME_HPET", ""),
-        ("", ""),
-    ],
-)
-def test_trait_is_there_since_the_release_that_pins_its_os_traits(trait: str, release: str) -> None:
-    assert release_of_trait(trait) == release
-
-
-@pytest.mark.parametrize(
-    ("row", "value", "release"),
-    [
-        ("vif_model", "igb", "2025.1"),
-        ("vif_model", "e1000", "2023.1"),
-        ("mem_encryption_model", "amd-sev-es", "2025.2"),
-        ("mem_encryption_model", "intel-tdx", "2026.2"),
-        ("default_machine", "q35", ""),
-    ],
-)
-def test_value_is_there_since_its_property_or_later(row: str, value: str, release: str) -> None:
-    assert release_of_value(BY_NAME[row], value) == release
+def test_trait_is_there_since_the_release_that_pins_its_os_traits_and_a_value_since_its_property_or_later() -> None:
+    traits = {
+        "COMPUTE_NET_VIF_MODEL_E1000": "2023.1",
+        "COMPUTE_NET_VIRTIO_PACKED": "2023.2",
+        "COMPUTE_SECURITY_TPM_CRB": "2024.2",
+        "COMPUTE_NET_VIF_MODEL_IGB": "2025.1",
+        "COMPUTE_SOUND_MODEL_VIRTIO": "2025.2",
+        "HW_CPU_X86_INTEL_TDX": "2026.2",
+        "CUSTOM_COMPUTE_TIME_HPET": "",
+        "": "",
+    }
+    assert {trait: release_of_trait(trait) for trait in traits} == traits
+    values = {
+        ("vif_model", "igb"): "2025.1",
+        ("vif_model", "e1000"): "2023.1",
+        ("mem_encryption_model", "amd-sev-es"): "2025.2",
+        ("mem_encryption_model", "intel-tdx"): "2026.2",
+        ("default_machine", "q35"): "",
+    }
+    assert {(row, value): release_of_value(BY_NAME[row], value) for row, value in values} == values

@@ -1,9 +1,8 @@
 """The releases of Nova side by side, from ``releases.yaml``, which ``python -m tests.against_nova.record`` writes.
 
-``python -m tests.against_nova.releases`` writes the table in the README. This module imports nothing of Nova.
+This module imports nothing of Nova.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import takewhile
@@ -20,7 +19,6 @@ README = ROOT / "README.md"
 _DATA = Path(__file__).with_name("releases.yaml")
 _TESTED_WITH = "3.11"
 """The Python of ``.ci/run``."""
-_TABLE = re.compile(r"^\| OpenStack \| Nova .*\n(?:\|.*\n)*", re.MULTILINE)
 _PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 """Those for which tox.ini has an environment."""
 
@@ -66,7 +64,7 @@ def write(number: int, release: Release) -> None:
 
 
 def readme_table() -> str:
-    """Return the table of releases and Pythons as Markdown."""
+    """Return the table of releases and Pythons in the README."""
     heads = ["OpenStack", "Nova", "libvirt, QEMU", *(f"Python {each}" for each in _PYTHONS)]
     rows = [heads, ["---"] * len(heads), *(_row(number, release) for number, release in releases().items())]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
@@ -80,13 +78,6 @@ def _row(number: int, release: Release) -> list[str]:
         f"{version_text(known.libvirt)}, {version_text(known.qemu)}",
         *("tested" if each == _TESTED_WITH else "yes" if each in release.pythons else "-" for each in _PYTHONS),
     ]
-
-
-def with_table(readme: str) -> str:
-    """Return the text of the README with the current table."""
-    text, number = _TABLE.subn(lambda _: readme_table(), readme)
-    assert number == 1
-    return text
 
 
 def page() -> Iterator[tuple[int, list[tuple[str, str]]]]:
@@ -130,7 +121,3 @@ def _names(names: list[str]) -> str:
 
 def _pairs(found: Mapping[str, list[str]]) -> str:
     return ", ".join(f"``{name}={'|'.join(values)}``" for name, values in found.items())
-
-
-if __name__ == "__main__":
-    README.write_text(with_table(README.read_text(encoding="utf-8")), encoding="utf-8")

@@ -70,31 +70,27 @@ def test_plan_runs_steps_of_changed_configurations_but_requires_all_new_traits()
     assert {item.trait for item in plan.requirements} == {"HW_CPU_HYPERTHREADING", "OWNER_NOVA"}
 
 
-@pytest.mark.parametrize("bios", [(), (BiosChange("LogicalProc", ("Disabled",)),)], ids=["steps", "steps and BIOS"])
-def test_template_with_own_steps_is_refused_unless_it_allows_in_use(
-    bios: tuple[BiosChange, ...],
-) -> None:
-    template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
-    with pytest.raises(NotReconfigurable, match=r"raid=10: its template has steps of its own.*in-use: true"):
-        _plan(_flavor(), _flavor(raid="10"), templates=effective_templates(None).replace_with([template]))
+def test_template_with_own_steps_is_refused_unless_it_allows_in_use() -> None:
+    for bios in ((), (BiosChange("LogicalProc", ("Disabled",)),)):
+        template = Template("raid", "10", (), (Variant(bios, (_STEP,)),))
+        with pytest.raises(NotReconfigurable, match=r"raid=10: its template has steps of its own.*in-use: true"):
+            _plan(_PLAIN, _flavor(raid="10"), templates=effective_templates(None).replace_with([template]))
 
 
-@pytest.mark.parametrize(
-    ("new", "node", "reason"),
-    [
-        (replace(_flavor(), memory_mb=1, root_gb=1), {}, "the flavors differ in memory_mb, root_gb"),
-        (Flavor(vcpus=2), {}, "the flavors differ in 'resources:CUSTOM_BAREMETAL'"),
-        (_flavor(hyperthreading="odd"), {}, "deploy-config:hyperthreading='odd': unknown value"),
-        # Even if its value is right: the trait says that it can be switched.
-        (_ON, {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}}, "'LogicalProc' cannot be changed"),
-    ],
-)
-def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings(
-    new: Flavor, node: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(NotReconfigurable, match=reason) as raised:
-        _plan(_flavor(), new, **node)
-    assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
+_REFUSED: list[tuple[Flavor, dict[str, Any], str]] = [
+    (replace(_flavor(), memory_mb=1, root_gb=1), {}, "the flavors differ in memory_mb, root_gb"),
+    (Flavor(vcpus=2), {}, "the flavors differ in 'resources:CUSTOM_BAREMETAL'"),
+    (_flavor(hyperthreading="odd"), {}, "deploy-config:hyperthreading='odd': unknown value"),
+    # Even if its value is right: the trait says that it can be switched.
+    (_ON, {"bios": {"LogicalProc": BiosSetting("Enabled", changeable=False)}}, "'LogicalProc' cannot be changed"),
+]
+
+
+def test_plan_refuses_other_differences_unknown_values_and_read_only_bios_settings() -> None:
+    for new, node, reason in _REFUSED:
+        with pytest.raises(NotReconfigurable, match=reason) as raised:
+            _plan(_PLAIN, new, **node)
+        assert str(raised.value).startswith(f"The instance on the node '{_NODE.host}' was not changed: ")
 
 
 def test_reconfiguration_is_refused_if_deploy_config_is_not_enabled_or_image_and_flavor_conflict() -> None:

@@ -20,7 +20,7 @@ from oslo_config import cfg
 from os_prefilter.adapters.nova_conf import load_conf
 from os_prefilter.cli.capabilities import CapabilitiesReport
 from os_prefilter.cli.main import Program
-from tests.support.deployment_tools import BLAZARS, FILES, NOTHING, NOVAS, OURS, SECTION, read_conf
+from tests.support.deployment_tools import BLAZARS, FILES, NOVAS, OURS, SECTION, read_conf
 from tests.support.nova_start import entries, starting
 from tests.support.pages import DOCS, DROP_IN
 
@@ -89,10 +89,10 @@ _TOOLS: dict[str, tuple[str, tuple[str, ...], Callable[[Mapping[str, Any], Secti
 }
 
 
-def rendered(tool: str, folder: Path, text: str = "", beside: str = _SETS_NOTHING) -> Path:
-    """Return the nova.conf that a tool writes with the file of the page, or with ``text`` in its place."""
+def rendered(tool: str, folder: Path, beside: str) -> Path:
+    """Return the nova.conf that a tool writes with the file of the page."""
     caption, keys, render = _TOOLS[tool]
-    overrides = yaml.safe_load(text or FILES[caption])
+    overrides = yaml.safe_load(FILES[caption])
     for key in keys:
         overrides = overrides[key]
     sections: Sections = {}
@@ -109,25 +109,7 @@ def rendered(tool: str, folder: Path, text: str = "", beside: str = _SETS_NOTHIN
 @pytest.mark.parametrize("beside", [_SETS_NOTHING, _SETS_DEFAULT])
 @pytest.mark.parametrize("tool", _TOOLS)
 def test_override_of_the_page_activates_and_keeps_novas_host_filters(tool: str, beside: str, nova_folder: Path) -> None:
-    assert read_conf("--config-file", rendered(tool, nova_folder, beside=beside)) == ([NOVAS, OURS], SECTION)
-
-
-@pytest.mark.parametrize("tool", ["OpenStack-Ansible", "OpenStack-Helm"])
-def test_plain_list_becomes_one_class_name_that_does_not_exist(tool: str, nova_folder: Path) -> None:
-    text = re.sub(r"\? (\S+)", r"- \1", FILES[_TOOLS[tool][0]])
-    text = re.sub(r" +type: multistring\n +values:\n", "", text)
-    assert read_conf("--config-file", rendered(tool, nova_folder, text)).available_filters == [f"{NOVAS},{OURS}"]
-
-
-def test_array_of_enabled_filters_in_puppet_leaves_the_last_one(nova_folder: Path) -> None:
-    text = FILES["hieradata/nova_scheduler.yaml"].replace("image_metadata,hpet,owner", "[image_metadata, hpet, owner]")
-    assert read_conf("--config-file", rendered("Puppet", nova_folder, text)).section["enabled_filters"] == ["owner"]
-
-
-def test_page_names_the_parameter_of_the_puppet_module_of_2023_1() -> None:
-    """A parameter that the class does not have is ignored without a word."""
-    text = (DOCS / "deployment-tools.rst").read_text(encoding="utf-8")
-    assert "(puppet-nova 22) the parameter is ``nova::scheduler::filter::scheduler_available_filters``" in text
+    assert read_conf("--config-file", rendered(tool, nova_folder, beside)) == ([NOVAS, OURS], SECTION)
 
 
 def test_rhoso_reads_the_custom_service_config_after_the_operators_file(nova_folder: Path) -> None:
@@ -162,12 +144,6 @@ def test_the_drop_in_wins_over_nova_conf_unless_that_alone_is_named(nova_folder:
     assert read_conf().section == SECTION
     assert read_conf("--config-file", nova_conf, "--config-dir", folder).section == SECTION
     assert read_conf("--config-file", nova_conf).section["enabled_filters"] == ["noop"]
-
-
-def test_only_the_drop_ins_of_a_named_directory_are_read(nova_folder: Path) -> None:
-    placed(nova_folder / "nova-scheduler.conf.d" / "x.conf", _SAME)
-    other = placed(nova_folder / "other" / "x.conf", _SETS_NOTHING).parent
-    assert read_conf("--config-dir", other) == ([NOVAS], NOTHING)
 
 
 def test_lines_that_are_there_twice_count_once(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import nova.conf
 import pytest
-from nova import context as nova_context
 from nova import objects
 from nova.scheduler import utils
 
@@ -30,49 +29,21 @@ def observed() -> Iterator[Observed]:
         yield Observed(placement)
 
 
-def _schedule(times: int = 1) -> set[str]:
-    """Pass our entry with requests; return what the last requires of the root."""
-    for _ in range(times):
-        spec = nova_spec()
-        our_entry()(user_context(), spec)
+def _schedule() -> set[str]:
+    spec = nova_spec()
+    our_entry()(user_context(), spec)
     return set(spec.root_required)
-
-
-def _start_with(start: Start, observed: Observed, *lines: str) -> None:
-    start("owner", *lines)
-    ask(observed)
-
-
-def _upgrade(observed: Observed, host: str) -> None:
-    put_traits(observed.placement, lambda traits: traits.add("OWNER_NOVA"), host)
 
 
 def test_coverage_gate_opens_with_the_last_upgraded_host_and_without_a_restart(
     start: Start, observed: Observed
 ) -> None:
-    _start_with(start, observed, "owner_gate = coverage", "facts_interval = 0")
+    start("owner", "owner_gate = coverage", "facts_interval = 0")
+    ask(observed)
     for host in _HOSTS:
         assert _schedule() == set()
-        _upgrade(observed, host)
+        put_traits(observed.placement, lambda traits: traits.add("OWNER_NOVA"), host)
     assert _schedule() == {"OWNER_NOVA"}
-
-
-def test_compute_version_gate_opens_with_the_last_cell_without_querying_providers(
-    start: Start, observed: Observed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Cell by cell, one nova-compute after the other."""
-    versions = {"cell1": 66, "cell2": 66}
-
-    def cells(*_arguments: Any) -> dict[str, Any]:
-        return {cell: {"nova-compute": version} for cell, version in versions.items()}
-
-    monkeypatch.setattr(nova_context, "scatter_gather_all_cells", cells)
-    _start_with(start, observed, "facts_interval = 0")
-    for cell in versions:
-        assert _schedule() == set()
-        versions[cell] = 73
-    assert _schedule() == {"OWNER_NOVA"}
-    assert not any("OWNER" in each for each in observed.sent)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------

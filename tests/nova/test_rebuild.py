@@ -21,7 +21,7 @@ from tests.support.nova_objects import nova_spec
 from tests.support.nova_start import Start, ask, our_entry
 from tests.support.placements import Answer, Observed, put_traits
 from tests.support.reporting_fleets import fleet_of
-from tests.support.rule_texts import rule, rules_text, write_rules
+from tests.support.rule_texts import rule, rules_text
 
 _HOST = "host-0"
 _READ = f"GET /resource_providers/{provider_uuid(_HOST)}/traits"
@@ -104,35 +104,17 @@ def _warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
         ([_VIRTIO], ({**_WANTS_E1000E, "hw_time_hpet": True}, {}), "hw_vif_model=e1000e, hw_time_hpet=true"),
         ([_VIRTIO], ({}, {"hw:viommu_model": "intel"}), ""),
         ([_VIRTIO], ({"hw_viommu_model": "intel"}, {"hw:viommu_model": "intel"}), ""),
-        ([_VIRTIO], (_WANTS_E1000E, {"hw:viommu_model": "intel"}), "hw_vif_model=e1000e"),
         ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide"}, {}), "hw_disk_bus=ide"),
         ([_IDE], ({"hw_disk_bus": "ide"}, {}), ""),
         ([_IDE, _DEFAULT_Q35], ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, {}), "hw_machine_type=pc"),
     ],
-    ids=[
-        "met",
-        "unmet",
-        "two unmet",
-        "flavor",
-        "flavor too",
-        "image",
-        "default machine",
-        "other default machine",
-        "machine type",
-    ],
 )
 def test_rebuild_is_refused_exactly_where_the_host_lacks_what_a_property_requires(
-    start: Start,
-    placement: EmbeddedPlacement,
-    traits: list[str],
-    wants: tuple[dict[str, Any], dict[str, str]],
-    offers: str,
+    start: Start, placement: EmbeddedPlacement, traits: list[str], wants: _Wants, offers: str
 ) -> None:
     scheduler = start("image_metadata,hpet", "reported_traits = *")
     observed = _having(placement, REPORTED, *traits)
-
     reason = _rebuild(scheduler, *wants)
-
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
     assert _READ in observed.sent or not offers
 
@@ -146,50 +128,50 @@ def test_format_of_the_image_refuses_a_rebuild(start: Start, placement: Embedded
 
 
 def test_what_every_request_requires_refuses_no_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
-    """The service is disabled, and the host is not of this cloud's owner: the server runs there nevertheless."""
+    """The service is disabled, and the host is not of this cloud's owner: the server runs there nevertheless.
+
+    Also where it is the only one that can run the image, and a request for another host is rejected at once.
+    """
     scheduler = start("compute_status,owner,noop", "owner_gate = always")
     observed = _having(placement, "COMPUTE_STATUS_DISABLED")
     assert _rebuild(scheduler, {"hw_vif_model": "virtio"}) == ""
     assert _READ not in observed.sent
-
-
-def test_only_host_that_can_run_the_image_may_be_disabled(start: Start, placement: EmbeddedPlacement) -> None:
-    """A request for another host is rejected at once: no enabled host has the device."""
     scheduler = start("image_metadata,compute_status")
     _having(placement, REPORTED, "COMPUTE_NODE", "COMPUTE_STATUS_DISABLED", _E1000E)
     assert _rebuild(scheduler, _WANTS_E1000E) == ""
 
 
-def test_rule_about_the_image_refuses_a_rebuild(start: Start, placement: EmbeddedPlacement, tmp_path: Path) -> None:
-    folder = tmp_path / "rules"
-    folder.mkdir()
-    write_rules(folder / "a.yaml", rule("w", "{image_property: os_distro, is: windows}", ["CUSTOM_LICENSED"]))
-    scheduler = start("rules", f"rules_dirs = {folder}")
-    _having(placement)
-    assert "does not offer os_distro=windows." in _rebuild(scheduler, {"os_distro": "windows"})
-    assert _rebuild(scheduler, {"os_distro": "debian"}) == ""
+def _start_with_rules(start: Start, tmp_path: Path, *texts: str) -> Any:
+    (tmp_path / "a.yaml").write_text(rules_text(*texts))
+    return start("rules,image_metadata", f"rules_dirs = {tmp_path}", "reported_traits = *")
+
+
+def _rebuild_of_gold(scheduler: Any, properties: dict[str, str]) -> str:
+    """Return why the scheduler refuses a rebuild of a server that has a licence by its flavor and by a hint."""
+    fields = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
+    hints = {**_HINTS, "licence": ["gold"], "tier": ["low"]}
+    return _filter(scheduler, nova_spec(properties, {"licence": "gold"}, scheduler_hints=hints, **fields))
+
+
+_FLAVOR, _HINT, _OTHER_HINT = "{extra_spec: licence, is: gold}", "{hint: licence, is: gold}", "{hint: tier, is: low}"
+_IMAGE, _SAME_IMAGE = "{image_property: os_distro, is: windows}", "{image_property: hw_vif_model, is: virtio}"
+_LICENSED = "CUSTOM_LICENSED"
 
 
 @pytest.mark.parametrize(
     "case",
     [
-        ("{extra_spec: licence, is: gold}", {}, ""),
-        ("{hint: licence, is: gold}", {}, ""),
+        (_FLAVOR, {}, ""),
+        (_HINT, {}, ""),
         ("{project: p1}", {}, ""),
         ("{availability_zone: north}", {}, ""),
         ("{flavor: small}", {}, ""),
-        ("{any: [{extra_spec: licence, is: gold}, {image_property: os_distro, is: windows}]}", _WINDOWS, ""),
-        (
-            "{any: [{image_property: os_distro, is: windows}, {extra_spec: licence, is: gold}]}",
-            _WINDOWS,
-            "os_distro=windows",
-        ),
-        ("[{image_property: os_distro, is: windows}, {hint: licence, is: gold}]", {}, ""),
-        (
-            "[{image_property: os_distro, is: windows}, {extra_spec: licence, is: gold}]",
-            _WINDOWS,
-            "os_distro=windows together with licence=gold",
-        ),
+        (_IMAGE, {}, ""),
+        (_IMAGE, _WINDOWS, "os_distro=windows"),
+        (f"{{any: [{_FLAVOR}, {_IMAGE}]}}", _WINDOWS, ""),
+        (f"{{any: [{_IMAGE}, {_FLAVOR}]}}", _WINDOWS, "os_distro=windows"),
+        (f"[{_IMAGE}, {_HINT}]", {}, ""),
+        (f"[{_IMAGE}, {_FLAVOR}]", _WINDOWS, "os_distro=windows together with licence=gold"),
     ],
 )
 def test_only_what_the_new_image_adds_refuses_a_rebuild(
@@ -197,18 +179,10 @@ def test_only_what_the_new_image_adds_refuses_a_rebuild(
 ) -> None:
     """The server ran with the rest before, and Nova leaves a server whose rebuild is refused in ERROR."""
     when, properties, offers = case
-    (tmp_path / "a.yaml").write_text(f"version: 2\n{rules_text(rule('r', when, ['CUSTOM_LICENSED']))}")
-    scheduler = start("rules", f"rules_dirs = {tmp_path}")
+    scheduler = _start_with_rules(start, tmp_path, rule("r", when, [_LICENSED]))
     _having(placement)
-    fields = {"project_id": "p1", "availability_zone": "north", "force_hosts": [_HOST]}
-    spec = nova_spec(properties, {"licence": "gold"}, scheduler_hints={**_HINTS, "licence": ["gold"]}, **fields)
-    reason = _filter(scheduler, spec)
+    reason = _rebuild_of_gold(scheduler, properties)
     assert reason == (f"No valid host was found. This host does not offer {offers}." if offers else "")
-
-
-_FLAVOR, _HINT, _OTHER_HINT = "{extra_spec: licence, is: gold}", "{hint: licence, is: gold}", "{hint: tier, is: low}"
-_IMAGE, _SAME_IMAGE = "{image_property: os_distro, is: windows}", "{image_property: hw_vif_model, is: virtio}"
-_LICENSED = "CUSTOM_LICENSED"
 
 
 @pytest.mark.parametrize(
@@ -227,23 +201,15 @@ _LICENSED = "CUSTOM_LICENSED"
     ],
 )
 def test_contradiction_refuses_a_rebuild_only_if_both_sides_are_of_the_image(
-    start: Start,
-    placement: EmbeddedPlacement,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    case: tuple[str, str, list[str], str],
+    start: Start, placement: EmbeddedPlacement, tmp_path: Path, caplog: Any, case: tuple[str, str, list[str], str]
 ) -> None:
     """A request like that of the server is refused by today's rules; the server runs nevertheless."""
     requiring, forbidding, traits, reason = case
     texts = (rule("one", requiring, [_LICENSED]), rule("two", forbidding, forbid=[_LICENSED]))
-    (tmp_path / "a.yaml").write_text(f"version: 2\n{rules_text(*texts)}")
-    scheduler = start("rules,image_metadata", f"rules_dirs = {tmp_path}", "reported_traits = *")
+    scheduler = _start_with_rules(start, tmp_path, *texts)
     _having(placement, _VIRTIO, REPORTED, *traits)
-    hints = {**_HINTS, "licence": ["gold"], "tier": ["low"]}
     for vif_model in ("virtio", "e1000e"):
-        properties = {**_WINDOWS, "hw_vif_model": vif_model}
-        spec = nova_spec(properties, {"licence": "gold"}, scheduler_hints=hints, force_hosts=[_HOST])
-        found = _filter(scheduler, spec)
+        found = _rebuild_of_gold(scheduler, {**_WINDOWS, "hw_vif_model": vif_model})
         # What else the image requires is checked in any case.
         assert (reason in found and bool(found) == bool(reason)) if vif_model == "virtio" else bool(found)
     assert _warnings(caplog) == []
@@ -263,14 +229,9 @@ def test_rule_about_flavor_or_hint_takes_back_no_requirement_of_the_image(
 ) -> None:
     """The server may be older than the rule, and its host without the trait."""
     trait, properties, reason = case
-    texts = (rule("one", when, [trait]), rule("two", _IMAGE, [_LICENSED]))
-    (tmp_path / "a.yaml").write_text(f"version: 2\n{rules_text(*texts)}")
-    scheduler = start("rules,image_metadata", f"rules_dirs = {tmp_path}", "reported_traits = *")
+    scheduler = _start_with_rules(start, tmp_path, rule("one", when, [trait]), rule("two", _IMAGE, [_LICENSED]))
     _having(placement, _VIRTIO, REPORTED)
-    spec = nova_spec(
-        properties, {"licence": "gold"}, scheduler_hints={**_HINTS, "licence": ["gold"]}, force_hosts=[_HOST]
-    )
-    found = _filter(scheduler, spec)
+    found = _rebuild_of_gold(scheduler, properties)
     assert reason in found
     assert bool(found) == bool(reason)
 
@@ -285,32 +246,14 @@ def test_impossible_image_is_refused_with_its_reason(start: Start, placement: Em
 
 
 def test_any_other_request_passes_without_a_query(start: Start, placement: EmbeddedPlacement) -> None:
+    """Any user may give the hint of a rebuild; nova-api forces a real one to the host of the server."""
     scheduler = start("image_metadata")
     observed = _having(placement)
-    assert _filter(scheduler, nova_spec(_WANTS_E1000E)) == ""
-    for hints in ({}, {"group": ["one"]}):
-        assert _filter(scheduler, nova_spec(_WANTS_E1000E, scheduler_hints=hints)) == ""
+    others: tuple[dict[str, Any], ...] = ({}, {"scheduler_hints": {}}, {"scheduler_hints": {"group": ["one"]}})
+    hinted = [{"scheduler_hints": _HINTS, **fields} for fields in ({}, {"force_hosts": None}, {"force_hosts": []})]
+    for fields in (*others, *hinted):
+        assert _filter(scheduler, nova_spec(_WANTS_E1000E, **fields)) == ""
     assert observed.sent == []
-
-
-def test_new_server_with_the_hint_of_a_rebuild_costs_no_query_for_each_host_of_the_cloud(
-    start: Start, placement: EmbeddedPlacement
-) -> None:
-    """Any user may give the hint; nova-api forces a real rebuild to the host of the server."""
-    scheduler = start("image_metadata")
-    observed = _having(placement)
-    without: tuple[dict[str, Any], ...] = ({}, {"force_hosts": None}, {"force_hosts": []})
-    for fields in without:
-        assert _filter(scheduler, nova_spec(_WANTS_E1000E, scheduler_hints=_HINTS, **fields)) == ""
-    assert observed.sent == []
-
-
-def test_placement_is_read_again_for_each_rebuild(start: Start, placement: EmbeddedPlacement) -> None:
-    scheduler = start("image_metadata")
-    _having(placement, _VIRTIO)
-    assert _rebuild(scheduler, _WANTS_E1000E)
-    _having(placement, _VIRTIO, _E1000E)
-    assert _rebuild(scheduler, _WANTS_E1000E) == ""
 
 
 def test_host_that_has_not_reported_is_not_refused(
@@ -341,17 +284,22 @@ def test_host_that_reports_what_the_enabled_filters_require_is_refused(
     assert bool(_warnings(caplog)) == (not is_known)
 
 
-@pytest.mark.parametrize(
-    ("host", "problem"),
-    [(_HOST, "PlacementUnavailable: "), ("host-9", "UnknownProvider: ")],
-    ids=["unavailable", "no provider"],
-)
+@pytest.mark.parametrize("problem", ["PlacementUnavailable: ", "UnknownProvider: ", "BaseException: 1 second"])
 def test_rebuild_goes_on_with_a_warning_where_the_traits_cannot_be_read(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, host: str, problem: str
+    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, problem: str
 ) -> None:
+    """Eventlet's Timeout is no Exception."""
+    host = "host-9" if problem.startswith("Unknown") else _HOST
+
+    def fail(_method: str, url: str) -> Answer | None:
+        if host == _HOST and _READ.endswith(url):
+            if problem.startswith("Base"):
+                raise BaseException("1 second")  # noqa: TRY002
+            return 503, {}
+        return None
+
     scheduler = start("image_metadata")
-    is_down = host == _HOST
-    _having(placement, _VIRTIO).hook = lambda _method, url: (503, {}) if is_down and _READ.endswith(url) else None
+    _having(placement, _VIRTIO).hook = fail
     assert _rebuild(scheduler, _WANTS_E1000E, host=host) == ""
     (warning,) = _warnings(caplog)
     assert f"without a check whether its host {host} can run the new image: {problem}" in warning
@@ -377,22 +325,6 @@ def test_rebuild_does_not_wait_for_a_placement_that_hangs(
     assert "Placement did not respond in 0.05 seconds" in _warnings(caplog)[-1]
 
 
-def test_client_that_times_out_as_eventlet_does_refuses_no_rebuild(
-    start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its Timeout is no Exception."""
-
-    def time_out(_method: str, url: str) -> Answer | None:
-        if "/resource_providers/" in url:
-            raise BaseException("1 second")  # noqa: TRY002
-        return None
-
-    scheduler = start("image_metadata")
-    _having(placement, _VIRTIO).hook = time_out
-    assert _rebuild(scheduler, _WANTS_E1000E) == ""
-    assert "BaseException: 1 second" in _warnings(caplog)[-1]
-
-
 def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
     start: Start, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -408,11 +340,7 @@ def test_process_that_can_have_no_other_thread_refuses_no_rebuild(
 
 @pytest.mark.parametrize("part", ["_calls", "_outcome"])
 def test_failing_filter_is_logged_and_refuses_no_rebuild(
-    start: Start,
-    placement: EmbeddedPlacement,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    part: str,
+    start: Start, placement: EmbeddedPlacement, caplog: Any, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """Nor does an error of the pipeline's own."""
     scheduler = start("image_metadata")
@@ -446,13 +374,9 @@ def test_filter_written_for_nova_neither_refuses_nor_changes_a_rebuild(
 def test_long_reason_names_whole_properties_and_fits_into_the_fault(
     start: Start, placement: EmbeddedPlacement, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "rules"
-    folder.mkdir()
     values = {f"prop_{number}": "ü" * 40 for number in range(9)}
-    image = "{image_property: os_distro, is: windows}"
-    conditions = [f'[{image}, {{extra_spec: "{name}", is: "{value}"}}]' for name, value in values.items()]
-    write_rules(folder / "a.yaml", *(rule(f"r{i}", each, ["CUSTOM_LICENSED"]) for i, each in enumerate(conditions)))
-    scheduler = start("rules", f"rules_dirs = {folder}")
+    conditions = [f'[{_IMAGE}, {{extra_spec: "{name}", is: "{value}"}}]' for name, value in values.items()]
+    scheduler = _start_with_rules(start, tmp_path, *(rule(f"r{i}", x, [_LICENSED]) for i, x in enumerate(conditions)))
     _having(placement)
     reason = _rebuild(scheduler, _WINDOWS, values)
     assert reason.endswith(f" os_distro=windows together with prop_0={'ü' * 40}, and 8 more.")

@@ -32,7 +32,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 @pytest.mark.parametrize(
     ("version", "message"),
     [
-        ("26.3.0", "its compute services may report fewer traits"),
         ("28.1.0", "its compute services may report fewer traits"),
         ("99.0.0", "a new request filter of Nova with the purpose of one of ours runs beside it"),
     ],

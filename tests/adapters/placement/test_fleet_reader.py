@@ -25,7 +25,7 @@ from os_prefilter.fleet.reader import parse_fleet
 from os_prefilter.fleet.snapshot import snapshot
 from tests.conftest import times
 from tests.support.fleets import fleets
-from tests.support.placements import Answer, Observed, served
+from tests.support.placements import Answer, Observed, answering, served
 
 RACK = Aggregate(aggregate_uuid("rack"), "rack", "north")
 
@@ -272,12 +272,8 @@ ODD: list[tuple[str, object]] = [
 def test_malformed_response_raises_placement_unavailable() -> None:
     with EmbeddedPlacement(fleet_of(2)) as placement:
         for at, answer in ODD:
-
-            def hook(_method: str, url: str, at: str = at, answer: object = answer) -> Answer | None:
-                return (200, answer) if url.endswith(at) else None
-
             with pytest.raises(PlacementUnavailable) as raised:
-                read_fleet(Observed(placement, hook).client)
+                read_fleet(Observed(placement, answering((200, answer), at)).client)
             assert str(raised.value).isprintable()
 
 

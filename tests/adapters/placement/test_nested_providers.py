@@ -9,7 +9,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import LiveReported, NestedProviders
 from os_prefilter.common.errors import PlacementError
 from os_prefilter.fleet.model import Fleet, Provider, provider_uuid
-from tests.support.placements import Answer, Observed, provider
+from tests.support.placements import Answer, Observed, answering, provider
 
 _SHARES = "MISC_SHARES_VIA_AGGREGATE"
 _SHARING = f"GET /traits?associated=true&name=in:{_SHARES}"
@@ -84,10 +84,9 @@ def test_tree_of_a_compute_node_spares_the_list_of_all_nested_providers() -> Non
 
 
 def test_error_or_unusable_response_is_no_answer() -> None:
-    bodies = ({}, {"traits": []}, {"resource_providers": [{"uuid": "x"}]})
+    bodies: tuple[object, ...] = ({}, {"traits": []}, {"resource_providers": [{"uuid": "x"}]})
     answers: list[Answer] = [(503, b"down"), (401, {}), *((200, body) for body in bodies)]
     with EmbeddedPlacement(Fleet((_host("a"),))) as placement:
         for answer in answers:
-            observed = Observed(placement, lambda _method, _url, answer=answer: answer)
             with pytest.raises(PlacementError):
-                NestedProviders(observed.client)()
+                NestedProviders(Observed(placement, answering(answer)).client)()

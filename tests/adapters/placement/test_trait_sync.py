@@ -25,6 +25,7 @@ from tests.support.placements import (
     UUID,
     Answer,
     Observed,
+    answering,
     everything,
     lone_host,
     provider,
@@ -427,7 +428,7 @@ def test_malformed_or_error_response_raises_and_nothing_is_written(placement: Em
     """Above all, traits that were not read must not be taken for traits that are not there."""
     before = everything(placement)
     for at, answer in WRONG:
-        seen = Observed(placement, lambda _, url, at=at, answer=answer: answer if at in url else None)
+        seen = Observed(placement, answering(answer, at))
         with pytest.raises((PlacementUnavailable, PlacementRefused)) as raised:
             host(seen).sync(GOAL)
         assert str(raised.value).isprintable()

@@ -7,8 +7,6 @@ from stevedore import named
 
 from os_prefilter.common.errors import UnusableReporter
 from os_prefilter.hosts.capabilities import known_traits, load_reporter
-from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import QUALIFIED, ROWS
 
 
@@ -40,13 +38,3 @@ def test_unusable_reporter_entry_point_is_refused_with_the_reason(
     monkeypatch.setattr(named.NamedExtensionManager, "list_entry_points", lambda _self: points)
     with pytest.raises(UnusableReporter, match=problem):
         load_reporter("mine")
-
-
-def test_third_party_reporter_is_loaded_by_its_entry_point_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its entry point alone: the facts name it."""
-    fake = load_reporter("fake")
-    monkeypatch.setattr(
-        named.NamedExtensionManager, "list_entry_points", lambda _self: [_Point("mine", "a:B", lambda: fake)]
-    )
-    assert load_reporter("mine") is fake
-    assert issubclass(FakeFacts, HostFacts)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from nova.scheduler.utils import ResourceRequest
@@ -30,13 +31,8 @@ _NO_HPET = replace(LXC, host="container-1")
     ("spec", "source"),
     [
         (spec_of({"hw_time_hpet": "true"}), "image property hw_time_hpet=true"),
-        (spec_of({"hw_time_hpet": True}), "image property hw_time_hpet=true"),
         (spec_of({f"trait:{HPET}": "required"}), f"image property trait:{HPET}=required"),
         (spec_of(extra_specs={f"trait:{HPET}": "required"}), f"flavor extra spec trait:{HPET}=required"),
-        (
-            spec_of(extra_specs={f"trait1:{HPET}": "required", "resources1:VCPU": "1"}),
-            f"flavor extra spec trait1:{HPET}=required",
-        ),
         (
             spec_of({"hw_time_hpet": "yes"}, {"resources7:VGPU": "1", f"trait7:{HPET}": "forbidden"}),
             "image property hw_time_hpet=true",
@@ -52,51 +48,36 @@ def test_hpet_required_by_property_or_trait_is_enabled_or_refused_by_the_host(sp
     assert settings.settings == (Setting("time_hpet", "true", source),)
     with pytest.raises(UnsupportedByHost, match="container-1") as refused:
         guest_settings(spec, _NO_HPET)
-    assert refused.value.refusals
     assert "not possible on lxc hosts" in str(refused.value)
+    assert len(refused.value.refusals) == 1
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        spec_of(),
-        spec_of({"hw_time_hpet": "false"}),
-        RequestSpec(Flavor(), None),
-        spec_of({"hw_disk_bus": "virtio"}),
-        spec_of(extra_specs={"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"}),
-    ],
-)
-def test_hpet_stays_off_unless_it_was_asked_for(spec: RequestSpec) -> None:
-    assert guest_settings(spec, KVM).value("time_hpet") in (None, "false")
+def test_hpet_stays_off_unless_it_was_asked_for() -> None:
+    of_a_gpu = spec_of(extra_specs={"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "required"})
+    for spec in (spec_of(), spec_of({"hw_time_hpet": "false"}), RequestSpec(Flavor(), None), of_a_gpu):
+        assert guest_settings(spec, KVM).value("time_hpet") in (None, "false")
 
 
 @pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
 def test_boolean_device_required_by_its_trait_is_enabled_or_refused_by_the_host(row: Row) -> None:
-    """The decision of 2018: the trait is the cue, and the driver fails where it cannot follow it."""
-    trait = row.values["true"].trait
-    with_gate = {"hw_firmware_type": "uefi"} if row.only_with == "firmware_type" else {}
-    spec = spec_of(dict(with_gate), {f"trait:{trait}": "required"})
-    able = replace(KVM)
-    if unsupported(spec, able):
+    """The decision of 2018: the trait is the cue, and the driver fails where it cannot follow it.
+
+    Beside a property that disables the device it is a conflict.
+    """
+    required = {f"trait:{row.values['true'].trait}": "required"}
+    properties: dict[str, object] = {"hw_firmware_type": "uefi"} if row.only_with == "firmware_type" else {}
+    spec = spec_of(dict(properties), required)
+    if unsupported(spec, KVM):
         # Nova 34 encrypts no ephemeral disk.
         assert row.name == "ephemeral_encryption"
     else:
-        assert guest_settings(spec, able).value(row.name) == "true"
+        assert guest_settings(spec, KVM).value(row.name) == "true"
     with pytest.raises(UnsupportedByHost):
         guest_settings(spec, _NO_HPET)
-
-
-@pytest.mark.parametrize("row", _BOOLEANS, ids=lambda row: row.name)
-def test_device_disabled_by_property_and_required_by_trait_is_a_conflict(row: Row) -> None:
-    trait = row.values["true"].trait
-    properties: dict[str, object] = {str(row.image_property): "false"}
-    if row.only_with == "firmware_type":
-        properties["hw_firmware_type"] = "uefi"
-    for check in (unsupported, guest_settings):
+    in_a_group = {f"trait1:{row.values['true'].trait}": "required", "resources1:VCPU": "1"}
+    for check, extra_specs in product((unsupported, guest_settings), (required, in_a_group)):
         with pytest.raises(FlavorImageConflict):
-            check(spec_of(properties, {f"trait:{trait}": "required"}), KVM)
-        with pytest.raises(FlavorImageConflict):
-            check(spec_of(properties, {f"trait1:{trait}": "required", "resources1:VCPU": "1"}), KVM)
+            check(spec_of({**properties, str(row.image_property): "false"}, extra_specs), KVM)
 
 
 def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -> None:
@@ -104,16 +85,12 @@ def test_guest_settings_list_hpet_first_and_then_the_other_requested_devices() -
         {"hw_vif_model": "VirtualE1000e", "hw_time_hpet": "on", "hw_machine_type": "pc-q35-7.2", "hw_disk_bus": "sata"}
     )
     settings = guest_settings(spec, KVM)
-    assert [(each.name, each.value) for each in settings.settings] == [
-        ("time_hpet", "true"),
-        ("vif_model", "e1000e"),
-        ("disk_bus", "sata"),
-        ("machine_type", "q35"),
-    ]
+    found = [(each.name, each.value) for each in settings.settings]
+    assert found == [("time_hpet", "true"), ("vif_model", "e1000e"), ("disk_bus", "sata"), ("machine_type", "q35")]
     assert (settings.machine, settings.architecture) == ("pc-q35-7.2", "x86_64")
 
 
-@pytest.mark.parametrize("value", ["nosuch", "virtio\nERROR fake", "x" * 10_000, 7, ["virtio"]])
+@pytest.mark.parametrize("value", ["virtio\nERROR fake", "x" * 10_000, ["virtio"]])
 def test_unknown_value_is_refused_in_one_short_printable_line(value: object) -> None:
     (found,) = unsupported(spec_of({"hw_disk_bus": value}), KVM)
     assert str(found).isprintable()
@@ -173,7 +150,6 @@ _ENCRYPTED = {"hw_firmware_type": "uefi", "hw_machine_type": "q35"}
         ({"hw_time_hpet": "yes"}, {"resources_gpu:VGPU": "1", f"trait_gpu:{HPET}": "forbidden"}, True),
         ({"hw_time_hpet": "no"}, {"resources_dpu:FPGA": "1", f"trait_dpu:{HPET}": "required"}, True),
         ({}, {"resources_dpu:FPGA": "1", "trait_dpu:HW_ARCH_AARCH64": "required"}, True),
-        ({}, {"resources_dpu:FPGA": "1", "trait_dpu:HW_ARCH_X86_64": "forbidden"}, True),
         (_ENCRYPTED, {"resources1:VGPU": "1", "trait1:COMPUTE_SECURITY_STATELESS_FIRMWARE": "forbidden"}, True),
         ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "required"}, True),
         ({}, {"resources1:VCPU": "1", f"trait1:{HPET}": "forbidden"}, False),
@@ -190,13 +166,6 @@ def test_late_check_of_traits_in_request_groups_agrees_with_placement_and_novas_
     assert (unsupported(spec, KVM) == []) is can
     pipeline_of("hpet", "image_metadata").apply(spec)
     assert devices.allocation_candidates(allocation_candidates_query(spec)).hosts == ("kvm-1",) * can
-
-
-def test_device_requested_by_both_property_and_trait_is_refused_once() -> None:
-    spec = spec_of({"hw_time_hpet": "true"}, {f"trait1:{HPET}": "required", "resources1:VCPU": "1"})
-    assert [(item.property, item.value) for item in unsupported(spec, _NO_HPET)] == [
-        (f"flavor extra spec trait1:{HPET}", "required")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -237,21 +206,17 @@ def test_refusal_names_the_property_behind_a_default_and_an_unknown_value_once()
     assert str(unknown) == "flavor extra spec 'deploy-config:raid'='5': no configuration template"
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [{"hw_time_hpet": "true"}, {"hw_firmware_type": "uefi"}, {"hw_viommu_model": "intel"}, {"hw_machine_type": "pc"}],
-)
-def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest(
-    properties: dict[str, object],
-) -> None:
+def test_x86_device_firmware_or_machine_type_is_refused_for_an_emulated_m68k_guest() -> None:
     """Also where its machine types are unknown; its settings carry its own name."""
     emulated = {"hw_emulation_architecture": "m68k"}
     own = replace(KVM, architecture="m68k", guests={"m68k": NOTHING})
     assert guest_settings(spec_of(emulated), own).architecture == "m68k"
     facts = replace(KVM, guests={"x86_64": X86, "m68k": NOTHING})
-    assert unsupported(spec_of({**emulated, **properties}), facts)
-    with pytest.raises(ImpossibleCombination):
-        pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, **properties}))
+    asked = {"hw_time_hpet": "true", "hw_firmware_type": "uefi", "hw_viommu_model": "intel", "hw_machine_type": "pc"}
+    for name, value in asked.items():
+        assert unsupported(spec_of({**emulated, name: value}), facts)
+        with pytest.raises(ImpossibleCombination):
+            pipeline_of("image_metadata", "hpet").apply(spec_of({**emulated, name: value}))
 
 
 @pytest.mark.parametrize(
@@ -279,14 +244,12 @@ def test_the_image_is_not_read_when_booting_from_a_volume() -> None:
     ("properties", "extra_specs", "refused"),
     [
         ({"hw_maxphysaddr_bits": "46"}, {}, ""),
-        ({"hw_maxphysaddr_bits": 46}, {}, ""),
         ({"hw_maxphysaddr_bits": 47}, {}, "image property hw_maxphysaddr_bits=47: the host's processors have 46"),
         ({}, {"hw:maxphysaddr_bits": "52"}, "flavor extra spec hw:maxphysaddr_bits=52: the host's processors have 46"),
         ({"hw_maxphysaddr_bits": 31}, {}, "image property hw_maxphysaddr_bits=31: QEMU takes a whole number from 32"),
         ({"hw_maxphysaddr_bits": True}, {}, "image property hw_maxphysaddr_bits=True: QEMU takes a whole number"),
         ({}, {"hw:maxphysaddr_bits": "4\x1b"}, r"flavor extra spec hw:maxphysaddr_bits='4\x1b': QEMU takes"),
         ({}, {"hw:maxphysaddr_bits": "9" * 5_000}, "QEMU takes a whole number from 32 to 52"),
-        ({"hw_maxphysaddr_bits": "\u0664\u0662"}, {}, "QEMU takes a whole number from 32 to 52"),
     ],
 )
 def test_address_bits_that_the_guest_cannot_have_are_refused(

@@ -249,8 +249,8 @@ def test_any_other_request_passes_without_a_query(start: Start, placement: Embed
     """Any user may give the hint of a rebuild; nova-api forces a real one to the host of the server."""
     scheduler = start("image_metadata")
     observed = _having(placement)
-    others: tuple[dict[str, Any], ...] = ({}, {"scheduler_hints": {}}, {"scheduler_hints": {"group": ["one"]}})
-    hinted = [{"scheduler_hints": _HINTS, **fields} for fields in ({}, {"force_hosts": None}, {"force_hosts": []})]
+    others: list[dict[str, Any]] = [{}, *({"scheduler_hints": each} for each in ({}, {"group": ["one"]}, _HINTS))]
+    hinted = [{"scheduler_hints": _HINTS, "force_hosts": hosts} for hosts in (None, [])]
     for fields in (*others, *hinted):
         assert _filter(scheduler, nova_spec(_WANTS_E1000E, **fields)) == ""
     assert observed.sent == []

@@ -95,7 +95,6 @@ def test_bios_settings_are_uncertain_after_an_operation_that_failed(fields: dict
             '{"LogicalProc": "Enabled", "bios": "1.2"}',
             {"LogicalProc": BiosSetting("Enabled"), "bios": BiosSetting("1.2")},
         ),
-        ("[]", {}),
         ("{}", {}),
         ('{"bios": []}', {}),
     ],
@@ -124,10 +123,10 @@ def test_boot_mode_and_secure_boot_come_from_capabilities_before_node_fields(
     assert (facts.boot_mode, facts.secure_boot) == expected
 
 
-@pytest.mark.parametrize("text", [*BY_NAME["architecture"].values, "AMD64", "i386", "I586", "AArch64", "", None])
-def test_cpu_arch_is_normalized_as_nova_does(text: str | None) -> None:
-    nova = IronicDriver._parse_node_properties(None, SimpleNamespace(id="n", properties={"cpu_arch": text}))
-    assert facts_from_node(_node({"cpu_arch": text})).architecture == (nova["cpu_arch"] or "")
+def test_cpu_arch_is_normalized_as_nova_does() -> None:
+    for text in (*BY_NAME["architecture"].values, "AMD64", "i386", "I586", "AArch64", "", None):
+        nova = IronicDriver._parse_node_properties(None, SimpleNamespace(id="n", properties={"cpu_arch": text}))
+        assert facts_from_node(_node({"cpu_arch": text})).architecture == (nova["cpu_arch"] or "")
 
 
 def test_separately_given_traits_replace_those_of_the_node() -> None:
@@ -141,7 +140,6 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
     [
         ([], "the document is a list; expected names with values"),
         ({}, "properties is None; expected names with values"),
-        (_node([1]), "properties is a list"),
         (_node(uuid=None), "uuid is None; expected the node's UUID"),
         (_node(uuid=7), "uuid is 7; expected a string"),
         (_node({"cpu_arch": "x86_65\n"}), r"properties.cpu_arch is 'x86_65\\n'; expected an architecture"),
@@ -149,13 +147,11 @@ def test_separately_given_traits_replace_those_of_the_node() -> None:
         (_node({"capabilities": {"boot_mode": "uefi"}}), "properties.capabilities is a dict; expected a string"),
         (_node(boot_mode=["uefi"]), "boot_mode is a list"),
         (_node(secure_boot="on"), "secure_boot is 'on'; expected true, false or null"),
-        (_node(bios_interface=True), "bios_interface is True"),
         (
             _node(traits=None),
             r"traits is None; expected a list of names of traits \(show the node with API version 1.37",
         ),
         (_node(traits="CUSTOM_A"), "traits is 'CUSTOM_A'"),
-        (_node(traits={"CUSTOM_A": 1}), "traits is a dict"),
         (_node(traits=["CUSTOM_A", "b\x1b"]), r"an item of traits is 'b\\x1b'; expected the name of a trait"),
     ],
 )
@@ -168,7 +164,6 @@ def test_invalid_node_error_names_the_field(node: Any, message: str) -> None:
     ("bios", "message"),
     [
         (None, "the document is None; expected a list of BIOS settings"),
-        ("LogicalProc", "the document is 'LogicalProc'"),
         (["LogicalProc"], "item 1 is 'LogicalProc'; expected names with values"),
         ([{"name": "A"}, {"value": "Enabled"}], "the name in item 2 is None; expected a string"),
         ({"bios": [{"name": 1}]}, "the name in item 1 is 1"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -46,7 +47,6 @@ def test_trait_needs_its_minimum_libvirt_and_qemu_versions(libvirt: Version, qem
 @pytest.mark.parametrize(
     ("facts", "has"),
     [
-        (KVM, True),
         (QEMU, True),
         (LXC, False),
         (PARALLELS, False),
@@ -66,14 +66,12 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
     [
         ({"hw_time_hpet": "true"}, None),
         ({"hw_time_hpet": "true", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
-        ({"hw_time_hpet": "true", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
         ({"hw_time_hpet": "true", "hw_machine_type": "pc-q35-7.2"}, None),
         ({"hw_time_hpet": "true", "hw_architecture": "i686"}, None),
         ({"hw_time_hpet": "true", "hw_architecture": "aarch64"}, "the host is x86_64"),
         ({"hw_time_hpet": "true", "hw_emulation_architecture": "aarch64"}, "only x86 has one"),
         ({"hw_disk_bus": "ide"}, None),
         ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "machine type q35 never has it"),
-        ({"hw_disk_bus": "ide", "hw_machine_type": "pc"}, None),
         ({"hw_disk_bus": "virtio", "hw_machine_type": "q35"}, None),
         ({"hw_viommu_model": "intel"}, "of the family pc, which never has it"),
         ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, None),
@@ -88,7 +86,6 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "possible for s390x guests"),
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
         ({"hw_emulation_architecture": "i686"}, None),
-        ({"hw_emulation_architecture": "s390x"}, None),
         ({"hw_emulation_architecture": "s390x", "hw_machine_type": "s390-ccw-virtio"}, None),
         ({"img_hv_type": "qemu"}, None),
         ({"img_hv_type": "xen"}, "possible on kvm hosts: kvm, qemu"),
@@ -100,13 +97,8 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
         # Without UEFI firmware, and so without all that needs it.
         ({"hw_firmware_type": "uefi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        ({"hw_firmware_type": "uefi", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         (
             {"hw_firmware_type": "uefi", "hw_firmware_stateless": "true", "hw_machine_type": "microvm"},
-            "machine type microvm never has it",
-        ),
-        (
-            {"hw_firmware_type": "uefi", "os_secure_boot": "disabled", "hw_machine_type": "microvm"},
             "machine type microvm never has it",
         ),
         ({"hw_firmware_type": "bios", "hw_machine_type": "microvm"}, None),
@@ -119,11 +111,9 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
         ({"hw_input_bus": "virtio"}, None),
         ({"hw_input_bus": "usb", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_pointer_model": "usbtablet", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        ({"hw_redirected_usb_ports": "4"}, None),
         ({"hw_redirected_usb_ports": 4, "hw_machine_type": "q35"}, None),
         ({"hw_redirected_usb_ports": "0", "hw_machine_type": "isapc"}, None),
         ({"hw_redirected_usb_ports": "16"}, "unknown value"),
-        ({"hw_watchdog_action": "reset"}, None),
         ({"hw_watchdog_action": "reset", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_watchdog_action": "disabled", "hw_machine_type": "isapc"}, None),
         # Devices that the guest does not get.
@@ -205,12 +195,8 @@ def test_host_reports_traits_about_emulation_only_of_architectures_that_the_clou
     }
     assert {about[trait] for trait in able if found[trait]} == set(withheld.split())
     assert not found[Trait("CUSTOM_I686_COMPUTE_DEFAULT_MACHINE_PC")]
-
-
-def test_reason_of_a_host_without_the_qemu_comes_before_the_option() -> None:
-    found = refusals(KVM)
-    assert found[Trait("COMPUTE_ARCH_S390X")] == "the host has no QEMU for s390x guests"
-    assert found[Trait("CUSTOM_S390X_COMPUTE_STORAGE_BUS_VIRTIO")] == "the host has no QEMU for s390x guests"
+    # The reason of a host without the QEMU comes first.
+    assert refusals(KVM)[Trait("COMPUTE_ARCH_S390X")] == "the host has no QEMU for s390x guests"
 
 
 @pytest.mark.parametrize(
@@ -253,7 +239,7 @@ def test_late_check_goes_by_the_guests_that_nova_builds(properties: dict[str, ob
     assert refused in " ".join(item.reason for item in found)
 
 
-@pytest.mark.parametrize(("release", "starts"), [(29, True), (32, True), (33, False), (34, False)])
+@pytest.mark.parametrize(("release", "starts"), [(32, True), (33, False)])
 def test_uefi_on_libvirt_9_0_goes_by_the_release_of_nova(release: int, starts: bool) -> None:
     host = replace(KVM, libvirt_version=(9, 0, 0), built_by_nova=True, nova_release=release)
     assert capability_traits(host)["COMPUTE_FIRMWARE_UEFI"] is starts
@@ -318,18 +304,13 @@ def test_memory_encryption_models_are_those_that_nova_would_offer(
 
 
 @pytest.mark.parametrize("facts", [KVM, QEMU, LXC, PARALLELS], ids=lambda facts: facts.virt_type)
-def test_vif_models_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
-    ours = {model for model in network_model.VIF_MODEL_ALL if not refusal(facts, "vif_model", model, "")}
-    nova = {model for model in network_model.VIF_MODEL_ALL if vif.is_vif_model_valid_for_virt(facts.virt_type, model)}
-    assert ours == nova
-
-
-@pytest.mark.parametrize("facts", [KVM, QEMU, LXC, PARALLELS], ids=lambda facts: facts.virt_type)
-def test_buses_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
-    """On x86, where QEMU has them all; elsewhere Nova accepts what libvirt then refuses."""
-    ours = {bus for bus in nova_fields.DiskBus.ALL if not refusal(facts, "disk_bus", bus, "")}
-    nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt(facts.virt_type, bus)}
-    assert ours == nova
+def test_vif_models_and_buses_are_those_of_novas_late_check(facts: LibvirtFacts) -> None:
+    """Buses on x86, where QEMU has them all; elsewhere Nova accepts what libvirt then refuses."""
+    for model in network_model.VIF_MODEL_ALL:
+        is_valid = vif.is_vif_model_valid_for_virt(facts.virt_type, model)
+        assert is_valid != bool(refusal(facts, "vif_model", model, "")), model
+    for bus in nova_fields.DiskBus.ALL:
+        assert blockinfo.is_disk_bus_valid_for_virt(facts.virt_type, bus) != bool(refusal(facts, "disk_bus", bus, ""))
 
 
 @pytest.mark.parametrize(
@@ -350,20 +331,18 @@ def test_bus_missing_in_domain_capabilities_is_refused_though_nova_accepts_it(
     assert {bus for bus in nova if refusal(facts, "disk_bus", bus, "")} == lacks
 
 
-@pytest.mark.parametrize("model", nova_fields.SCSIModel.ALL)
 @pytest.mark.parametrize("bus", ["scsi", "virtio", None])
-def test_scsi_controller_is_the_one_that_nova_adds_whatever_disks_the_guest_has(model: str, bus: str | None) -> None:
+def test_scsi_controller_is_the_one_that_nova_adds_whatever_disks_the_guest_has(bus: str | None) -> None:
     facts = replace(KVM, architecture="ppc64le", guests={"ppc64le": POWER})
-    spec = nova_spec({"hw_scsi_model": model, **({"hw_disk_bus": bus} if bus else {})})
-    theirs = driver.LibvirtDriver._get_scsi_controller(spec.image).to_xml(pretty_print=False)
-    if model == "buslogic":
-        assert "QEMU has no such controller" in str(unsupported(spec, facts))
-    else:
-        (ours,) = domain_elements(guest_settings(spec, facts))
-        assert fromstring(ours).attrib == fromstring(theirs).attrib
-
-
-def test_guest_without_a_scsi_model_gets_the_controller_that_libvirt_prefers() -> None:
+    for model in nova_fields.SCSIModel.ALL:
+        spec = nova_spec({"hw_scsi_model": model, **({"hw_disk_bus": bus} if bus else {})})
+        theirs = driver.LibvirtDriver._get_scsi_controller(spec.image).to_xml(pretty_print=False)
+        if model == "buslogic":
+            assert "QEMU has no such controller" in str(unsupported(spec, facts))
+        else:
+            (ours,) = domain_elements(guest_settings(spec, facts))
+            assert fromstring(ours).attrib == fromstring(theirs).attrib
+    # Without a model it is the one that libvirt prefers.
     spec = nova_spec({"hw_disk_bus": "scsi"})
     assert driver.LibvirtDriver._get_scsi_controller(spec.image) is None
     assert not any("controller" in element for element in domain_elements(guest_settings(spec, KVM)))
@@ -395,25 +374,22 @@ _PLATFORMS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("architecture", "machine"), [(arch, machine) for arch, machines in _PLATFORMS.items() for machine in machines]
-)
-@pytest.mark.parametrize("model", nova_fields.VIOMMUModel.ALL)
-def test_viommu_models_match_nova_except_on_the_wrong_architecture(architecture: str, machine: str, model: str) -> None:
+@pytest.mark.parametrize("architecture", _PLATFORMS)
+def test_viommu_models_match_nova_except_on_the_wrong_architecture(architecture: str) -> None:
     """But for the models of one architecture on the other, which Nova hands to libvirt (intended difference 2)."""
     guests = {"x86_64": X86, "aarch64": ARM, "ppc64le": POWER, "s390x": S390}
     facts = replace(KVM, architecture=architecture, guests={architecture: guests[architecture]})
-    image = _image(architecture, model)
     drv = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
     drv._host = _Host()
-    try:
-        drv._get_iommu_model(_Guest(machine), image, _Flavor())
-        nova = True
-    except (nova_exception.InvalidVIOMMUMachineType, nova_exception.InvalidVIOMMUArchitecture):
-        nova = False
-    ours = not unsupported(spec_of({"hw_viommu_model": model, "hw_machine_type": machine}), facts)
-    wrong_architecture = (model, architecture) in {("intel", "aarch64"), ("smmuv3", "x86_64")}
-    assert ours == (nova and not wrong_architecture)
+    for machine, model in product(_PLATFORMS[architecture], nova_fields.VIOMMUModel.ALL):
+        try:
+            drv._get_iommu_model(_Guest(machine), _image(architecture, model), _Flavor())
+            nova = True
+        except (nova_exception.InvalidVIOMMUMachineType, nova_exception.InvalidVIOMMUArchitecture):
+            nova = False
+        ours = not unsupported(spec_of({"hw_viommu_model": model, "hw_machine_type": machine}), facts)
+        wrong_architecture = (model, architecture) in {("intel", "aarch64"), ("smmuv3", "x86_64")}
+        assert ours == (nova and not wrong_architecture), (machine, model)
 
 
 class _Host:
@@ -458,13 +434,8 @@ def test_usb_redirection_is_a_no_only_where_libvirt_says_so(listed: bool | None,
     facts = replace(KVM, guests={"x86_64": replace(X86, usb_redirection=listed)})
     assert capability_traits(facts)["CUSTOM_COMPUTE_USB_REDIRECTION"] is has
     refused = unsupported(spec_of(extra_specs={"hw:redirected_usb_ports": "2"}), facts)
-    assert [str(item) for item in refused] == (
-        []
-        if has
-        else [
-            "flavor extra spec hw:redirected_usb_ports=2: libvirt lists no redirected USB devices, or no SPICE graphics"
-        ]
-    )
+    reason = "hw:redirected_usb_ports=2: libvirt lists no redirected USB devices, or no SPICE graphics"
+    assert [str(item) for item in refused] == [f"flavor extra spec {reason}"] * (not has)
 
 
 @pytest.mark.parametrize(
@@ -488,14 +459,8 @@ def test_redirected_usb_ports_need_a_host_on_which_nova_gives_guests_spice(
     )
     assert capability_traits(facts)["CUSTOM_COMPUTE_USB_REDIRECTION"] is has
     reasons = [item.reason for item in unsupported(spec_of({"hw_redirected_usb_ports": "1"}), facts)]
-    assert reasons == (
-        []
-        if has
-        else [
-            "as Nova 34 builds the guest: it gets no SPICE graphics ([spice] enabled is off), without which libvirt "
-            "refuses redirected USB ports"
-        ]
-    )
+    reason = "as Nova 34 builds the guest: it gets no SPICE graphics ([spice] enabled is off), without which"
+    assert [each.startswith(reason) for each in reasons] == [True] * (not has)
 
 
 @pytest.mark.parametrize(

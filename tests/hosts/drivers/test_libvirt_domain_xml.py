@@ -47,11 +47,7 @@ def test_hpet_timer_is_written_first_whether_on_or_off() -> None:
         '<sound model="ich9" />',
     ]
     assert domain_elements(guest_settings(spec_of(), KVM)) == [_NO_TIMER]
-
-
-@pytest.mark.parametrize("architecture", ["aarch64", "s390x", "ppc64le"])
-def test_hpet_timer_is_not_written_for_other_architectures(architecture: str) -> None:
-    assert domain_elements(GuestSettings((), architecture)) == []
+    assert domain_elements(GuestSettings((), "aarch64")) == []
 
 
 @pytest.mark.parametrize(
@@ -59,15 +55,12 @@ def test_hpet_timer_is_not_written_for_other_architectures(architecture: str) ->
     [
         (_settings(video_model="virtio"), '<video><model type="virtio" /></video>'),
         (_settings(usb_model="qemu-xhci"), '<controller type="usb" index="0" model="qemu-xhci" />'),
-        (_settings(usb_model="none"), '<controller type="usb" index="0" model="none" />'),
-        (_settings(viommu_model="intel"), '<iommu model="intel" />'),
         (_settings(viommu_model="auto"), '<iommu model="intel" />'),
         (
             _settings(tpm_version="2.0", tpm_model="tpm-crb"),
             '<tpm model="tpm-crb"><backend type="emulator" version="2.0" /></tpm>',
         ),
         (_settings(firmware_type="uefi"), _UEFI.format("no", "")),
-        (_settings(firmware_type="uefi", secure_boot="disabled"), _UEFI.format("no", "")),
         (
             _settings(firmware_type="uefi", secure_boot="disabled", firmware_stateless="true"),
             _UEFI.format("no", '<loader stateless="yes" />'),
@@ -130,12 +123,11 @@ def test_input_devices_redirected_ports_and_watchdog_are_those_of_novas_driver(
     assert len(ours) == 3 + (ports or 0)
 
 
-@pytest.mark.parametrize("device", ["input_bus", "disk_bus", "cdrom_bus", "sound_model"])
-def test_guest_with_a_usb_device_keeps_its_usb_controller(device: str) -> None:
+def test_guest_with_a_usb_device_keeps_its_usb_controller() -> None:
     """Without one libvirt starts no such guest; nor does Nova leave it out, even if the image says ``none``."""
-    assert not any(
-        "controller" in element for element in domain_elements(_settings(usb_model="none", **{device: "usb"}))
-    )
+    for device in ("input_bus", "disk_bus", "cdrom_bus", "sound_model"):
+        elements = domain_elements(_settings(usb_model="none", **{device: "usb"}))
+        assert not any("controller" in element for element in elements)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES.split())
@@ -175,12 +167,11 @@ def test_optional_secure_boot_is_used_where_the_host_has_it(
     assert ('<loader secure="yes" />' in domain_elements(settings)[1]) is used
 
 
-@pytest.mark.parametrize("properties", [{}, {"hw_firmware_type": "bios"}])
-def test_optional_secure_boot_gives_no_guest_uefi(properties: dict[str, object]) -> None:
-    asked = {"hw_machine_type": "q35", "os_secure_boot": "optional", **properties}
-    assert domain_elements(guest_settings(spec_of(asked), KVM))[1:] == [
-        '<os><type arch="x86_64" machine="q35">hvm</type></os>'
-    ]
+def test_optional_secure_boot_gives_no_guest_uefi() -> None:
+    properties: tuple[dict[str, object], ...] = ({}, {"hw_firmware_type": "bios"})
+    for each in properties:
+        settings = guest_settings(spec_of({"hw_machine_type": "q35", "os_secure_boot": "optional", **each}), KVM)
+        assert domain_elements(settings)[1:] == ['<os><type arch="x86_64" machine="q35">hvm</type></os>']
 
 
 @pytest.mark.parametrize(
@@ -213,13 +204,13 @@ def test_address_bits_are_written_for_an_emulated_address_space_alone() -> None:
     assert domain_elements(guest_settings(spec_of({"hw_maxphysaddr_bits": "42"}), KVM)) == [_NO_TIMER]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES.split())
-def test_emulated_architecture_is_written_by_the_name_of_libvirt(architecture: str) -> None:
-    offered = frozenset((architecture,))
-    facts = replace(KVM, guests={"x86_64": X86, architecture: NOTHING}, emulated_architectures=offered)
-    settings = guest_settings(spec_of({"hw_emulation_architecture": architecture}), facts)
-    name = {"armv6": "armv6l", "i686": "x86_64"}.get(architecture, architecture)
-    assert f'<os><type arch="{name}">hvm</type></os>' in domain_elements(settings)
+def test_emulated_architecture_is_written_by_the_name_of_libvirt() -> None:
+    for architecture in ARCHITECTURES.split():
+        offered = frozenset((architecture,))
+        facts = replace(KVM, guests={"x86_64": X86, architecture: NOTHING}, emulated_architectures=offered)
+        settings = guest_settings(spec_of({"hw_emulation_architecture": architecture}), facts)
+        name = {"armv6": "armv6l", "i686": "x86_64"}.get(architecture, architecture)
+        assert f'<os><type arch="{name}">hvm</type></os>' in domain_elements(settings)
 
 
 @pytest.mark.parametrize("machine", ["microvm", "isapc"])
@@ -240,7 +231,6 @@ def test_device_models_maps_each_device_to_its_requested_model() -> None:
 @pytest.mark.parametrize(
     ("properties", "packed"),
     [
-        ({"hw_virtio_packed_ring": "true"}, True),
         ({"hw_virtio_packed_ring": "true", "hw_vif_model": "virtio"}, True),
         # libvirt starts no guest with it.
         ({"hw_virtio_packed_ring": "true", "hw_vif_model": "e1000"}, False),

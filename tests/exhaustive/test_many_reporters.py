@@ -4,7 +4,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,21 +16,17 @@ from keystoneauth1.session import Session
 from keystoneauth1.token_endpoint import Token
 
 from os_prefilter import Options
-from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.trait_sync import HostTraits
 from os_prefilter.common.errors import GenerationConflict, PlacementRefused, PlacementUnavailable
-from os_prefilter.fleet.model import Fleet, aggregate_uuid, provider_uuid
+from os_prefilter.fleet.model import aggregate_uuid, provider_uuid
 from os_prefilter.hosts.desired_traits import Goal
-from tests.conftest import times
 from tests.services.cloud.services import program_serving
 from tests.services.mariadb.databases import databases
-from tests.support.placements import provider, served
 
 REPORTERS = 50
 HOSTS = REPORTERS // 2
-# The Placement on SQLite answers one request after the other; conflicts come from all reporters starting at once.
-ROUNDS = min(times(2), 6)
+ROUNDS = 3
 OPERATORS = 3
 SHARED = frozenset(f"CUSTOM_SHARED_{number}" for number in range(4))
 """Traits that every reporter creates: all try it at once."""
@@ -150,41 +146,33 @@ def _run_at_once(works: list[Callable[[], None]]) -> list[BaseException]:
     return errors
 
 
-@contextmanager
-def placement_on_mariadb(fleet: Fleet, folder: Path, mariadb: str) -> Iterator[str]:
-    """Yield the URL of a Placement program on a MariaDB, which answers several requests at once."""
-    with ExitStack() as ending:
-        ours = ending.enter_context(databases(mariadb, alone=False))
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """Yield the URL of a Placement program on a MariaDB with hosts whose traits were set before."""
+    mariadb = os.environ.get(_MARIADB)
+    assert mariadb, f"in CI, {_MARIADB} must name a MariaDB"
+    with databases(mariadb, alone=False) as ours:
         # It must exist; the options are in the environment.
-        (folder / "placement.conf").touch()
+        (tmp_path / "placement.conf").touch()
         environment = {
-            "OS_PLACEMENT_CONFIG_DIR": str(folder),
+            "OS_PLACEMENT_CONFIG_DIR": str(tmp_path),
             "OS_PLACEMENT_DATABASE__CONNECTION": ours.create("placement"),
             "OS_PLACEMENT_DATABASE__SYNC_ON_STARTUP": "true",
             "OS_API__AUTH_STRATEGY": "noauth2",
         }
-        service = ending.enter_context(program_serving("placement.wsgi.api", folder, "placement", environment))
-        client = ending.enter_context(closing(Client(service.url)))
-        client.ensure_traits(BASE)
-        for host in fleet.hosts:
-            client.request("POST", "/resource_providers", {"name": host.name, "uuid": host.uuid})
-            client.set_provider_traits(host.uuid, 0, host.traits)
-        yield service.url
+        with (
+            program_serving("placement.wsgi.api", tmp_path, "placement", environment) as service,
+            closing(Client(service.url)) as client,
+        ):
+            client.ensure_traits(BASE)
+            for number in range(HOSTS):
+                uuid = provider_uuid(f"host-{number}")
+                client.request("POST", "/resource_providers", {"name": f"host-{number}", "uuid": uuid})
+                client.set_provider_traits(uuid, 0, BASE)
+            yield service.url
 
 
-@pytest.fixture(params=["sqlite", pytest.param("mariadb", marks=needs_mariadb)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Return the URL of a Placement with hosts whose traits reporters, operators and Nova have set."""
-    fleet = Fleet(tuple(provider(f"host-{number}", traits=" ".join(BASE)) for number in range(HOSTS)))
-    if request.param == "sqlite":
-        with EmbeddedPlacement(fleet) as placement, served(placement) as server:
-            yield server.url
-        return
-    assert os.environ.get(_MARIADB), f"in CI, {_MARIADB} must name a MariaDB"
-    with placement_on_mariadb(fleet, tmp_path, os.environ[_MARIADB]) as url:
-        yield url
-
-
+@needs_mariadb
 def test_fifty_reporters_and_operators_converge_without_losing_a_write(url: str) -> None:
     """Two reporters write to each host, each the traits that it owns, and operators the same hosts' traits and groups.
 

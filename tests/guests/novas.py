@@ -60,67 +60,40 @@ class NovasDriver:
 
     def _xml(self, case: Case) -> str:
         properties = case.properties(self._facts.architecture)
-        image = objects.ImageMeta.from_dict(
-            {
-                "id": uuidutils.generate_uuid(),
-                "disk_format": properties.pop("disk_format", "raw"),
-                "container_format": "bare",
-                "min_disk": 0,
-                "min_ram": 0,
-                "size": 1,
-                "properties": properties,
-            }
-        )
+        disk_format = properties.pop("disk_format", "raw")
+        sizes = dict.fromkeys(("min_disk", "min_ram"), 0) | {"size": 1, "container_format": "bare"}
+        about = {"id": uuidutils.generate_uuid(), "disk_format": disk_format, "properties": properties}
+        image = objects.ImageMeta.from_dict({**about, **sizes})
         instance = _instance(image)
         Path(utils.get_instance_path(instance)).mkdir(parents=True, exist_ok=True)
-        devices: dict[str, Any] = {
-            "root_device_name": None,
-            "image": [],
-            "swap": None,
-            "ephemerals": [],
-            "block_device_mapping": [],
-        }
+        devices: dict[str, Any] = dict.fromkeys(("root_device_name", "swap"))
+        devices |= {name: [] for name in ("image", "ephemerals", "block_device_mapping")}
         disks = blockinfo.get_disk_info(self._facts.virt_type, instance, image, devices)
         return str(self._driver._get_guest_xml(self._context, instance, _network(), disks, image))
 
 
 def _instance(image: Any) -> Any:
-    flavor = objects.Flavor(
-        id=1, name="small", flavorid="1", memory_mb=128, vcpus=1, root_gb=1, ephemeral_gb=0, swap=0, extra_specs={}
+    sizes = {"memory_mb": 128, "vcpus": 1, "root_gb": 1, "ephemeral_gb": 0}
+    flavor = objects.Flavor(id=1, name="small", flavorid="1", swap=0, extra_specs={}, **sizes)
+    unset = (
+        *("os_type", "vm_mode", "architecture", "root_device_name", "default_ephemeral_device", "default_swap_device"),
+        *("ephemeral_key_uuid", "key_data", "numa_topology", "vcpu_model", "resources", "trusted_certs"),
     )
+    texts = {"display_name": "guest", "host": "host", "project_id": "project", "user_id": "user"}
     instance = objects.Instance(
         id=1,
         uuid=uuidutils.generate_uuid(),
-        display_name="guest",
         flavor=flavor,
         image_ref=image.id,
-        kernel_id="",
-        ramdisk_id="",
-        os_type=None,
-        vm_mode=None,
-        architecture=None,
-        host="host",
-        project_id="project",
-        user_id="user",
         system_metadata={"vtpm_secret_uuid": TPM_SECRET},
         metadata={},
-        memory_mb=128,
-        vcpus=1,
-        root_gb=1,
-        ephemeral_gb=0,
-        config_drive="",
-        root_device_name=None,
-        default_ephemeral_device=None,
-        default_swap_device=None,
-        ephemeral_key_uuid=None,
-        key_data=None,
-        numa_topology=None,
-        vcpu_model=None,
-        resources=None,
-        trusted_certs=None,
         pci_devices=objects.PciDeviceList(),
         pci_requests=objects.InstancePCIRequests(requests=[]),
         tags=objects.TagList(),
+        **dict.fromkeys(("kernel_id", "ramdisk_id", "config_drive"), ""),
+        **dict.fromkeys(unset),
+        **sizes,
+        **texts,
     )
     instance.old_flavor = instance.new_flavor = None
     return instance
@@ -128,17 +101,8 @@ def _instance(image: Any) -> Any:
 
 def _network() -> Any:
     """Return one port: a network card is what its model is asked for."""
-    network = model.Network(
-        id=uuidutils.generate_uuid(), bridge="bridge", label="network", subnets=[], meta={"injected": False}
-    )
-    port = model.VIF(
-        id=uuidutils.generate_uuid(),
-        address="52:54:00:00:00:01",
-        network=network,
-        type="ovs",
-        vnic_type="normal",
-        devname="tap0",
-        ovs_interfaceid=uuidutils.generate_uuid(),
-        details={"port_filter": False},
-    )
-    return model.NetworkInfo([port])
+    ids = [uuidutils.generate_uuid() for _ in range(3)]
+    network = model.Network(id=ids[0], bridge="bridge", label="network", subnets=[], meta={"injected": False})
+    kind = {"type": "ovs", "vnic_type": "normal", "details": {"port_filter": False}}
+    address = {"address": "52:54:00:00:00:01", "devname": "tap0", "ovs_interfaceid": ids[1]}
+    return model.NetworkInfo([model.VIF(id=ids[2], network=network, **kind, **address)])

@@ -1,8 +1,6 @@
 """Start all guests on a libvirt, and write down what became of them: ``python -m tests.guests.record``.
 
-The records are in ``tests/guests/starts``. What the host is, for tests that judge the
-reporter by them, goes into ``tests/guests/hosts``. With ``--row`` only guests of new rows are started: their outcomes
-join the record of the others.
+Into ``tests/guests/starts``; into ``tests/guests/hosts`` what the host is, for tests that judge the reporter by them.
 """
 
 import argparse
@@ -44,15 +42,6 @@ def as_built(facts: LibvirtFacts, *, by_nova: bool) -> LibvirtFacts:
     return replace(facts, built_by_nova=by_nova, nova_release=NovasDriver.release() if by_nova else None)
 
 
-def wanted(facts: LibvirtFacts) -> list[Case]:
-    """Return the guests to start; unless Nova builds them, those that are emulated are the same with KVM."""
-    return [
-        case
-        for case in cases(facts)
-        if facts.virt_type == "qemu" or facts.built_by_nova or case.architecture == facts.architecture
-    ]
-
-
 def built(some: Iterable[Case], facts: LibvirtFacts, uri: str, folder: Path) -> Iterator[Guest]:
     """Yield the guests as the driver of the facts builds them."""
     if not facts.built_by_nova:
@@ -83,11 +72,14 @@ def main() -> None:
     parser.add_argument("--virt-type", choices=("kvm", "qemu"), default="qemu")
     parser.add_argument("--nova", action="store_true", help="as Nova's driver builds them")
     parser.add_argument("--root", type=Path, default=Path("/"), help="of the file system that this libvirt sees")
-    parser.add_argument("--row", action="append", choices=ROWS, help="of the vocabulary (repeatable); default: all")
+    parser.add_argument("--row", action="append", choices=ROWS, help="only of these; the others stay recorded")
     arguments = parser.parse_args()
     facts = probed(arguments.uri, arguments.virt_type)
     facts = as_built(facts, by_nova=arguments.nova)
-    some = [case for case in wanted(facts) if not arguments.row or case.row in arguments.row]
+    # Unless Nova builds them, guests that are emulated are the same with KVM.
+    is_new = facts.virt_type == "qemu" or facts.built_by_nova
+    found = [case for case in cases(facts) if is_new or case.architecture == facts.architecture]
+    some = [case for case in found if not arguments.row or case.row in arguments.row]
     outcomes = started(some, facts, arguments.uri, arguments.root)
     name = f"libvirt-{version_text(facts.libvirt_version)}-{facts.virt_type}"
     builder = f"nova-{facts.nova_release}" if facts.nova_release else "ours"
@@ -120,13 +112,9 @@ def _record(
 
 def _host(facts: LibvirtFacts) -> dict[str, Any]:
     found = {field.name: getattr(facts, field.name) for field in fields(facts) if field.name not in _NOT_OF_THE_HOST}
-    found["host"] = "recorded"
-    return found | {"guests": {name: _fields(guest) for name, guest in facts.guests.items()}}
-
-
-def _fields(guest: GuestFacts) -> dict[str, Any]:
-    """Return the fields of what a guest can have, as JSON knows them."""
-    return {field.name: getattr(guest, field.name) for field in fields(guest)}
+    names = [field.name for field in fields(GuestFacts)]
+    guests = {name: {field: getattr(guest, field) for field in names} for name, guest in facts.guests.items()}
+    return found | {"host": "recorded", "guests": guests}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

@@ -22,7 +22,6 @@ class Record(NamedTuple):
     """The guests that were started with one libvirt, and the driver that wrote their XML."""
 
     libvirt: str
-    """Its version: ``9.0.0``."""
     qemu: str
     virt_type: str
     """``kvm`` or ``qemu``; guests of an emulated architecture are ``qemu`` in either case."""
@@ -36,9 +35,4 @@ class Record(NamedTuple):
 def records() -> tuple[Record, ...]:
     """Return all records, the oldest libvirt first."""
     found = [Record(**json.loads(path.read_bytes())) for path in RECORDS.glob("*.json")]
-    return tuple(sorted(found, key=lambda record: (_series(record.libvirt), record.virt_type, record.nova or 0)))
-
-
-def _series(version: str) -> tuple[int, ...]:
-    """Return major and minor of a version: 9.0 of 9.0.0."""
-    return tuple(map(int, version.split(".")[:2]))
+    return tuple(sorted(found, key=lambda each: ([*map(int, each.libvirt.split("."))], each.virt_type, each.nova or 0)))

@@ -118,11 +118,8 @@ class Starter:
     def _outcome(self, guest: Guest, number: int) -> Outcome:
         if guest.refusal:
             return Outcome(REFUSED, guest.refusal)
-        flags = (
-            self._libvirt.VIR_DOMAIN_START_PAUSED
-            | self._libvirt.VIR_DOMAIN_START_AUTODESTROY
-            | self._libvirt.VIR_DOMAIN_START_RESET_NVRAM
-        )
+        names = ("PAUSED", "AUTODESTROY", "RESET_NVRAM")
+        flags = sum(getattr(self._libvirt, f"VIR_DOMAIN_START_{name}") for name in names)
         try:
             domain = self._connection.createXML(_prepared(guest.xml, number), flags)
         except self._libvirt.libvirtError as error:
@@ -137,13 +134,8 @@ class Starter:
 
     def _failed(self, error: Any) -> Outcome:
         reason = " ".join(_PASSING.sub("", str(error)).split())[-_LONGEST:]
-        no_rights = error.get_error_code() in (
-            self._libvirt.VIR_ERR_OPERATION_DENIED,
-            self._libvirt.VIR_ERR_ACCESS_DENIED,
-            self._libvirt.VIR_ERR_AUTH_FAILED,
-            self._libvirt.VIR_ERR_RPC,
-            self._libvirt.VIR_ERR_NO_CONNECT,
-        )
+        names = ("OPERATION_DENIED", "ACCESS_DENIED", "AUTH_FAILED", "RPC", "NO_CONNECT")
+        no_rights = error.get_error_code() in [getattr(self._libvirt, f"VIR_ERR_{name}") for name in names]
         return Outcome(NOT_KNOWN if no_rights or _LACKS.search(reason) else REFUSED, reason)
 
     def _has(self, domain: Any, device: str) -> bool:

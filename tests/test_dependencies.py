@@ -2,8 +2,11 @@
 
 import re
 
+from packaging.version import Version
+
 from tests.support.project import ROOT, project_table
 
+RELEASES = ROOT / "tests" / "constraints"
 CONSTRAINTS = ROOT / "tests" / "lowest" / "constraints.txt"
 
 _BOUND = re.compile(r"([A-Za-z0-9._-]+)>=([0-9.]+)$")
@@ -28,3 +31,17 @@ def test_lowest_constraints_equal_the_declared_lower_bounds() -> None:
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     written = [line for line in lines if line and line[0] not in "#-"]
     assert written == sorted(bounds, key=str.lower)
+
+
+def test_upper_constraints_of_each_supported_release_are_at_or_above_the_lower_bounds() -> None:
+    """``tests/services/packages`` has pip resolve the extras with the oldest."""
+    bounds = {match[1].lower().replace("_", "-"): match[2] for each in _needed() if (match := _BOUND.fullmatch(each))}
+    compared, below = set(), []
+    for path in RELEASES.glob("*.txt"):
+        for name, pin in re.findall(r"^([\w.-]+)===([^;\s]+)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            bound = bounds.get(name.lower().replace("_", "-"))
+            if bound:
+                compared.add(path.stem)
+                below += [(path.stem, name, pin)] if Version(pin) < Version(bound) else []
+    assert len(compared) == 6
+    assert below == []

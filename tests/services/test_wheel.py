@@ -1,24 +1,22 @@
-"""What a user gets: the built wheel in an empty environment."""
+"""What a user gets: the built wheel in an empty environment. What else packagers get: tests/services/packages."""
 
 import zipfile
 from pathlib import Path
 
-from tests.services.packages.builds import PROJECT, clean_run, empty_environment
+from tests.services.packages.builds import PROJECT, build, clean_run, empty_environment
 
 
-def test_wheel_contains_exactly_the_sources_and_the_licence(wheel: Path) -> None:
+def test_wheel_has_exactly_the_sources_and_its_core_filters(tmp_path: Path) -> None:
+    """The command names the extra that it lacks."""
+    build(PROJECT, tmp_path, "--wheel")
+    (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    sources = {
-        str(path.relative_to(PROJECT / "src"))
-        for path in (PROJECT / "src").rglob("*")
-        if path.is_file() and path.suffix != ".pyc"
-    }
+    tree = PROJECT / "src"
+    sources = {str(each.relative_to(tree)) for each in tree.rglob("*") if each.is_file() and each.suffix != ".pyc"}
     assert "os_prefilter/py.typed" in sources
     assert {name for name in names if ".dist-info/" not in name} == sources
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
-
-def test_core_install_filters_and_the_command_names_the_missing_extra(wheel: Path, tmp_path: Path) -> None:
     bin_folder = empty_environment(tmp_path / "core")
     done = clean_run(bin_folder / "pip", "install", "--quiet", wheel, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

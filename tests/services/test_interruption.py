@@ -49,8 +49,18 @@ def _has_ended(process: int) -> bool:
     return not psutil.pid_exists(process) or psutil.Process(process).status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "with a worker"])
+_ALONE, _WITH_A_WORKER = (), ("-n", "1")
+
+
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [
+        (_ALONE, signal.SIGINT),
+        (_ALONE, signal.SIGKILL),
+        (_WITH_A_WORKER, signal.SIGTERM),
+        (_WITH_A_WORKER, signal.SIGKILL),
+    ],
+)
 def test_an_interrupted_run_leaves_no_process_and_no_folder(
     options: tuple[str, ...], number: signal.Signals, tmp_path: Path
 ) -> None:

@@ -4,8 +4,11 @@ A recorder stands before each service.
 The service catalogue has the recorders as public endpoints, and the services themselves as internal ones.
 """
 
+import doctest
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,20 +20,11 @@ import openstack
 import yaml
 
 from os_prefilter.adapters.cloud.connection import connect
+from tests.services.cloud import services
 from tests.services.cloud.others import Others, others
-from tests.services.cloud.recorder import Recorder, recorded
-from tests.services.cloud.services import (
-    PASSWORD,
-    REGION,
-    SERVICE_USER,
-    Service,
-    glance,
-    keystone,
-    nova,
-    placement,
-    schemas,
-)
-from tests.support.pages import DOCS, files_of
+from tests.services.cloud.services import PASSWORD, REGION, SERVICE_USER, Service
+from tests.services.recorder import Recorder, recorded
+from tests.support.pages import DOCS, blocks, files_of, stripped
 
 _NEWEST = {"OpenStack-API-Version": "compute 2.100"}
 _PATIENCE = 120
@@ -93,8 +87,7 @@ class Cloud:
     @property
     def written(self) -> list[str]:
         """Each request since then that could have changed anything; a login is none."""
-        sent = [each for service in (self.keystone, *self.services) for each in service.sent]
-        return [each for each in sent if not each.startswith("GET ") and each != "POST /v3/auth/tokens"]
+        return [each for service in (self.keystone, *self.services) for each in service.written]
 
     def image(self, name: str, *, active: bool = False, **fields: Any) -> str:
         """Make an image, with data if it is to be active; return its ID."""
@@ -149,6 +142,20 @@ class Cloud:
             check=False,
             timeout=_PATIENCE,
         )
+
+    def check_examples(self, page: Path) -> int:
+        """Run the examples of a page with the client, and compare what they print; return how many it has."""
+        text = "".join(text for language, _, text in blocks(page) if language == "console")
+        parts = re.split(r"^\$ (.*)\n?", text, flags=re.MULTILINE)[1:]
+        examples = list(zip(parts[::2], parts[1::2], strict=True))
+        codes = [output.strip() if command == "echo $?" else "0" for command, output in examples[1:]]
+        ours = [each for each in zip(examples, [*codes, "0"], strict=True) if each[0][0].startswith("openstack ")]
+        for (command, output), code in ours:
+            done = self.openstack(*shlex.split(command)[1:])
+            found = stripped(done.stderr + done.stdout)
+            assert (str(done.returncode), command) == (code, command), found
+            assert doctest.OutputChecker().check_output(stripped(output), found, doctest.ELLIPSIS), found
+        return len(ours)
 
 
 def _register(cloud: Cloud, identity: Service) -> None:
@@ -218,17 +225,17 @@ def add_application_credential(cloud: Cloud, name: str, **fields: Any) -> None:
 def cloud_running(folder: Path) -> Iterator[Cloud]:
     """Run a cloud with the example fleet in its Placement; at the end of the context nothing of it is left."""
     with ExitStack() as ending:
-        databases = ending.enter_context(schemas(folder))
-        identity = ending.enter_context(keystone(folder))
+        databases = ending.enter_context(services.schemas(folder))
+        identity = ending.enter_context(services.keystone(folder))
         cloud = Cloud(folder, ending.enter_context(recorded(identity.url)))
         ending.callback(cloud.admin.close)
         cloud.others = ending.enter_context(others())
         for database in databases:
             database.succeed()
         started = [
-            ending.enter_context(placement(folder, identity.url)),
-            ending.enter_context(glance(folder, identity.url)),
-            ending.enter_context(nova(folder, identity.url, cloud.others.url)),
+            ending.enter_context(services.placement(folder, identity.url)),
+            ending.enter_context(services.glance(folder, identity.url)),
+            ending.enter_context(services.nova(folder, identity.url, cloud.others.url)),
         ]
         cloud.placement, cloud.glance, cloud.nova = (ending.enter_context(recorded(each.url)) for each in started)
         _register(cloud, identity)

@@ -25,22 +25,10 @@ class Others:
     def volume(self, **metadata: str) -> str:
         """Make a bootable volume with this image metadata; return its ID."""
         volume = str(uuid4())
-        self.volumes[volume] = {
-            "id": volume,
-            "status": "available",
-            "size": 1,
-            "bootable": "true",
-            "multiattach": False,
-            "availability_zone": "nova",
-            "attachments": [],
-            "metadata": {},
-            "created_at": "2026-01-01T00:00:00",
-            "name": "volume",
-            "description": "",
-            "volume_type": "",
-            "snapshot_id": None,
-            "volume_image_metadata": metadata,
-        }
+        empty = dict.fromkeys(("description", "volume_type"), "") | {"attachments": [], "metadata": {}}
+        times = {"created_at": "2026-01-01T00:00:00", "availability_zone": "nova", "snapshot_id": None}
+        state = {"status": "available", "size": 1, "bootable": "true", "multiattach": False, "name": "volume"}
+        self.volumes[volume] = {"id": volume, "volume_image_metadata": metadata, **empty, **times, **state}
         return volume
 
     def answer(self, method: str, path: str) -> tuple[int, object]:

@@ -4,16 +4,16 @@ All listen on loopback ports alone, with their own Paste files: keystonemiddlewa
 There is no compute and no message queue: servers are never built, but Nova's API knows them.
 """
 
-import grp
 import os
-import pwd
 import socket
 import sqlite3
 import sysconfig
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import requests
 
@@ -155,21 +155,15 @@ def keystone(folder: Path) -> Iterator[Service]:
     """Run a Keystone with its first administrator while the context lasts."""
     conf = folder / "keystone.conf"
     conf.write_text(_KEYSTONE_CONF.format(folder=folder, database=_database(folder, "keystone")), encoding="utf-8")
+    for repository in ("fernet", "credential"):
+        (folder / repository).mkdir(mode=0o700)
+        for number in ("0", "1"):
+            (folder / repository / number).write_bytes(urlsafe_b64encode(os.urandom(32)))
     manage = ["keystone-manage", "--config-file", str(conf)]
-    user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(os.getegid()).gr_name
-    owner = ["--keystone-user", user, "--keystone-group", group]
-    for name in ("fernet", "credential"):
-        (folder / name).mkdir(mode=0o700)
-    with (
-        running([*manage, "db_sync"], folder, "keystone-schema") as schema,
-        running([*manage, "fernet_setup", *owner], folder, "keystone-fernet") as fernet,
-        running([*manage, "credential_setup", *owner], folder, "keystone-credential") as credential,
-    ):
-        for each in (schema, fernet, credential):
-            each.succeed()
     bootstrap = ["bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION]
-    with running([*manage, *bootstrap], folder, "keystone-bootstrap") as program:
-        program.succeed()
+    for name, arguments in (("keystone-schema", ["db_sync"]), ("keystone-bootstrap", bootstrap)):
+        with running([*manage, *arguments], folder, name) as program:
+            program.succeed()
     with program_serving("keystone.wsgi.api", folder, "keystone", {"OS_KEYSTONE_CONFIG_DIR": str(folder)}) as service:
         yield service
 
@@ -179,9 +173,10 @@ def schemas(folder: Path) -> Iterator[tuple[Program, ...]]:
     """Begin to make the databases of Nova and Glance; :func:`nova` and :func:`glance` need them finished."""
     databases = {"api_database": _database(folder, "nova_api"), "database": _database(folder, "nova_cell1")}
     (folder / "nova.conf").write_text(_NOVA_DATABASES.format(folder=folder, **databases), encoding="utf-8")
+    manage = ["nova-manage", "--config-file", str(folder / "nova.conf")]
     with (
-        _managing_nova(folder, "api_db", "sync") as api,
-        _managing_nova(folder, "db", "sync", "--local_cell") as cell,
+        running([*manage, "api_db", "sync"], folder, "api-sync") as api,
+        running([*manage, "db", "sync", "--local_cell"], folder, "cell-sync") as cell,
         glance_schema(folder, login="keystone") as images,
     ):
         yield api, cell, images
@@ -225,16 +220,19 @@ def glance(folder: Path, keystone_url: str = "") -> Iterator[Service]:
 @contextmanager
 def nova(folder: Path, keystone_url: str, others_url: str) -> Iterator[Service]:
     """Start Nova's API on its finished schemas, and end it with the context."""
-    cell0 = f"{folder}/nova_cell0.sqlite"
-    # To make the schema again takes Nova seconds.
-    with closing(sqlite3.connect(folder / "nova_cell1.sqlite")) as one, closing(sqlite3.connect(cell0)) as other:
+    # nova-manage takes seconds for each of these.
+    cells = [folder / f"nova_{name}.sqlite" for name in ("cell0", "cell1")]
+    with closing(sqlite3.connect(cells[1])) as one, closing(sqlite3.connect(cells[0])) as other:
         one.backup(other)
-    with (
-        _managing_nova(folder, "cell_v2", "map_cell0", "--database_connection", f"sqlite:///{cell0}") as one_mapping,
-        _managing_nova(folder, "cell_v2", "create_cell", "--name", "cell1") as other_mapping,
-    ):
-        one_mapping.succeed()
-        other_mapping.succeed()
+    with closing(sqlite3.connect(folder / "nova_api.sqlite")) as api, api:
+        for number, path in enumerate(cells):
+            # The one for servers without a host has the number 0.
+            values = str(UUID(int=number)), path.stem, ("none:///", "fake:/")[number], f"sqlite:///{path}", False
+            api.execute(
+                "INSERT INTO cell_mappings (uuid, name, transport_url, database_connection, disabled) "
+                "VALUES (?, ?, ?, ?, ?)",
+                values,
+            )
     _configure(folder / "nova.conf", _NOVA_CONF, keystone_url, "compute", others=others_url)
     paste = Path(sysconfig.get_path("data"), "etc", "nova", "api-paste.ini")
     environment = {"OS_NOVA_CONFIG_DIR": str(folder), "OS_NOVA_CONFIG_FILES": f"{paste};nova.conf"}
@@ -265,10 +263,6 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
-
-
-def _managing_nova(folder: Path, *argv: str) -> AbstractContextManager[Program]:
-    return running(["nova-manage", "--config-file", str(folder / "nova.conf"), *argv], folder, "-".join(argv[:2]))
 
 
 def _database(folder: Path, name: str) -> str:

@@ -1,6 +1,6 @@
 """Images, flavors, host aggregates and servers of a real Glance and a real Nova API: nothing lost, nothing renamed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -67,42 +67,31 @@ def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Clou
     assert not properties_beside_fields({name: each for name, each in schema.items() if each.get("is_base", True)})
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("plain", "Ubuntu 24.04 (Noble)", "образ ☃", "a&b=c#d?e/f%20", 'in:"x",y', "in:a,b", "<b>bold</b>", "n" * 255),
-        "0f2c1c1e-5a5b-4f6d-9a0c-6f5a2f3f7d10",
-    ],
-)
-def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Cloud, image: Any, name: str) -> None:
-    image_id = image(name)
-    assert clouds.image_named(cloud.connection(), name).id == image_id
+_NAMES = ("Ubuntu 24.04 (Noble)", "образ ☃", "a&b=c#d?e/f%20", 'in:"x",y', "in:a,b", "<b>bold</b>", "n" * 255)
+_LIKE_AN_ID = "0f2c1c1e-5a5b-4f6d-9a0c-6f5a2f3f7d10"
 
 
-def test_image_id_takes_precedence_over_an_equal_name(cloud: Cloud, image: Any) -> None:
-    first = image("first")
-    image(first)
-    assert clouds.image_named(cloud.connection(), first).id == first
+def test_image_is_found_by_its_name_in_any_script_also_one_like_an_id(cloud: Cloud, image: Any) -> None:
+    for name in (*_NAMES, _LIKE_AN_ID):
+        made = image(name)
+        assert clouds.image_named(cloud.connection(), name).id == made
+    # An ID takes precedence over an equal name.
+    image(made)
+    assert clouds.image_named(cloud.connection(), made).id == made
 
 
-def test_ambiguous_image_name_is_refused_with_the_matching_ids(cloud: Cloud, image: Any) -> None:
+def test_ambiguous_or_unknown_image_name_is_refused_with_ids_or_close_names(cloud: Cloud, image: Any) -> None:
     ids = [image("twice"), image("twice", os_hidden=True)]
     with pytest.raises(DocumentError, match="2 images have the name 'twice'. Give an ID: ") as caught:
         clouds.image_named(cloud.connection(), "twice")
     assert all(each in str(caught.value) for each in ids)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("ubuntu-24.4", r"there is no image.*Close names: 'ubuntu-24\.04'\."),
-        ("0f2c1c1e-5a5b-4f6d-9a0c-6f5a2f3f7d11", "there is no image"),
-    ],
-)
-def test_unknown_image_is_refused_with_close_names(cloud: Cloud, image: Any, name: str, message: str) -> None:
-    image("ubuntu-24.04")
-    with pytest.raises(DocumentError, match=message):
-        clouds.image_named(cloud.connection(), name)
+    image("haiku-1.04")
+    for name, message in (
+        ("haiku-1.4", r"there is no image.*Close names: 'haiku-1\.04'\."),
+        (_LIKE_AN_ID.replace("d10", "d11"), "there is no image"),
+    ):
+        with pytest.raises(DocumentError, match=message):
+            clouds.image_named(cloud.connection(), name)
 
 
 def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
@@ -123,7 +112,7 @@ def test_every_image_is_listed_page_by_page(cloud: Cloud, image: Any) -> None:
 def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) -> None:
     good = {"id": "a", "name": "good", "disk_format": None}
     rows = [good, None, {"name": "no id"}, {**good, "name": 3}, {**good, "id": "b", "name": None}]
-    cloud.glance.hook = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
+    cloud.glance.before = lambda _method, path: (200, {"images": rows}) if path.startswith("/v2/images?") else None
     problems: list[str] = []
     found = [each.id for each in clouds.images(cloud.connection(), problems.append)]
     assert found == ["a", "b"] * 2
@@ -131,64 +120,50 @@ def test_broken_image_is_reported_and_does_not_stop_the_listing(cloud: Cloud) ->
     assert all("\n" not in each for each in problems)
 
 
-def test_hanging_glance_raises_after_the_timeout(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_or_unreachable_glance_raises_an_error_naming_the_request(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(clouds, "TIMEOUT", 0.5)
     cloud.glance.is_hanging = True
-    with pytest.raises(CloudError, match="Check that the service runs and is reachable"):
-        list(clouds.images(cloud.connection()))
-
-
-def test_unreachable_glance_raises_a_cloud_error_naming_the_request(cloud: Cloud) -> None:
-    with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
-        list(clouds.images(cloud.connection("down")))
+    for name in ("admin", "down"):
+        with pytest.raises(CloudError, match="Glance, GET /images: .* Check that the service runs and is reachable"):
+            list(clouds.images(cloud.connection(name)))
 
 
 _FLAVOR_SPECS = {"resources:VGPU": "1", "trait:CUSTOM_A": "required", "hw:cpu_policy": "dedicated"}
 
 
-@pytest.fixture(scope="session")
-def flavors(whole_cloud: Cloud) -> Cloud:
-    """Return the cloud with some flavors."""
+def test_flavors_are_read_with_all_their_fields_by_name_or_id_and_listed_page_by_page(cloud: Cloud) -> None:
+    """Nova gives three at a time here. Private ones are among them; none comes twice."""
     fields = {"OS-FLV-EXT-DATA:ephemeral": 3, "swap": 64, "vcpus": 2, "ram": 1024, "disk": 20}
-    whole_cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
-    whole_cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
-    whole_cloud.flavor("4", "5")
-    for number in range(6, 10):
-        whole_cloud.flavor(f"flavor-{number}", str(number))
-    return whole_cloud
-
-
-@pytest.mark.usefixtures("flavors")
-class TestFlavors:
-    @pytest.mark.parametrize("name", ["gpu ☃", "gpu 1"])
-    def test_flavor_is_read_with_all_its_fields_by_name_or_id(self, cloud: Cloud, name: str) -> None:
-        expected = Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
-        assert clouds.flavor_named(cloud.connection(), name) == expected
-        assert cloud.written == []
-
-    def test_flavor_id_takes_precedence_over_an_equal_name(self, cloud: Cloud) -> None:
-        assert clouds.flavor_named(cloud.connection(), "4").name == "private"
-
-    def test_every_flavor_is_listed_page_by_page(self, cloud: Cloud) -> None:
-        """Nova gives three at a time here. Private ones are among them; none comes twice."""
-        names = [each.name for each in clouds.flavors(cloud.connection())]
-        assert len(names) == len(set(names))
-        assert set(names) >= {"gpu ☃", "private", "4", "flavor-6", "flavor-9"}
-        assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 3
-
-    @pytest.mark.parametrize("name", ["flavor-66", ".", "..", "../servers", "x" * 300, "\x00"])
-    def test_unknown_flavor_name_is_refused_with_close_names(self, cloud: Cloud, name: str) -> None:
+    cloud.flavor("gpu ☃", "gpu 1", _FLAVOR_SPECS, **fields)
+    cloud.flavor("private", "4", None, **{"os-flavor-access:is_public": False})
+    for name in ("4", "flavor-1", "flavor-2"):
+        cloud.flavor(name, f"id-of-{name}")
+    cloud.forget()
+    connection = cloud.connection()
+    for name in ("gpu ☃", "gpu 1"):
+        assert clouds.flavor_named(connection, name) == Flavor(2, 1024, 20, 3, 64, _FLAVOR_SPECS, "gpu ☃")
+    # An ID takes precedence over an equal name.
+    assert clouds.flavor_named(connection, "4").name == "private"
+    names = [each.name for each in clouds.flavors(connection)]
+    assert len(names) == len(set(names))
+    assert set(names) >= {"gpu ☃", "private", "4"}
+    assert sum("/flavors/detail" in each for each in cloud.nova.sent) >= 2
+    for name in ("flavor-11", ".", "..", "../servers", "x" * 300, "\x00"):
         with pytest.raises(DocumentError, match="there is no flavor") as caught:
-            clouds.flavor_named(cloud.connection(), name)
-        assert ("Close names: 'flavor-6'" in str(caught.value)) == (name == "flavor-66")
+            clouds.flavor_named(connection, name)
+        assert ("Close names: 'flavor-1'" in str(caught.value)) == (name == "flavor-11")
         assert str(caught.value).isprintable()
+    assert cloud.written == []
 
-    def test_hidden_extra_specs_raise_instead_of_reading_as_none(self, cloud: Cloud) -> None:
-        """As where Nova's policy hides them."""
-        row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
-        cloud.nova.hook = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
-        with pytest.raises(CloudError, match="extra specs of the flavor 'hidden' are not shown"):
-            clouds.flavor_named(cloud.connection(), "4")
+
+def test_hidden_extra_specs_of_a_flavor_raise_instead_of_reading_as_none(cloud: Cloud) -> None:
+    """As where Nova's policy hides them."""
+    row = {"id": "4", "name": "hidden", "ram": 1, "vcpus": 1, "disk": 1}
+    cloud.nova.before = lambda _method, path: (200, {"flavor": row}) if "/flavors/4" in path else None
+    with pytest.raises(CloudError, match="extra specs of the flavor 'hidden' are not shown"):
+        clouds.flavor_named(cloud.connection(), "4")
 
 
 _FLAVOR_ROW = {"name": "a", "extra_specs": {"a": 1}}
@@ -210,16 +185,18 @@ _WRONG: list[tuple[str, int, object, str]] = [
 _PATHS = {"images": "/v2/images?", "flavors": "/flavors/detail", "host_aggregates": "os-aggregates"}
 
 
-@pytest.mark.parametrize(("listing", "status", "body", "message"), _WRONG)
-def test_bad_list_response_raises_a_one_line_cloud_error(
-    cloud: Cloud, listing: str, status: int, body: object, message: str
-) -> None:
-    service = cloud.glance if listing == "images" else cloud.nova
-    service.hook = lambda _method, path: (status, body) if _PATHS[listing] in path else None
-    with pytest.raises(CloudError, match=message) as caught:
-        list(getattr(clouds, listing)(cloud.connection()))
-    assert str(caught.value).startswith("Glance, GET /images: " if listing == "images" else "Nova, ")
-    assert str(caught.value).isprintable()
+def test_bad_list_response_raises_a_one_line_cloud_error(cloud: Cloud) -> None:
+    answers: list[tuple[str, tuple[int, object]]] = []
+    cloud.glance.before = cloud.nova.before = lambda _method, path: next(
+        (answer for part, answer in answers[-1:] if part in path), None
+    )
+    connection = cloud.connection()
+    for listing, status, body, message in _WRONG:
+        answers.append((_PATHS[listing], (status, body)))
+        with pytest.raises(CloudError, match=message) as caught:
+            list(getattr(clouds, listing)(connection))
+        assert str(caught.value).startswith("Glance, GET /images: " if listing == "images" else "Nova, ")
+        assert str(caught.value).isprintable()
 
 
 def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
@@ -227,11 +204,9 @@ def test_host_aggregates_have_their_uuids_and_zones(cloud: Cloud) -> None:
         Aggregate(str(UUID(cloud.aggregate("rack ☃", "zone-1"))), "rack ☃", "zone-1"),
         Aggregate(str(UUID(cloud.aggregate("no zone"))), "no zone", ""),
     ]
+    cloud.forget()
     assert [each for each in clouds.host_aggregates(cloud.connection()) if each in made] == made
     assert cloud.written == []
-
-
-def test_host_aggregates_are_refused_without_administrator_roles(cloud: Cloud) -> None:
     with pytest.raises(CloudError, match="status 403.*roles that the documentation lists"):
         clouds.host_aggregates(cloud.connection("reader"))
 
@@ -241,7 +216,7 @@ _SERVER_SPECS = {"resources:VGPU": "1"}
 _FLAVOR = Flavor(1, 512, 1, 0, 0, _SERVER_SPECS, "of servers")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server_flavor(whole_cloud: Cloud) -> str:
     whole_cloud.flavor("of servers", "server-flavor", _SERVER_SPECS)
     return "server-flavor"
@@ -252,7 +227,7 @@ def _shown(cloud: Cloud, **fields: Any) -> str:
     server = str(uuid4())
     flavor = {"vcpus": 1, "ram": 512, "disk": 1, "ephemeral": 0, "swap": 0, "original_name": "of servers"}
     body = {"server": {"id": server, "image": "", "flavor": {**flavor, "extra_specs": _SERVER_SPECS}, **fields}}
-    cloud.nova.hook = lambda _method, path: (200, body) if path.endswith(server) else None
+    cloud.nova.before = lambda _method, path: (200, body) if path.endswith(server) else None
     return server
 
 
@@ -296,39 +271,29 @@ def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) ->
     assert spec == RequestSpec(_FLAVOR, Image({"hw_vif_model": "igb"}, "qcow2", name="old"), is_bfv=True)
 
 
-_UNKNOWN_VOLUMES: list[Mapping[str, Any]] = [
-    {},
-    {"os-extended-volumes:volumes_attached": [{"id": "no-such-volume"}]},
-    {"os-extended-volumes:volumes_attached": ["x"]},
-    {"os-extended-volumes:volumes_attached": [{}]},
-]
-
-
-@pytest.mark.parametrize("fields", _UNKNOWN_VOLUMES)
 def test_unknown_root_volume_gives_a_request_without_image_and_a_warning(
-    cloud: Cloud, fields: Mapping[str, Any], caplog: pytest.LogCaptureFixture
+    cloud: Cloud, server_flavor: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spec = clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
-    assert spec == RequestSpec(_FLAVOR, None, is_bfv=True)
-    assert "not known" in caplog.text
-
-
-def test_volume_backed_server_still_building_gives_a_request_without_image(cloud: Cloud, server_flavor: str) -> None:
-    """While it is being built, as here for ever."""
+    """And while it is being built, as here for ever."""
+    connection = cloud.connection()
+    unknown: list[list[Any]] = [[], [{"id": "no-such-volume"}], ["x"], [{}]]
+    for volumes in unknown:
+        caplog.clear()
+        server = _shown(cloud, **{"os-extended-volumes:volumes_attached": volumes})
+        assert clouds.request_of_server(connection, server) == RequestSpec(_FLAVOR, None, is_bfv=True)
+        assert "not known" in caplog.text
     server = cloud.server(server_flavor, volume=cloud.others.volume(hw_vif_model="igb"))
-    assert clouds.request_of_server(cloud.connection(), server) == RequestSpec(_FLAVOR, None, is_bfv=True)
+    assert clouds.request_of_server(connection, server) == RequestSpec(_FLAVOR, None, is_bfv=True)
 
 
-@pytest.mark.parametrize(("server", "message"), [("a name", "is no ID"), ("", "is no ID"), (_NO_SERVER, "there is no")])
-def test_invalid_or_unknown_server_id_is_refused(cloud: Cloud, server: str, message: str) -> None:
-    with pytest.raises(DocumentError, match=message):
-        clouds.request_of_server(cloud.connection(), server)
-
-
-@pytest.mark.parametrize(
-    "fields", [{"flavor": None}, {"flavor": {"id": "4"}}, {"image": "x"}, {"image": {"id": "../../flavors"}}]
-)
-def test_malformed_server_document_raises_a_printable_cloud_error(cloud: Cloud, fields: Mapping[str, Any]) -> None:
-    with pytest.raises(CloudError, match="Nova") as caught:
-        clouds.request_of_server(cloud.connection(), _shown(cloud, **fields))
-    assert str(caught.value).isprintable()
+def test_invalid_or_unknown_server_or_malformed_document_is_refused(cloud: Cloud) -> None:
+    connection = cloud.connection()
+    for server, message in (("a name", "is no ID"), ("", "is no ID"), (_NO_SERVER, "there is no")):
+        with pytest.raises(DocumentError, match=message):
+            clouds.request_of_server(connection, server)
+    malformed: list[dict[str, Any]] = [{"flavor": None}, {"flavor": {"id": "4"}}]
+    malformed += [{"image": "x"}, {"image": {"id": "../../flavors"}}]
+    for fields in malformed:
+        with pytest.raises(CloudError, match="Nova") as caught:
+            clouds.request_of_server(connection, _shown(cloud, **fields))
+        assert str(caught.value).isprintable()

@@ -7,7 +7,7 @@ import pytest
 from openstack import utils
 
 from tests.services.ironic.ironics import Ironic, ironic_running
-from tests.services.ironic.proxy import Proxy, proxied
+from tests.services.recorder import Recorder, recorded
 
 
 @pytest.fixture(scope="session")
@@ -17,8 +17,8 @@ def ironic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ironic]:
 
 
 @pytest.fixture
-def proxy(ironic: Ironic) -> Iterator[Proxy]:
-    with proxied(ironic.url) as between:
+def proxy(ironic: Ironic) -> Iterator[Recorder]:
+    with recorded(ironic.url, waits=True) as between:
         yield between
 
 

@@ -7,7 +7,7 @@ from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
 from tests.services.ironic.ironics import FAKE_BIOS, LOGICAL_PROC, Ironic, connect
-from tests.services.ironic.proxy import Proxy
+from tests.services.recorder import Answer, Recorder
 
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 
@@ -62,19 +62,17 @@ def test_unknown_cpu_arch_fails_the_probe(ironic: Ironic) -> None:
         IronicNode(ironic.baremetal, node).facts()
 
 
-def test_bad_bios_response_raises_instead_of_reading_as_no_settings(ironic: Ironic, proxy: Proxy) -> None:
-    node, answer = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable")), [(404, object())]
-    proxy.before = lambda _method, path: answer[0] if "/bios" in path else None
-    for body in ({"error": "maintenance"}, {"bios": {"LogicalProc": "Enabled"}}, []):
-        answer[0] = 200, body
-        with pytest.raises(ProbeFailed, match="the answer has no list bios"):
+def test_bad_bios_response_raises_instead_of_reading_as_no_settings(ironic: Ironic, proxy: Recorder) -> None:
+    node = IronicNode(connect(proxy.url).baremetal, ironic.node("manageable"))
+    answers: list[Answer] = [(404, {}), (200, {"error": "maintenance"}), (200, {"bios": {"a": "b"}}), (200, [])]
+    for answer in answers:
+        proxy.before = lambda _method, path, answer=answer: answer if "/bios" in path else None  # type: ignore[misc]
+        wrong = pytest.raises(ProbeFailed, match="the answer has no list bios")
+        with pytest.raises(UnknownNode) if answer[0] == 404 else wrong:
             node.facts()
-    answer[0] = 404, {}
-    with pytest.raises(UnknownNode):
-        node.facts()
 
 
-def test_forbidden_request_raises_with_the_message_from_ironic(ironic: Ironic, proxy: Proxy) -> None:
+def test_forbidden_request_raises_with_the_message_from_ironic(ironic: Ironic, proxy: Recorder) -> None:
     words = {"error_message": {"faultstring": "Access was denied:\nbaremetal:node:get\x1b[2J", "faultcode": "Client"}}
     proxy.before = lambda _method, path: (403, words) if "/nodes/" in path else None
     with pytest.raises(IronicRefused, match="403: 'Access was denied: baremetal:node:get") as raised:

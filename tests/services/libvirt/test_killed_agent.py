@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 KILLS = times(4)
 SCOPE = scope_of(RECOMMENDED)
 OPERATORS = "CUSTOM_OF_AN_OPERATOR"
+# A trait of ours that this host does not have.
 STALE = "CUSTOM_VM_MODE_XEN"
-"""A trait of ours that this host does not have."""
-
 # The agent's requests for a report that changes something, and the one read of the next round.
 _REQUESTS = 5
 

@@ -1,6 +1,6 @@
 """Databases of our own in a MariaDB, and what it was asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,36 +23,46 @@ class Databases:
 
     def create(self, name: str) -> str:
         """Create a database; return its URL."""
-        self._run(f"CREATE DATABASE {self.token}_{name}")
+        self.run(f"CREATE DATABASE {self.token}_{name}")
         return f"{self._url}/{self.token}_{name}"
 
-    def select(self, statement: str) -> tuple[tuple[Any, ...], ...]:
-        """Return the rows of a statement."""
-        return self._run(statement)
+    def copy(self, name: str, other: str) -> str:
+        """Create a database with the empty tables of another of ours; return its URL."""
+        url = self.create(other)
+        for (table,) in self.run(f"SHOW TABLES FROM {self.token}_{name}"):
+            self.run(f"CREATE TABLE {self.token}_{other}.{table} LIKE {self.token}_{name}.{table}")
+        return url
 
     def drop_all(self) -> None:
         """Drop what was created."""
-        for (name,) in self._run("SHOW DATABASES LIKE %s", (f"{self.token}%",)):
-            self._run(f"DROP DATABASE {name}")
+        for (name,) in self.run("SHOW DATABASES LIKE %s", (f"{self.token}%",)):
+            self.run(f"DROP DATABASE {name}")
 
     @contextmanager
     def general_log(self) -> Iterator[None]:
         """Have MariaDB keep each statement in ``mysql.general_log``."""
-        self._run("SET GLOBAL log_output = 'TABLE'")
-        self._run("SET GLOBAL general_log = ON")
+        self.run("SET GLOBAL log_output = 'TABLE'")
+        self.run("SET GLOBAL general_log = ON")
         try:
             yield
         finally:
-            self._run("SET GLOBAL general_log = OFF")
-            self._run("TRUNCATE mysql.general_log")
+            self.run("SET GLOBAL general_log = OFF")
+            self.run("TRUNCATE mysql.general_log")
 
     def logged(self, statement: str) -> int:
         """Return how many statements like this one the log has."""
         # The log has this very question too, with its pattern in quotation marks.
         question = "SELECT COUNT(*) FROM mysql.general_log WHERE argument LIKE %s AND argument NOT LIKE %s"
-        return int(self._run(question, (f"%{statement}%", "%general_log%"))[0][0])
+        return int(self.run(question, (f"%{statement}%", "%general_log%"))[0][0])
 
-    def _run(self, statement: str, values: tuple[str, ...] = ()) -> tuple[tuple[Any, ...], ...]:
+    def insert(self, table: str, **values: object) -> None:
+        """Insert a row into a table of a database of ours."""
+        marks = ", ".join(["%s"] * len(values))
+        statement = f"INSERT INTO {self.token}_{table} ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - our names
+        self.run(statement, [*values.values()])
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> tuple[tuple[Any, ...], ...]:
+        """Return the rows of a statement."""
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values)
             return tuple(cursor.fetchall())
@@ -75,7 +85,7 @@ def databases(url: str, *, alone: bool = True) -> Iterator[Databases]:
     )
     with closing(connection):
         ours = Databases(url, connection)
-        assert not alone or ours._run("SELECT GET_LOCK(%s, %s)", (_LOCK, str(_OTHERS_NEED)))[0][0] == 1
+        assert not alone or ours.run("SELECT GET_LOCK(%s, %s)", (_LOCK, str(_OTHERS_NEED)))[0][0] == 1
         try:
             yield ours
         finally:

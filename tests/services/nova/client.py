@@ -18,29 +18,11 @@ from nova.scheduler.rpcapi import SchedulerAPI
 
 def request_spec(asked: dict[str, Any], request_context: Any) -> Any:
     """Return the request for one server, as nova-conductor makes it."""
-    image = {
-        "id": str(uuid4()),
-        "name": "image",
-        "status": "active",
-        "disk_format": "raw",
-        "container_format": "bare",
-        "min_ram": 0,
-        "min_disk": 0,
-        "properties": asked["properties"],
-    }
-    flavor = objects.Flavor(
-        id=1,
-        flavorid="small",
-        name=asked.get("flavor", "small"),
-        vcpus=1,
-        memory_mb=512,
-        root_gb=1,
-        ephemeral_gb=0,
-        swap=0,
-        disabled=False,
-        is_public=True,
-        extra_specs=asked["extra_specs"],
-    )
+    image = {"id": str(uuid4()), "name": "image", "status": "active", "min_ram": 0, "min_disk": 0}
+    image |= {"disk_format": "raw", "container_format": "bare", "properties": asked["properties"]}
+    sizes = {"vcpus": 1, "memory_mb": 512, "root_gb": 1, "ephemeral_gb": 0, "swap": 0}
+    names = {"id": 1, "flavorid": "small", "name": asked.get("flavor", "small"), "disabled": False, "is_public": True}
+    flavor = objects.Flavor(extra_specs=asked["extra_specs"], **names, **sizes)
     pci_requests = objects.InstancePCIRequests(requests=[])
     return objects.RequestSpec.from_components(
         request_context,

@@ -14,6 +14,7 @@ from pathlib import Path
 from signal import SIGHUP
 from typing import Any
 from urllib.parse import parse_qs
+from uuid import uuid4
 
 from kombu.connection import Connection
 
@@ -32,7 +33,7 @@ from tests.support.programs import Program, running, until
 HOSTS: Mapping[str, Mapping[str, str]] = {
     "timer-host": {"time_hpet": "true"},
     "e1000e-host": {"vif_model": "e1000e"},
-    "plain-host": {},
+    "plain-host": {"video_model": "cirrus"},
 }
 """What each host can do beside what Nova's fake driver says of itself."""
 
@@ -40,6 +41,9 @@ WORKERS = 2
 
 LISTENING = "Join ServiceGroup membership for this service scheduler"
 """What each worker writes when it begins to answer."""
+
+_CELL1 = 2
+"""The number of the cell with all hosts."""
 
 ACTIVATION = """
 [filter_scheduler]
@@ -159,7 +163,7 @@ class Cloud:
             conductor.wait_for_log("Join ServiceGroup membership")
             for host in HOSTS:
                 self._start(ending, "nova-compute", host)
-            self._discover(ending, HOSTS)
+            self._discover(HOSTS)
             yield
 
     @contextmanager
@@ -169,13 +173,14 @@ class Cloud:
         with ExitStack() as ending:
             program = self._start(ending, "nova-compute", host)
             ending.callback(self.programs.remove, program)
-            self._discover(ending, {host: can})
+            self._discover({host: can})
             yield program
 
-    def _discover(self, ending: ExitStack, hosts: Mapping[str, Mapping[str, str]]) -> None:
+    def _discover(self, hosts: Mapping[str, Mapping[str, str]]) -> None:
+        """Report hosts, and map them to their cell: nova-manage takes seconds for it."""
         for host, can in hosts.items():
             self._report(host, can)
-        self._manage(ending, "cell_v2", "discover_hosts").succeed()
+            self.databases.insert("nova_api.host_mappings", cell_id=_CELL1, host=host)
 
     @contextmanager
     def scheduler(self, more: str = "") -> Iterator[Program]:
@@ -242,29 +247,22 @@ class Cloud:
         return program
 
     def _set_up_databases(self, ending: ExitStack, placement: Program) -> None:
-        cell0 = self.databases.create("nova_cell0")
-        self.conf("manage-cell0", DATABASES_CONF, nova_cell=cell0)
         self.conf("manage", DATABASES_CONF)
-        syncs = [
-            self._manage(ending, "api_db", "sync"),
-            self._manage(ending, "db", "sync", "--local_cell"),
-            self._manage(ending, "db", "sync", "--local_cell", host="manage-cell0"),
-        ]
+        syncs = [self._manage(ending, "api_db", "sync"), self._manage(ending, "db", "sync", "--local_cell")]
         log = placement.wait_for_log("Serving on http")
         self._values["placement"] = re.findall(r"Serving on (http://127\.0\.0\.1:\d+)", log)[0]
         for sync in syncs:
             sync.succeed()
         self.conf("manage", DATABASES_CONF)
-        cells = [
-            self._manage(ending, "cell_v2", "map_cell0", "--database_connection", cell0),
-            self._manage(ending, "cell_v2", "create_cell", "--name", "cell1"),
-        ]
-        for cell in cells:
-            cell.succeed()
+        cell0 = {"uuid": "00000000-0000-0000-0000-000000000000", "name": "cell0", "transport_url": "none:///"}
+        cell1 = {"uuid": str(uuid4()), "name": "cell1", "transport_url": self._values["rabbitmq"]}
+        urls = self.databases.copy("nova_cell1", "nova_cell0"), self._values["nova_cell"]
+        for number, (cell, url) in enumerate(zip((cell0, cell1), urls, strict=True), 1):
+            self.databases.insert("nova_api.cell_mappings", id=number, database_connection=url, disabled=False, **cell)
 
-    def _manage(self, ending: ExitStack, *argv: str, host: str = "manage") -> Program:
-        command = ["nova-manage", "--config-file", str(self.folder / host / "nova.conf"), *argv]
-        return ending.enter_context(running(command, self.folder, "-".join((host, *argv[:2]))))
+    def _manage(self, ending: ExitStack, *argv: str) -> Program:
+        command = ["nova-manage", "--config-file", str(self.folder / "manage" / "nova.conf"), *argv]
+        return ending.enter_context(running(command, self.folder, "-".join(argv[:2])))
 
     def _start(self, ending: ExitStack, name: str, host: str, *more: str) -> Program:
         argv = [name, "--config-file", str(self.conf(host, *more))]

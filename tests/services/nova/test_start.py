@@ -24,10 +24,6 @@ def broken(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ("enabled_filters = hpett", ("[prefilter] enabled_filters", "'hpett'", "Did you mean hpet?")),
-        ("enabled_filters = hpet,hpet", ("[prefilter] enabled_filters", "'hpet' is named twice")),
-        ("trait_scope = everywhere", ("[prefilter]", "trait_scope", "everywhere")),
-        ("owner_trait = owner", ("[prefilter] owner_trait", "'owner' is not a trait name")),
         ("enabled_filters = rules\nrules_dirs = /no/such/place", ("rules_dirs: /no/such/place: ", "cannot be read")),
         ("enabled_filters = hpet,broken", ("'broken'", "does not load", "a_module_that_is_not_there")),
     ],

@@ -2,14 +2,14 @@
 
 import pytest
 
-from os_prefilter import guest_settings, unsupported
+from os_prefilter import unsupported
 from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, UnknownValue
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, TRAITS_OF_EMULATION, rows_required_by, trait_of_platform
 from os_prefilter.vocabulary.machine_types import PLATFORM_ARCHITECTURES, families_without, guest_architecture
 from os_prefilter.vocabulary.model import Row
 from tests.conftest import device_required_by, pipeline_of, required_by, spec_of
-from tests.support.hosts import KVM, OFFERED, few_libvirt_hosts
+from tests.support.hosts import OFFERED, few_libvirt_hosts
 
 _ROWS = rows_required_by("image_metadata")
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -126,15 +126,6 @@ def test_flavor_and_image_that_disagree_are_an_error() -> None:
     with pytest.raises(FlavorImageConflict, match="hw_sound_model=ac97 and .*hw:sound_model=ich9"):
         pipeline_of("image_metadata").apply(spec)
     assert not spec.root_required
-
-
-def test_viommu_of_the_flavor_wins_over_that_of_the_image_as_in_nova() -> None:
-    """In the filter, the late check and the guest settings."""
-    spec = spec_of({"hw_viommu_model": "smmuv3", "hw_machine_type": "q35"}, {"hw:viommu_model": "intel"})
-    assert device_required_by("image_metadata", spec)[0] == ("COMPUTE_VIOMMU_MODEL_INTEL", True, "root")
-    assert unsupported(spec, KVM) == []
-    (setting,) = (each for each in guest_settings(spec, KVM).settings if each.name == "viommu_model")
-    assert setting == ("viommu_model", "intel", "flavor extra spec hw:viommu_model=intel")
 
 
 def test_traits_that_no_nova_driver_reports_are_required_only_if_reported_traits_lists_them() -> None:

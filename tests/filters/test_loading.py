@@ -25,11 +25,6 @@ def _install(monkeypatch: pytest.MonkeyPatch, points: Iterable[EntryPoint]) -> N
     monkeypatch.setitem(ExtensionManager.ENTRY_POINT_CACHE, NAMESPACE, list(points))
 
 
-def test_filters_are_loaded_in_the_order_of_enabled_filters() -> None:
-    names = ["noop", "hpet", "compute_status", "image_metadata"]
-    assert [each.name for each in pipeline_of(*names).filters] == names
-
-
 def test_unknown_filter_is_named_with_the_nearest_or_all_known_filters() -> None:
     known = "Known filters: accelerators, .*image_metadata"
     for name, advice in (("image_metdata", r"Did you mean image_metadata\?"), ("warp", known)):

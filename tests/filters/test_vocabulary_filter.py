@@ -74,16 +74,10 @@ _ENCRYPTED = "COMPUTE_EPHEMERAL_ENCRYPTION"
 _PACKED = "COMPUTE_NET_VIRTIO_PACKED"
 _TPM = "COMPUTE_SECURITY_TPM_SECRET_SECURITY_"
 _Case = tuple[str, dict[str, object], dict[str, str], list[str]]
-_SOUND_MODELS: list[_Case] = [
-    ("sound_model", {"hw_sound_model": model}, {}, [f"COMPUTE_SOUND_MODEL_{model.upper()}"])
-    for model in BY_NAME["sound_model"].values
-]
 _REQUIRED: list[_Case] = [
-    ("accelerators", {}, {}, []),
     ("accelerators", {}, {"accel:device_profile": ""}, []),
     ("accelerators", {}, {"accel:other": "x"}, []),
     ("accelerators", {}, {"accel:device_profile": "gpu"}, ["COMPUTE_ACCELERATORS"]),
-    ("ephemeral_encryption", {}, {}, []),
     ("ephemeral_encryption", {"hw_ephemeral_encryption": "true"}, {}, [_ENCRYPTED]),
     ("ephemeral_encryption", {}, {"hw:ephemeral_encryption": "true"}, [_ENCRYPTED]),
     ("ephemeral_encryption", {"hw_ephemeral_encryption": "false"}, {}, []),
@@ -96,15 +90,13 @@ _REQUIRED: list[_Case] = [
         {},
         [_ENCRYPTED, f"{_ENCRYPTED}_LUKSV2"],
     ),
-    ("packed_virtqueue", {}, {}, []),
     ("packed_virtqueue", {"hw_virtio_packed_ring": "true"}, {}, [_PACKED]),
     ("packed_virtqueue", {}, {"hw:virtio_packed_ring": "yes"}, [_PACKED]),
     ("packed_virtqueue", {"hw_virtio_packed_ring": True}, {"hw:virtio_packed_ring": "1"}, [_PACKED]),
     ("packed_virtqueue", {"hw_virtio_packed_ring": "false"}, {}, []),
     ("sound_model", {"hw_vif_model": "e1000"}, {}, []),
-    *_SOUND_MODELS,
+    ("sound_model", {"hw_sound_model": "virtio"}, {}, ["COMPUTE_SOUND_MODEL_VIRTIO"]),
     ("sound_model", {}, {"hw:sound_model": "ich9"}, ["COMPUTE_SOUND_MODEL_ICH9"]),
-    ("tpm_secret_security", {}, {}, []),
     ("tpm_secret_security", {}, {"hw:tpm_secret_security": "host"}, []),
     ("tpm_secret_security", {}, {"hw:tpm_model": "tpm-crb"}, []),
     ("tpm_secret_security", {}, {"hw:tpm_version": "2.0"}, [f"{_TPM}USER"]),

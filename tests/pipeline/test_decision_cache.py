@@ -237,13 +237,6 @@ def test_nova_style_filter_disables_the_cache_for_the_whole_pipeline() -> None:
     assert counting.runs == 2
 
 
-def test_nova_spec_with_unset_root_required_gets_the_required_traits() -> None:
-    spec = nova_spec(_PROPERTIES, request_level_params=objects.request_spec.RequestLevelParams())
-    pipeline_of("image_metadata").apply(spec)
-    assert set(spec.root_required) == {"COMPUTE_NET_VIF_MODEL_E1000E"}
-    assert RequestLevelParams().root_required == set()
-
-
 def test_malformed_properties_or_extra_specs_are_refused_despite_a_cached_request() -> None:
     nothings: list[Any] = [[], "", 0]
     pipeline = pipeline_of("noop")

@@ -5,6 +5,7 @@ import logging
 import os
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -13,7 +14,6 @@ from os_prefilter.common.errors import FilterFailed, RequestRejected
 from os_prefilter.common.trait_names import trait_named
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.pipeline import decision_log
-from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.decision_log import LOGGER, MAX_BYTES
 from os_prefilter.request.requirements import Note, Preference, Requirements, require
 from tests.conftest import pipeline_of, spec_of
@@ -82,22 +82,13 @@ def test_line_has_requirements_sources_and_identifiers_and_no_name_of_a_user(his
     }
 
 
-def test_cached_decision_is_recorded_with_the_identifiers_of_its_own_request(
-    history: Log, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_decision_is_recorded_with_the_identifiers_of_its_own_request(history: Log) -> None:
     """Its requirements are made into text once."""
-    described = []
-    describe = decision_log.describe
-
-    def count(decision: Decision) -> str:
-        described.append(decision)
-        return describe(decision)
-
-    monkeypatch.setattr(decision_log, "describe", count)
     pipeline = _pipeline()
-    for number in range(3):
-        pipeline.apply(spec_of({"hw_vif_model": "igb"}), SimpleNamespace(request_id=f"req-{number}"))
-    assert len(described) == 1
+    with mock.patch.object(decision_log, "describe", side_effect=decision_log.describe) as describe:
+        for number in range(3):
+            pipeline.apply(spec_of({"hw_vif_model": "igb"}), SimpleNamespace(request_id=f"req-{number}"))
+    assert describe.call_count == 1
     lines = list(map(json.loads, _texts(history)))
     assert [line["request"] for line in lines] == ["req-0", "req-1", "req-2"]
     assert [line["requirements"][0]["trait"] for line in lines] == ["COMPUTE_NET_VIF_MODEL_IGB"] * 3

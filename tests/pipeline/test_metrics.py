@@ -9,12 +9,14 @@ from typing import Any
 
 import prometheus_client
 import pytest
+from prometheus_client import multiprocess
 from prometheus_client.parser import text_string_to_metric_families
 
 from os_prefilter import Pipeline
-from os_prefilter.common.errors import FilterFailed, RequestRejected
+from os_prefilter.common.errors import ConfigurationError, FilterFailed, RequestRejected
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.operators.readiness import coverage_of
+from os_prefilter.pipeline import metrics
 from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
@@ -133,12 +135,22 @@ def test_disabled_metrics_count_nothing_and_do_not_wrap_filters() -> None:
     assert [call.__module__ for call in pipeline._calls] == ["os_prefilter.pipeline.filter_calls"]
 
 
-def _python(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command, env = [sys.executable, "-c", script], {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120)
+def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # What is registered once in a process is not there yet.
+    monkeypatch.setattr(metrics, "_families", metrics._families.__wrapped__)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    with pytest.raises(ConfigurationError) as raised:
+        Pipeline.from_conf(conf_with(enabled_filters=["hpet"], metrics=True))
+    assert repr(Pipeline.from_conf(conf_with(enabled_filters=["hpet"]))) == "<Pipeline: hpet>"
+    assert str(raised.value) == (
+        "[prefilter] metrics needs prometheus_client, which is not installed: "
+        "pip install '.[metrics]' in the repository of os-prefilter, or set metrics = false."
+    )
 
 
-_SERVICE = """
+_WORKER = """
 import sys
 from oslo_config import cfg
 from os_prefilter import Flavor, Image, Pipeline, RequestSpec
@@ -148,36 +160,11 @@ conf([], default_config_files=[])
 register_opts(conf)
 conf.set_override("metrics", True, "prefilter")
 conf.set_override("enabled_filters", ["hpet"], "prefilter")
-"""
-
-
-def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled() -> None:
-    """It says what is missing; without the option it is not needed."""
-    hidden = "import sys; sys.modules['prometheus_client'] = None\n"
-    run = _python(
-        f"{hidden}{_SERVICE}\ntry:\n    Pipeline.from_conf(conf)\nexcept Exception as error:\n    print(error)"
-    )
-    assert run.stdout == (
-        "[prefilter] metrics needs prometheus_client, which is not installed: "
-        "pip install '.[metrics]' in the repository of os-prefilter, or set metrics = false.\n"
-    )
-    script = f"{hidden}{_SERVICE}\nconf.set_override('metrics', False, 'prefilter'); print(Pipeline.from_conf(conf))"
-    assert _python(script).stdout == "<Pipeline: hpet>\n"
-
-
-_WORKER = f"""{_SERVICE}
 pipeline = Pipeline.from_conf(conf)
 for _ in range(int(sys.stdin.readline())):
-    pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({{"hw_time_hpet": "yes"}})))
+    pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({"hw_time_hpet": "yes"})))
 print("done", flush=True)
 sys.stdin.readline()
-"""
-_COLLECTOR = """
-import prometheus_client
-from prometheus_client import multiprocess
-registry = prometheus_client.CollectorRegistry()
-multiprocess.MultiProcessCollector(registry)
-print(prometheus_client.generate_latest(registry).decode())
 """
 
 
@@ -193,7 +180,10 @@ def test_metrics_of_several_worker_processes_are_summed(tmp_path: Path) -> None:
             worker.stdin.write(f"{number}\n")
             worker.stdin.flush()
             assert worker.stdout.readline() == "done\n"
-        found = _read(_python(_COLLECTOR, PROMETHEUS_MULTIPROC_DIR=str(tmp_path)).stdout)
+        registry = prometheus_client.CollectorRegistry()
+        collector: Any = multiprocess.MultiProcessCollector
+        collector(registry, str(tmp_path))
+        found = _read(prometheus_client.generate_latest(registry).decode())
     finally:
         for worker in workers:
             worker.kill()

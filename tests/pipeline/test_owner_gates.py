@@ -130,11 +130,10 @@ _COVERED: dict[str, tuple[tuple[Provider, ...], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", _COVERED)
-def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trait(name: str) -> None:
-    providers, covered = _COVERED[name]
-    with EmbeddedPlacement(Fleet(providers)) as placement:
-        assert OwnerCoverage(placement.client)() is covered
+def test_coverage_is_true_if_there_are_compute_nodes_and_each_has_the_owner_trait() -> None:
+    for what, (providers, covered) in _COVERED.items():
+        with EmbeddedPlacement(Fleet(providers)) as placement:
+            assert OwnerCoverage(placement.client)() is covered, what
 
 
 def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:

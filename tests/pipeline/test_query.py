@@ -114,9 +114,12 @@ def test_query_begins_with_the_limit_unless_it_is_none() -> None:
             allocation_candidates_query(spec_of(), limit)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
+def _ports(*groups: RequestGroup) -> RequestSpec:
+    return spec_of(requested_resources=list(groups))
+
+
+def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
+    for spec in (
         spec_of({"trait:X,!COMPUTE_STATUS_DISABLED": "required"}),
         spec_of({}, {"resources:CUSTOM_lower": "1"}),
         spec_of({}, {"resources1:CUSTOM_": "1"}),
@@ -125,13 +128,13 @@ def test_query_begins_with_the_limit_unless_it_is_none() -> None:
         spec_of({}, {"trait:x": "required"}),
         spec_of({}, {"trait1:A\nB": "required"}),
         spec_of({}, {"resourcesroot:VGPU": "1"}),
-        spec_of(requested_resources=[RequestGroup("", {"VGPU": 1})]),
-        spec_of(requested_resources=[RequestGroup("a,b", {"VGPU": 1})]),
-        spec_of(requested_resources=[RequestGroup("a" * 65, {"VGPU": 1})]),
+        _ports(RequestGroup("", {"VGPU": 1})),
+        _ports(RequestGroup("a,b", {"VGPU": 1})),
+        _ports(RequestGroup("a" * 65, {"VGPU": 1})),
         spec_of({}, {"resourcesa:VGPU": "1"}, requested_resources=[RequestGroup("a", {"VGPU": 1})]),
-        spec_of(requested_resources=[RequestGroup("a", {"VGPU:1,X": 1})]),
-        spec_of(requested_resources=[RequestGroup("a", {"VGPU": -1})]),
-        spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}, {"X,!Y"})]),
+        _ports(RequestGroup("a", {"VGPU:1,X": 1})),
+        _ports(RequestGroup("a", {"VGPU": -1})),
+        _ports(RequestGroup("a", {"VGPU": 1}, {"X,!Y"})),
         spec_of(requested_destination=Destination(["in:x"])),
         spec_of(requested_destination=Destination(None, {"a&b"})),
         spec_of(requested_destination=Destination(in_tree="x y")),
@@ -141,15 +144,13 @@ def test_query_begins_with_the_limit_unless_it_is_none() -> None:
         spec_of({}, {"resources:VGPU": "99999999999"}),
         spec_of({}, {"resources:VGPU": "1" * 5000}),
         spec_of({}, {"resources:VGPU": "+" + "\u0661" * 5000}),
-        spec_of(requested_resources=[RequestGroup("a", {"VGPU": 2**31})]),
-        spec_of(requested_resources=[RequestGroup("root", {"VGPU": 1})]),
-        spec_of(requested_resources=[RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})]),
-    ],
-)
-def test_malformed_names_amounts_and_uuids_never_reach_the_query(spec: RequestSpec) -> None:
-    with pytest.raises(MalformedRequest) as caught:
-        allocation_candidates_query(spec)
-    assert "\n" not in str(caught.value)
+        _ports(RequestGroup("a", {"VGPU": 2**31})),
+        _ports(RequestGroup("root", {"VGPU": 1})),
+        _ports(RequestGroup("a", {"VGPU": 1}), RequestGroup("a", {"VGPU": 1})),
+    ):
+        with pytest.raises(MalformedRequest) as caught:
+            allocation_candidates_query(spec)
+        assert "\n" not in str(caught.value)
 
 
 def test_real_placement_returns_the_expected_hosts_for_the_query(placement: PlacementClient) -> None:

@@ -42,14 +42,12 @@ _MATCHES: list[tuple[str, Mapping[str, Any], Mapping[str, Any], bool]] = [
     *(("{image_property: p, is: true}", {"p": each}, {}, False) for each in (False, "no", 0, 2, "maybe", None)),
     ("{image_property: p, is: off}", {"p": "False"}, {}, True),
     ("{image_property: p, in: [true, maybe]}", {"p": "maybe"}, {}, True),
-    ("{image_property: p, in: [true, maybe]}", {"p": "t"}, {}, True),
     # In quotes it is a text.
     ("{image_property: p, is: 'true'}", {"p": "yes"}, {}, False),
     ("{image_property: p, is: 'yes'}", {"p": "yes"}, {}, True),
     # A number is the text that is written, as Glance and Nova's flavors have it; Nova makes some of them numbers.
     ("{image_property: p, is: 4}", {"p": "4"}, {}, True),
     ("{image_property: p, is: 4}", {"p": 4}, {}, True),
-    ("{image_property: p, is: 2.10}", {"p": "2.10"}, {}, True),
     ("{image_property: p, is: 010}", {"p": "010"}, {}, True),
     ("{image_property: p, is: 010}", {"p": "8"}, {}, False),
     ("{image_property: p, is: 2026-13-45}", {"p": "2026-13-45"}, {}, True),
@@ -60,9 +58,7 @@ _MATCHES: list[tuple[str, Mapping[str, Any], Mapping[str, Any], bool]] = [
     *(("{image_property: p, present: true}", {"p": each}, {}, False) for each in ("", None)),
     # All of several.
     ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {"q": "b"}, True),
-    ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {"q": "c"}, False),
     ("[{image_property: p, is: a}, {extra_spec: q, is: b}]", {"p": "a"}, {}, False),
-    ("[{image_property: p, present: true}, {image_property: q, is: b}]", {"p": "a", "q": "b"}, {}, True),
     # What Nova spells otherwise.
     ("{image_property: hw_vif_model, is: e1000}", {"hw_vif_model": "VirtualE1000"}, {}, True),
     ("{image_property: os_type, is: windows}", {"os_type": "WINDOWS"}, {}, True),

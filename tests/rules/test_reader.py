@@ -86,7 +86,6 @@ _WRONG = [
     # A rule.
     ("rules:\n- 3", "FILE:2: a rule: it is '3'; expected a mapping of name, when, unless, require, forbid, prefer"),
     ("rules:\n- {}", "FILE:2: a rule: it has no name."),
-    (rules_text(f"when: {_WHEN}, require: [CUSTOM_A]"), "FILE:2: a rule: it has no name."),
     (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid, prefer; give at least one."),
     (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: a rule: name is true; expected 1 to 64 of"),
     (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: a rule: name is 'a\nb'; expected"),
@@ -105,25 +104,20 @@ _WRONG = [
     (_condition("{extra_spec: a, in: []}"), "the rule r: when.in is empty; expected a list of at least"),
     (_condition("{extra_spec: a, in: [b, b]}"), "the rule r: when.in has 'b' twice."),
     (_condition("{extra_spec: a, is: [b]}"), "the rule r: when.is is a list; expected a text"),
-    (_condition("{extra_spec: a, is: null}"), "the rule r: when.is is empty; expected a text"),
     (_condition("{extra_spec: a, is: ''}"), "the rule r: when.is is ''; expected a text"),
     (_condition("{extra_spec: a, present: false}"), "when.present is false; expected true."),
-    (_condition("{extra_spec: 3.5, is: x, at: y}"), "the rule r: when has the unknown key 'at'; valid"),
     (_condition("[{extra_spec: a, is: x}, {extra_spec: a, is: y}]"), "the rule r has 2 conditions about the flavor"),
     # Traits.
     (_rule(_WHEN, more="require: CUSTOM_A"), "the rule r: require is 'CUSTOM_A'; expected a list of at"),
     (_rule(_WHEN, more="require: []"), "the rule r: require is empty; expected a list of at least one trait."),
     (_rule(_WHEN, ["lower"]), "the rule r: require[0] is 'lower'; expected the name of a trait"),
     (_rule(_WHEN, ["CUSTOM_" + "A" * 249]), "expected the name of a trait"),
-    (_rule(_WHEN, ["true"]), "the rule r: require[0] is true; expected the name of a trait"),
     (_rule(_WHEN, ["{a: b}"]), "the rule r: require[0] is a mapping; expected the name"),
     (_rule(_WHEN, ["HW_CPU_X86_AVX3"]), "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_"),
     (_rule(_WHEN, ["CUSTOM_A", "CUSTOM_A"]), "the rule r: require has 'CUSTOM_A' twice. Keep one."),
     (_rule(_WHEN, more="prefer: [CUSTOM_A], require: [CUSTOM_A]"), "both prefers and requires CUSTOM_A. Remove one"),
     (_rule(_WHEN, more="prefer: [CUSTOM_A], forbid: [CUSTOM_A]"), "both prefers and forbids CUSTOM_A. Remove one"),
     (_rule(_WHEN, more="prefer: [CUSTOM_A], scope: _GPU"), "has the scope _GPU: only traits of the host itself"),
-    (_rule(_WHEN, more="prefer: [CUSTOM_A, CUSTOM_A]"), "the rule r: prefer has 'CUSTOM_A' twice. Keep one."),
-    (_rule(_WHEN, more="prefer: [HW_NIC_ACCEL_TSL]"), "(close to it: HW_NIC_ACCEL_TLS)"),
     # Rules together.
     (
         rules_text(_FIRST, rule("r", _WHEN, ["CUSTOM_B"])),
@@ -170,32 +164,15 @@ _WRONG = [
     ),
     # Exceptions, alternatives, and the other kinds of conditions.
     ("hint_traits: [lower]", "FILE:1: hint_traits[0] is 'lower'; expected the name of a trait"),
-    ("hint_traits: CUSTOM_A", "FILE:1: hint_traits is 'CUSTOM_A'; expected a list of at least one trait."),
     (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has none of when, unless; give at least one."),
     (_asking("unless: [{flavor: a}]"), "the rule r: unless is a list; expected a"),
     (_asking("when: {any: []}"), "when.any is empty; expected a list of at least one"),
-    (
-        _asking("when: {any: [{flavor: a}], all: [{flavor: b}]}"),
-        "when has any and all; give one",
-    ),
+    (_asking("when: {any: [{flavor: a}], all: [{flavor: b}]}"), "when has any and all; give one"),
     (_asking("when: {any: [{flavr: a}]}"), "when.any[0] has the unknown key 'flavr';"),
-    (
-        _asking("when: {project: [], flavor: b}"),
-        "when has project and flavor; give one of them.",
-    ),
+    (_asking("when: {project: [], flavor: b}"), "when has project and flavor; give one of them."),
     (_asking("when: {project: []}"), "when.project is empty; expected a text, or a"),
-    (
-        _asking("when: {requires: HW_NIC_ACCEL_TSL}"),
-        "(close to it: HW_NIC_ACCEL_TLS), or one that begins",
-    ),
-    (
-        _asking("when: {hint: a, contains: [b]}"),
-        "when.contains is a list; expected a text, true or",
-    ),
-    (
-        _asking("when: {flavor: a}, scope: 'a b'"),
-        "scope is 'a b'; expected ports, root, unsuffixed, or",
-    ),
+    (_asking("when: {requires: HW_NIC_ACCEL_TSL}"), "(close to it: HW_NIC_ACCEL_TLS), or one that begins"),
+    (_asking("when: {hint: a, contains: [b]}"), "when.contains is a list; expected a text, true or"),
     (
         _asking(f"when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}"),
         "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",

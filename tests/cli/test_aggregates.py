@@ -68,14 +68,6 @@ def test_diagnosis_names_the_filter_and_the_aggregates(hosts: str, capsys: Captu
     }
 
 
-def test_explanation_has_the_parameter_of_the_query(hosts: str, capsys: Capture) -> None:
-    found = _run(capsys, "explain", "--hosts", hosts, "--filter", _FILTERS, "--availability-zone", "north")
-    assert [(row["Trait"], row["Rule"], row["By"]) for row in found] == [
-        (f"member_of=in:{aggregate_uuid('rack-1')}", "required", "availability_zone"),
-        (f"member_of=in:{aggregate_uuid('licensed')}", "forbidden", "isolated_aggregates"),
-    ]
-
-
 def test_audit_of_images_refuses_a_filter_that_adds_aggregates(hosts: str, tmp_path: Path, capsys: Capture) -> None:
     images = tmp_path / "images.json"
     images.write_text(json.dumps([{"name": "i", "properties": {}}]))

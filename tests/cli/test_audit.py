@@ -107,19 +107,6 @@ def test_filters_of_the_config_file_count_as_enabled_before(capsys: Capture, tmp
     assert (row["Before"], row["After"]) == (11, 10)
 
 
-def test_config_file_without_filters_means_no_filters_before(capsys: Capture, tmp_path: Path) -> None:
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nunknown_values = reject\n")
-    path = images(tmp_path, image("a", hw_vif_model="nosuch"))
-    argv = ["--images", path, "--config-file", str(config)]
-    (row,) = rows(capsys, *argv, "--enable", "image_metadata", code=2)
-    assert row["Verdict"].startswith("becomes rejected: image property hw_vif_model has the unknown value 'nosuch'")
-    assert main(["audit", *argv]) == 1
-    assert capsys.readouterr().err.endswith(
-        "nova.conf: [prefilter] enabled_filters names no filter. Add one there, or give --filter.\n"
-    )
-
-
 _ENABLED = "Filters: compute_status, image_type ({}). Before: {}."
 
 

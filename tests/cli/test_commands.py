@@ -293,28 +293,6 @@ def test_every_listing_has_every_format(command: str, form: str, capsys: Capture
         assert isinstance(yaml.safe_load(out), list)
 
 
-def test_config_file_selects_the_filters_that_run(capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "nova.conf"
-    path.write_text("[DEFAULT]\nx = 1\n[prefilter]\nenabled_filters = compute_status, owner\nowner_gate = always\n")
-    lines = _json(capsys, "explain", "--example", "intel-nic", "--config-file", str(path))
-    assert [line["Trait"] for line in lines] == ["COMPUTE_STATUS_DISABLED", "OWNER_NOVA"]
-
-
-@pytest.mark.parametrize(
-    ("traits", "required"), [(("", ""), False), (("OWNER_NOVA", ""), False), (("OWNER_NOVA", "OWNER_NOVA"), True)]
-)
-def test_owner_trait_is_required_only_if_every_host_of_the_fleet_reports_it(
-    traits: tuple[str, str], required: bool, capsys: Capture, tmp_path: Path
-) -> None:
-    hosts = {
-        f"host-{number}": {"resources": {"VCPU": 1}, "traits": ["COMPUTE_NODE", *filter(None, [trait])]}
-        for number, trait in enumerate(traits)
-    }
-    fleet = _fleet(tmp_path, hosts)
-    lines = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", fleet)
-    assert {line["Rule"] for line in lines} == {"required" if required else "not required"}
-
-
 _GPU: dict[str, Any] = {"gpu": {"resources": {"VGPU": 4}}}
 _DISK: dict[str, Any] = {"resources": {"DISK_GB": 100}, "traits": ["MISC_SHARES_VIA_AGGREGATE"]}
 
@@ -565,24 +543,6 @@ def test_table_breaks_no_word_and_fits_the_terminal(command: str, capsys: Captur
         table = [line for line in lines if line.startswith(("|", "+"))]
         assert not table or {len(line) for line in table} == {len(table[0])}
         assert all(len(line) <= width for line in table)
-
-
-def test_wide_listing_shows_each_row_as_names_and_values(capsys: Capture) -> None:
-    argv = ["--example", "telco-hpet", "--filter", "hpet", "--filter", "image_type", "--max-width", "50"]
-    assert main(["explain", *argv]) == 0
-    assert capsys.readouterr().out == (
-        "Trait:      CUSTOM_COMPUTE_TIME_HPET\n"
-        "Rule:       required\n"
-        "On:         root\n"
-        "By:         hpet\n"
-        "Because of: image property hw_time_hpet=true\n"
-        "\n"
-        "Trait:      COMPUTE_IMAGE_TYPE_QCOW2\n"
-        "Rule:       required\n"
-        "On:         root\n"
-        "By:         image_type\n"
-        "Because of: image field disk_format=qcow2\n"
-    )
 
 
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])

@@ -227,25 +227,6 @@ def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture,
     assert (found["stage"], found["by"]) == ("rejected", "request")
 
 
-def test_report_escapes_unprintable_characters_in_names(capsys: Capture, tmp_path: Path) -> None:
-    name = "<b>\u202e 主机"
-    file = tmp_path / "hosts.json"
-    file.write_text(json.dumps({"hosts": {"<b> 主机": _host()}}))
-    argv = [
-        "--property",
-        "os_distro=a\nb",
-        "--extra-spec",
-        "resources1:CUSTOM_NOT_THERE=1",
-        "--extra-spec",
-        f"x={name}",
-    ]
-    assert main(["diagnose", "--hosts", str(file), *argv]) == 2
-    out = capsys.readouterr().out
-    assert all(character.isprintable() or character == "\n" for character in out)
-    assert "1 without" in out
-    assert "<b> 主机" in out
-
-
 def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, tmp_path: Path) -> None:
     argv = ["--property", "a=b", "--filter", "noop"]
     fleet = {f"host-{number}": _host() for number in range(1001)}

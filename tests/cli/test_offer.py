@@ -47,13 +47,6 @@ def test_offer_prints_the_requested_table_without_host_names(
     assert err == ""
 
 
-def test_offer_omits_properties_that_no_enabled_filter_reads(hosts: list[str], capsys: Capture, tmp_path: Path) -> None:
-    """What no enabled filter looks at is not offered: a request for it would get any host."""
-    (tmp_path / "nova.conf").write_text("[prefilter]\nenabled_filters = compute_status\n")
-    assert main(["offer", *hosts, "--config-file", str(tmp_path / "nova.conf")]) == 0
-    assert "hw_vif_model" not in capsys.readouterr().out
-
-
 def test_offer_names_filters_that_wait_and_does_not_offer_what_they_would_ask_for(
     hosts: list[str], capsys: Capture, tmp_path: Path
 ) -> None:

@@ -69,15 +69,6 @@ def test_exit_code_is_2_only_with_check_and_a_closed_gate(names: str, argv: list
     assert main(["readiness", "--hosts", fleet, "--filter", names, *argv]) == code
 
 
-def test_config_file_limits_rows_to_its_reported_traits(fleet: str, tmp_path: Path, capsys: Capture) -> None:
-    """Without one it is the question what could be."""
-    conf = _conf(tmp_path, "enabled_filters = image_metadata", "reported_traits = CUSTOM_VM_MODE_*", "metrics = true")
-    lines = _json(capsys, "--hosts", fleet, "--config-file", conf)
-    assert {line["Row"] for line in lines if line["Traits"] == "if reported"} == {"vm_mode"}
-    every = _json(capsys, "--hosts", fleet, "--filter", "image_metadata")
-    assert len(every) > len(lines)
-
-
 @pytest.mark.parametrize("command", ["explain", "readiness"])
 def test_filter_option_works_even_if_wait_for_answers_names_another_filter(
     command: str, fleet: str, tmp_path: Path, capsys: Capture

@@ -103,14 +103,6 @@ def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Se
     ]
 
 
-def test_remove_also_takes_away_the_traits_of_a_provider_config(aware: Served, conf: str, capsys: Capture) -> None:
-    """nova-compute never removes what its file no longer names."""
-    aware.placement.know(IN_FILE)
-    put_traits(aware.placement, lambda traits: traits.update(IN_FILE))
-    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--remove")
-    assert not traits_of(aware.placement) & {*IN_FILE, *BESIDE}
-
-
 def test_report_removes_marker_traits_of_other_releases_and_other_scopes(
     aware: Served, conf: str, capsys: Capture
 ) -> None:
@@ -291,7 +283,7 @@ def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(
     with ThreadPoolExecutor(1) as pool:
         end = pool.submit(told)
         run = Watch.run
-        monkeypatch.setattr(Watch, "run", lambda watch: (running.set(), run(watch)))
+        monkeypatch.setattr(Watch, "run", lambda watch: (running.set(), run(watch))[1])  # type: ignore[func-returns-value]
         assert main(["capabilities", "report", "--watch", "1", "--nova-conf", conf]) == 0
     end.result()
     assert line() == "Ending on SIGTERM; the traits of the host stay."

@@ -1,6 +1,5 @@
 """``capabilities report`` of a plain KVM host, by files of its libvirt: which traits it gets, and why no others."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -190,12 +189,6 @@ def test_traits_of_other_architectures_go_unless_the_section_offers_to_emulate_t
     assert report(RECOMMENDED) == LEAN | {scope_of(RECOMMENDED).marker}
 
 
-def test_a_name_in_full_is_reported_although_no_enabled_filter_requires_it(report: Report) -> None:
-    """A flavor may: trait:CUSTOM_VM_MODE_HVM=required."""
-    section = "[prefilter]\nenabled_filters = hpet\nreported_traits = CUSTOM_VM_MODE_HVM, CUSTOM_HYPERVISOR_TYPE_*\n"
-    assert report(section) == {*OF_THE_FILTERS, "CUSTOM_VM_MODE_HVM", scope_of(section).marker}
-
-
 _WRONG = [
     ("", "nova.conf: [prefilter] enabled_filters names no filter"),
     ("[prefilter]\nenabled_filters =\nreported_traits = *\n", "Copy the section [prefilter] of the schedulers"),
@@ -222,24 +215,6 @@ def test_wrong_or_missing_section_is_refused_and_nothing_is_removed(
     assert (code, message in line) == (1, True), err
     assert everything(server.placement) == before
     assert not Path("file.yaml").exists()
-
-
-def test_provider_config_has_the_lean_traits_and_the_marker_of_their_scope(
-    host: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    conf, path = tmp_path / "nova.conf", tmp_path / "os-prefilter.yaml"
-    conf.write_text(RECOMMENDED)
-    argv = [*host, "--nova-conf", str(conf), "--provider-config", str(path), "-f", "json"]
-    assert main([*argv, "--all"]) == 0
-    assert REPORTED_CUSTOM in {row["Trait"] for row in json.loads(capsys.readouterr().out)}
-    assert main(argv) == 0
-    changes = {(row["Trait"], row["Change"]) for row in json.loads(capsys.readouterr().out)}
-    assert {(scope_of(RECOMMENDED).custom_marker, "add"), (REPORTED_CUSTOM, "remove")} <= changes
-    text = path.read_text(encoding="utf-8")
-    assert {line.strip("- ") for line in text.splitlines() if "- CUSTOM_" in line} == {
-        *LEAN,
-        scope_of(RECOMMENDED).custom_marker,
-    }
 
 
 def test_provider_config_without_a_nova_conf_is_refused_unless_all_is_given(

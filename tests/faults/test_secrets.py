@@ -72,13 +72,17 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: Any, caplog: pytest.LogCaptureFi
 
     def at_debug(program: Program) -> None:
         configured(program)
-        for logger in (logging.getLogger(), *logging.getLogger().handlers):
-            logger.setLevel(logging.DEBUG)
+        for handler in logging.getLogger().handlers:
+            handler.setLevel(logging.DEBUG)
+        logging.getLogger().setLevel(logging.DEBUG)
 
     monkeypatch.setattr(Program, "configure_logging", at_debug)
 
     def run(*argv: str) -> tuple[int, str]:
         caplog.clear()
+        # oslo.log, which another test may have set up, keeps these at WARNING.
+        for name in ("", "keystoneauth", "stevedore", "urllib3.connectionpool"):
+            caplog.set_level(logging.DEBUG, name)
         code = main(argv)
         output = "".join((*capfd.readouterr(), caplog.text))
         assert any(record.levelno == logging.DEBUG for record in caplog.records)

@@ -21,12 +21,9 @@ def _needed() -> list[str]:
     return [each for each in (*project["dependencies"], *others) if not each.startswith("os-prefilter[")]
 
 
-def test_every_dependency_has_a_lower_bound_and_no_upper_bound() -> None:
+def test_each_dependency_has_only_a_lower_bound_which_the_lowest_constraints_equal() -> None:
     """An upper one would keep an operator from the versions of their OpenStack release."""
     assert [each for each in _needed() if not _BOUND.fullmatch(each)] == []
-
-
-def test_lowest_constraints_equal_the_declared_lower_bounds() -> None:
     bounds = {f"{match[1]}=={match[2]}" for each in _needed() if (match := _BOUND.fullmatch(each))}
     lines = CONSTRAINTS.read_text(encoding="utf-8").splitlines()
     written = [line for line in lines if line and line[0] not in "#-"]

@@ -1,6 +1,5 @@
 """Messages are one short ASCII line, whatever a tenant wrote."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,16 +14,6 @@ def test_any_value_is_shown_as_one_short_printable_ascii_line(value: object) -> 
     assert len(text) <= 83
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("e1000", "'e1000'"),
-        ("a\nb", "'a\\nb'"),
-        ("\x1b[31m", "'\\x1b[31m'"),
-        pytest.param(10**5000, "a huge number", id="huge"),
-        ([1], "a list"),
-        (None, "None"),
-    ],
-)
-def test_untrusted_value_is_quoted_escaped_or_described_by_its_kind(value: object, expected: str) -> None:
-    assert quote(value) == expected
+def test_untrusted_value_is_quoted_escaped_or_described_by_its_kind() -> None:
+    assert [quote(each) for each in ("a\nb", "\x1b[31m", [1], None)] == [r"'a\nb'", r"'\x1b[31m'", "a list", "None"]
+    assert quote(10**5000) == "a huge number"

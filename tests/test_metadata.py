@@ -36,12 +36,4 @@ def test_core_dependencies_are_exactly_the_seven_allowed_packages() -> None:
         for requirement in distribution("os-prefilter").requires or []
         if "extra ==" not in requirement
     }
-    assert core == {
-        "jsonschema",
-        "os-resource-classes",
-        "os-traits",
-        "oslo-config",
-        "oslo-log",
-        "pyyaml",
-        "stevedore",
-    }
+    assert core == {"jsonschema", "os-resource-classes", "os-traits", "oslo-config", "oslo-log", "pyyaml", "stevedore"}

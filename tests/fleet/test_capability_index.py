@@ -38,9 +38,15 @@ def fleet_of(traits: int) -> Fleet:
 
 @pytest.mark.parametrize("traits", [2, len(TRAITS)], ids=["few kinds", "every host different"])
 def test_sets_of_hosts_are_those_that_have_the_trait(traits: int) -> None:
-    """For each trait, required and forbidden, on the root and in a group, as counted host by host."""
+    """As counted host by host; each is in one group of its kind, and the largest comes first."""
     fleet = fleet_of(traits)
     index = CapabilityIndex(fleet, CONDITIONS)
+    # A number of all hosts for each kind would take HOSTS bits each.
+    assert max(hosts.bit_length() for members in index.kinds.values() for hosts in members.values()) <= BLOCK
+    groups = index.host_groups()
+    assert sorted(number for group in groups for number in group) == list(range(HOSTS))
+    assert [len(group) for group in groups] == sorted(map(len, groups), reverse=True)
+    assert (len(groups) > HOSTS // 2) == (traits == len(TRAITS))
     gpu = Condition(RESOURCE, UNSUFFIXED, True, ("VGPU",))
     for name in TRAITS:
         having = {host.name for host in fleet.hosts if name in host.traits}
@@ -51,21 +57,6 @@ def test_sets_of_hosts_are_those_that_have_the_trait(traits: int) -> None:
                 found = index.find_serving([Condition(TRAIT, scope, wanted, (name,)), *also])
                 assert set(index.names_of(found)) == expected & among
                 assert found.bit_count() == len(expected & among)
-
-
-@pytest.mark.parametrize("traits", [2, len(TRAITS)], ids=["few kinds", "every host different"])
-def test_each_host_is_in_one_group_of_its_kind_and_the_largest_comes_first(traits: int) -> None:
-    index = CapabilityIndex(fleet_of(traits), CONDITIONS)
-    groups = index.host_groups()
-    assert sorted(number for group in groups for number in group) == list(range(HOSTS))
-    assert [len(group) for group in groups] == sorted(map(len, groups), reverse=True)
-    assert (len(groups) > HOSTS // 2) == (traits == len(TRAITS))
-
-
-def test_hosts_of_a_kind_take_no_more_memory_in_a_larger_fleet() -> None:
-    """No number of a kind has more bits than a block; one of all hosts for each kind would need HOSTS bits each."""
-    index = CapabilityIndex(fleet_of(len(TRAITS)), CONDITIONS)
-    assert max(hosts.bit_length() for members in index.kinds.values() for hosts in members.values()) <= BLOCK
 
 
 def test_sets_and_numbers_are_the_same_hosts() -> None:

@@ -21,7 +21,6 @@ def load(tmp_path: Path, text: str | bytes) -> Fleet:
 
 
 def test_fleet_file_fields_are_all_parsed(tmp_path: Path) -> None:
-    """A complete file gives the providers, inventories, traits and aggregates that it says."""
     fleet = load(
         tmp_path,
         """
@@ -144,21 +143,14 @@ def test_the_uuid_of_a_name_never_changes() -> None:
 
 BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("empty", "", ("the file is empty", "expected hosts", "snapshot")),
-    ("list", "[1]", ("the file", "a list", "a mapping")),
-    ("no hosts", "x-a: 1", ("hosts", "None", "a mapping")),
     ("empty hosts", "hosts: {}", ("hosts", "at least one host")),
     ("unknown top key", "hosts: {a: {}}\nextra: 1", ("'extra'", "x-")),
     ("not UTF-8", b"hosts: \xff", ("byte 7", "UTF-8")),
-    ("broken", "hosts:\n  a: b: c", (":2: ", "broken YAML")),
-    ("control character", "hosts: \x01", ("broken YAML",)),
     ("two documents", "hosts: {a: {}}\n---\nhosts: {b: {}}", ("broken YAML", ":2: ")),
     ("duplicate key", "hosts:\n  a: {}\n  a: {}\n", (":3: ", "'a'", "twice")),
-    ("duplicate resource", HOST + "resources: {VCPU: 1, VCPU: 2}", ("'VCPU'", "twice")),
     ("tag", "hosts: !!python/object:os.system {}", (":1: ", "tags")),
     ("deep", "hosts: " + "[" * 100_000, ("nested deeper",)),
-    ("impossible date", "hosts: {a: 2024-13-45}", ("cannot be read",)),
     ("endless number", HOST + "resources: {VCPU: " + "9" * 5000 + "}", ("thousands of digits",)),
-    ("host not a mapping", "hosts: {kvm-1: 3}", ("hosts.kvm-1", "3", "a mapping")),
     ("host nothing", "hosts: {kvm-1: }", ("hosts.kvm-1", "None", "a mapping")),
     ("host name a number", "hosts: {1: {}}", (":1: ", "a key must be text", "quotes")),
     ("host name empty", "hosts: {'': {}}", ("hosts", "''", "1 to 200")),
@@ -168,8 +160,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("description", HOST + "description: 1", ("hosts.kvm-1.description", "text")),
     ("resources list", HOST + "resources: [VCPU]", ("hosts.kvm-1.resources", "a list", "a mapping")),
     ("total text", HOST + "resources: {VCPU: many}", ("hosts.kvm-1.resources.VCPU", "'many'", "integer from 1")),
-    ("total bool", HOST + "resources: {VCPU: true}", ("hosts.kvm-1.resources.VCPU", "True", "integer")),
-    ("total float", HOST + "resources: {VCPU: 1.0}", ("resources.VCPU", "1.0", "integer")),
     ("total zero", HOST + "resources: {VCPU: 0}", ("resources.VCPU", "0", "integer from 1")),
     ("total huge", HOST + "resources: {VCPU: 2147483648}", ("resources.VCPU", "2147483648", "2147483647")),
     ("no total", HOST + "resources: {VCPU: {reserved: 1}}", ("resources.VCPU", "'total'")),
@@ -181,7 +171,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
         ("ratio", HOST + f"resources: {{VCPU: {{total: 1, allocation_ratio: {ratio}}}}}", (ratio, "decimal number"))
         for ratio in (".nan", ".inf")
     ),
-    ("ratio bool", HOST + "resources: {VCPU: {total: 1, allocation_ratio: true}}", ("allocation_ratio", "True")),
     *(
         ("ambiguous", HOST + f"resources: {{VCPU: {value}}}", (":3: ", f"disagree on '{value}'", "decimal number"))
         for value in ("010", "0x10", "0b1", "1_000", "1:30", "+010", "1_0.5", "1:30.5", "no", "Yes", "on", "OFF")
@@ -189,9 +178,7 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("class unknown", HOST + "resources: {VCPUS: 1}", ("'VCPUS'", "resource class", "CUSTOM_")),
     ("traits text", HOST + "traits: COMPUTE_NODE", ("hosts.kvm-1.traits", "'COMPUTE_NODE'", "a list")),
     ("trait malformed", HOST + "traits: [COMPUTE_NODE, hw-x]", ("hosts.kvm-1.traits[1]", "'hw-x'", "A-Z")),
-    ("trait number", HOST + "traits: [1]", ("hosts.kvm-1.traits[0]", "1")),
     ("trait long", HOST + f"traits: [CUSTOM_{'A' * 249}]", ("255",)),
-    ("trait bare prefix", HOST + "traits: [CUSTOM_]", ("'CUSTOM_'",)),
     (
         "trait unknown",
         HOST + "traits: [HW_NO_SUCH_TRAIT]",
@@ -199,22 +186,16 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ),
     ("trait two levels", HOST + "traits: [[[COMPUTE_NODE]]]", ("hosts.kvm-1.traits[0][0]", "a list")),
     ("traits many", f"x-a: &a [{'COMPUTE_NODE, ' * 900}]\n{HOST}traits: [*a, *a]", ("1800 entries", "1000")),
-    ("aggregate number", HOST + "aggregates: [7]", ("hosts.kvm-1.aggregates[0]", "7")),
     ("providers list", HOST + "providers: [a]", ("hosts.kvm-1.providers", "a list")),
     ("name of own host", HOST + "providers: {kvm-1: {}}", ("hosts.kvm-1.providers.kvm-1", "unique")),
     ("provider twice", "x-p: &p {gpu: {}}\nhosts: {a: {providers: *p}, b: {providers: *p}}", ("hosts.b", "hosts.a")),
     ("recursive", "hosts: &h\n  a: {providers: *h}", (":2: ", "an anchored value must not contain aliases")),
     ("taken_at no time", "taken_at: yesterday\nhosts: {a: {}}", ("taken_at", "'yesterday'", "UTC")),
     ("taken_at unquoted", "taken_at: 2026-11-21T18:00:00Z\nhosts: {a: {}}", ("taken_at", "as text")),
-    ("taken_at elsewhere", "taken_at: '2026-11-21T18:00:00+01:00'\nhosts: {a: {}}", ("taken_at", "UTC")),
     ("taken_at nowhere", "taken_at: '2026-11-21T18:00:00'\nhosts: {a: {}}", ("taken_at", "UTC")),
-    ("taken_at number", "taken_at: 5\nhosts: {a: {}}", ("taken_at", "UTC")),
     ("has_inventories", "has_inventories: 1\nhosts: {a: {}}", ("has_inventories", "true or false")),
     ("changed_while_read", "changed_while_read: -1\nhosts: {a: {}}", ("changed_while_read", "from 0")),
     ("metadata", "aggregates: {a: {metadata: {x: 1}}}\nhosts: {a: {}}", ("aggregates.a.metadata.x", "1", "text")),
-    ("metadata list", "aggregates: {a: {metadata: []}}\nhosts: {a: {}}", ("aggregates.a.metadata", "a mapping")),
-    ("aggregates list", "aggregates: [a]\nhosts: {a: {}}", ("aggregates", "a mapping")),
-    ("aggregate text", "aggregates: {a: x}\nhosts: {a: {}}", ("aggregates.a", "a mapping")),
     ("aggregate key", "aggregates: {a: {zone: x}}\nhosts: {a: {}}", ("aggregates.a", "'zone'", "availability_zone")),
     ("aggregate UUID", "aggregates: {a: {uuid: x}}\nhosts: {a: {}}", ("aggregates.a.uuid", "'x'", "a UUID")),
     ("aggregate zone", "aggregates: {a: {availability_zone: 3}}\nhosts: {a: {}}", ("availability_zone", "255")),
@@ -225,14 +206,12 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
         ("aggregates.b", "the UUID of 'a'"),
     ),
     ("UUID", HOST + "uuid: kvm-1", ("hosts.kvm-1.uuid", "'kvm-1'", "a UUID")),
-    ("UUID number", HOST + "uuid: 7", ("hosts.kvm-1.uuid", "7", "a UUID")),
     (
         "UUID of another",
         f"hosts: {{a: {{}}, b: {{uuid: {provider_uuid('a')}}}}}",
         ("hosts.b", "a UUID that hosts.a has too"),
     ),
     ("used negative", HOST + "resources: {VCPU: {total: 1, used: -1}}", ("VCPU.used", "-1", "from 0")),
-    ("used huge", HOST + "resources: {VCPU: {total: 1, used: 2147483648}}", ("VCPU.used", "2147483647")),
     ("description surrogate", 'hosts: {"a": {description: "\\ud800"}}', ("broken YAML",)),
     ("JSON surrogate", '{"hosts": {"a": {"description": "\\ud800"}}}', ("hosts.a.description", "text")),
     (
@@ -248,7 +227,6 @@ BAD: list[tuple[str, str | bytes, tuple[str, ...]]] = [
 def test_invalid_fleet_file_is_refused_with_location_and_reason(
     tmp_path: Path, text: str | bytes, says: tuple[str, ...]
 ) -> None:
-    """Each mistake is a DocumentError on one line that names the file, the place and what is wrong there."""
     with pytest.raises(DocumentError) as raised:
         load(tmp_path, text)
     message = str(raised.value)
@@ -259,17 +237,11 @@ def test_invalid_fleet_file_is_refused_with_location_and_reason(
 
 
 def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    """A missing file, a directory, a path with a NUL byte and an unreadable file are DocumentErrors."""
-    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), ("a\0b", "cannot be read")):
+    """``/proc/self/mem`` gives root an error of the operating system too."""
+    unreadable = (("a\0b", "cannot be read"), ("/proc/self/mem", "cannot be read"))
+    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), *unreadable):
         with pytest.raises(DocumentError, match=says):
             load_fleet(path)
-
-
-@pytest.mark.parametrize("path", ["/proc/self/mem", "/proc/self/attr/sockcreate/x"])
-def test_fleet_file_that_fails_while_being_read_raises_document_error(path: str) -> None:
-    """Also for root, who may open anything: these give an error of the operating system."""
-    with pytest.raises(DocumentError, match="cannot be read"):
-        load_fleet(path)
 
 
 def bombs() -> list[str]:
@@ -287,7 +259,6 @@ def test_yaml_bomb_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_example_fleet_has_the_documented_hosts_and_traits() -> None:
-    """The bundled fleet has hosts of each kind; its traits are standard ones of os-traits or CUSTOM_."""
     fleet = example_fleet()
     hosts = {host.name: host for host in fleet.hosts}
     assert set(hosts) == {

@@ -24,7 +24,7 @@ def test_candidates_by_sets_match_placement(seed: int) -> None:
 
 
 @pytest.mark.parametrize("ignore_usage", [False, True])
-@pytest.mark.parametrize("seed", range(times(20)))
+@pytest.mark.parametrize("seed", range(times(8)))
 def test_candidates_by_sets_match_the_matcher(seed: int, ignore_usage: bool) -> None:
     """And each is among the hosts that may meet each single condition."""
     random = Random(seed)  # noqa: S311
@@ -39,7 +39,7 @@ def test_candidates_by_sets_match_the_matcher(seed: int, ignore_usage: bool) -> 
             assert not found & ~index.find_possible(item), (item, demand)
 
 
-@pytest.mark.parametrize("seed", range(times(20)))
+@pytest.mark.parametrize("seed", range(times(8)))
 def test_host_that_shares_nothing_anymore_serves_no_other(seed: int) -> None:
     """What is left without what a host shares is what is left in a fleet without the host."""
     random = Random(seed)  # noqa: S311

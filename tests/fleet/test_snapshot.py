@@ -21,10 +21,10 @@ def read(text: str) -> Fleet:
     return parse_fleet(text.encode(), "snapshot.json")
 
 
-@settings(max_examples=times(50), deadline=None)
+@settings(max_examples=times(20), deadline=None)
 @given(fleets(written=True), st.booleans(), st.integers(0, 3))
 def test_snapshot_reads_back_as_the_same_fleet(fleet: Fleet, has_inventories: bool, changed: int) -> None:
-    """``load_fleet(snapshot(fleet)) == fleet``, and writing it again gives the same text."""
+    """Writing it again gives the same text."""
     fleet = replace(fleet, has_inventories=has_inventories, changed_while_read=changed)
     text = snapshot(fleet)
     assert read(text) == fleet
@@ -71,10 +71,9 @@ def test_snapshot_refuses_to_write_what_it_could_not_read_back(monkeypatch: pyte
         snapshot(example_fleet())
 
 
-@settings(max_examples=times(25), deadline=None)
+@settings(max_examples=times(12), deadline=None)
 @given(fleets(written=True))
 def test_anonymous_fleet_keeps_traits_inventories_trees_and_aggregates(fleet: Fleet) -> None:
-    """Traits, amounts, trees, and who shares an aggregate or a zone with whom stay; and it reads back."""
     other = anonymous(fleet)
     assert read(snapshot(other)) == other
     pairs = list(zip(fleet.walk(), other.walk(), strict=True))
@@ -88,7 +87,6 @@ def test_anonymous_fleet_keeps_traits_inventories_trees_and_aggregates(fleet: Fl
 
 
 def test_anonymous_snapshot_contains_no_name_uuid_or_description() -> None:
-    """Neither of a host, a provider, an aggregate or a zone, nor a UUID, nor a description."""
     uuids = [f"{number}c3b1b76-5a11-4b6e-8b8b-3a5d0f3c9e01" for number in range(1, 6)]
     child = Provider("secret_gpu", uuids[0], {}, frozenset(), (uuids[3],))
     host = Provider("secret-1", uuids[1], {}, frozenset({"COMPUTE_NODE"}), (uuids[2], uuids[3]), (child,), "secret")

@@ -66,7 +66,7 @@ def _refused(case: Case, facts: LibvirtFacts) -> str:
 
 def test_late_check_accepts_what_starts_and_refuses_what_does_not() -> None:
     """But for what no trait says; nothing more is left out than that."""
-    left_out = set()
+    left_out: set[object] = set()
     for record in records():
         wrong = {case: (said, not_said(case, _host(record))) for case, said in _disagreements(record)}
         left_out.update(reason for _, reason in wrong.values())

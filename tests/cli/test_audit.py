@@ -36,6 +36,10 @@ def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
     return str(path)
 
 
+_LOSS = ("trait", "rule", "on", "by", "because", "hosts_lacking", "hosts_lacking_only_this")
+_EVERY = "every request: no disabled compute service"
+
+
 def test_audit_row_has_image_names_counts_verdict_and_lost_hosts_per_requirement(
     capsys: Capture, tmp_path: Path
 ) -> None:
@@ -49,24 +53,19 @@ def test_audit_row_has_image_names_counts_verdict_and_lost_hosts_per_requirement
         "After": 5,
         "Verdict": "loses hosts",
         "Lost to": [
-            {
-                "trait": "COMPUTE_NET_VIF_MODEL_IGB",
-                "rule": "required",
-                "on": "",
-                "by": "image_metadata",
-                "because": "image property hw_vif_model=igb",
-                "hosts_lacking": 6,
-                "hosts_lacking_only_this": 5,
-            },
-            {
-                "trait": "COMPUTE_STATUS_DISABLED",
-                "rule": "forbidden",
-                "on": "",
-                "by": "compute_status",
-                "because": "every request: no disabled compute service",
-                "hosts_lacking": 1,
-                "hosts_lacking_only_this": 0,
-            },
+            dict(zip(_LOSS, each, strict=True))
+            for each in (
+                (
+                    "COMPUTE_NET_VIF_MODEL_IGB",
+                    "required",
+                    "",
+                    "image_metadata",
+                    "image property hw_vif_model=igb",
+                    6,
+                    5,
+                ),
+                ("COMPUTE_STATUS_DISABLED", "forbidden", "", "compute_status", _EVERY, 1, 0),
+            )
         ],
     }
 

@@ -90,15 +90,6 @@ def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
     assert "not every compute service reports OWNER_NOVA yet: not required yet" in said
 
 
-def test_invalid_wait_for_answers_gives_a_one_line_error(fleet: str, tmp_path: Path, capsys: Capture) -> None:
-    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = hpett")
-    assert main(["readiness", "--config-file", conf, "--hosts", fleet]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("[prefilter] wait_for_answers: 'hpett' is not an installed filter")
-    assert len(err.splitlines()) == 1
-
-
 def test_fleet_without_compute_nodes_is_reported_with_exit_code_2(tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text("hosts: {a: {resources: {VCPU: 1}}}")

@@ -36,7 +36,7 @@ from os_prefilter.rules.model import ALWAYS, PORTS, Rule, RuleSet
 from os_prefilter.rules.reader import rules_in
 from os_prefilter.rules.schema import NAMED_KEYS, OTHER_KEYS
 from os_prefilter.vocabulary import ROWS
-from os_prefilter.vocabulary.config_templates import Template, Templates
+from os_prefilter.vocabulary.config_templates import Templates
 from tests.conftest import pipeline_of
 from tests.documents.laws import Document, check_message
 from tests.support.libvirt_xml import capabilities
@@ -137,28 +137,6 @@ def _templates(path: Path) -> Templates:
 def _check_templates(templates: Templates) -> None:
     for each in templates:
         check_message(str(each))
-
-
-def _templates_written(templates: Templates) -> bytes:
-    return _yaml({"templates": [_template(each) for each in templates]})
-
-
-def _template(template: Template) -> dict[str, Any]:
-    variants = [
-        {
-            "bios": {name: values[0] if len(values) == 1 else list(values) for name, values in each.bios},
-            "steps": [step.for_ironic() for step in each.steps],
-            "node": dict(each.node),
-            "in-use": each.in_use,
-        }
-        for each in template.variants
-    ]
-    return {
-        "config-type": template.config_type,
-        "config-value": template.value,
-        "traits": list(template.traits),
-        "variants": [{key: value for key, value in each.items() if value} for each in variants],
-    }
 
 
 def _plain(spec: RequestSpec) -> dict[str, Any]:
@@ -279,7 +257,7 @@ DOCUMENTS = (
     Document("domain_capabilities", _of_bytes(domain_capabilities_from), _check_domain_capabilities),
     Document("fleet", load_fleet, _check_anonymous, lambda fleet: snapshot(fleet).encode(), _FLEET, ".yaml"),
     Document("rules", _rules, _check_rules, _rules_written, _RULES, ".yaml"),
-    Document("templates", _templates, _check_templates, _templates_written, _TEMPLATES, ".yaml"),
+    Document("templates", _templates, _check_templates, None, _TEMPLATES, ".yaml"),
     Document("request_spec", _of_json(request_spec_from), _check_query, lambda spec: _json(_plain(spec)), _SPEC),
     Document("stored_request_spec", _of_json(request_spec_from), _check_query, _stored, _SPEC),
     Document("image", _of_json(image_from), _check_image, lambda image: _json(asdict(image)), _IMAGE),

@@ -9,14 +9,13 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
-from os_prefilter.documents.files import decode, describe_value, read_bytes
+from os_prefilter.documents.files import decode, describe_value
 
 MAX_BYTES = 4 * 1024 * 1024
 """The most that is parsed, in some twenty seconds: a thousand rules have 200 KiB, a thousand hosts 300 KiB."""
@@ -58,14 +57,6 @@ class Document:
                 return line
             line, node = int(pairs[0][0].start_mark.line) + 1, pairs[0][1]
         return line
-
-
-def read_yaml(path: str | Path) -> object:
-    """Return what a YAML file holds, in plain Python types.
-
-    :raises DocumentError: the file is missing, unreadable, too large, not UTF-8 or not acceptable YAML
-    """
-    return parse_yaml(read_bytes(path), path)
 
 
 def parse_yaml(data: bytes, path: object) -> object:

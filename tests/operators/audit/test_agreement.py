@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -106,9 +107,10 @@ class Asked:
     def __init__(self, placement: EmbeddedPlacement) -> None:
         self._client = placement.client
         self.know = placement.know
+        self.hosts = cache(self._hosts)
         self.know([trait for trait in TRAITS if trait.startswith("CUSTOM_")], ["CUSTOM_METAL"])
 
-    def hosts(self, query: str) -> set[str]:
+    def _hosts(self, query: str) -> set[str]:
         try:
             return set(self._client.allocation_candidates(query).hosts)
         except PlacementRefused as error:

@@ -119,7 +119,7 @@ def with_room(host: Provider) -> Provider:
 def test_offer_of_the_example_fleet_matches_placement() -> None:
     """A value is offered by as many hosts as a real Placement returns for it; what requires nothing loses no host."""
     fleet = example_fleet()
-    seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))), one_in(2))
+    seen = check_agreement(replace(fleet, hosts=tuple(map(with_room, fleet.hosts))), one_in(3))
     assert min(seen[each] for each in Status) > 10
     assert sum(seen.values()) == sum(len([v for v in row.values if v]) for row in ROWS if row.required_by) + 2
 
@@ -149,7 +149,7 @@ def random_fleet(seed: int) -> Fleet:
 @pytest.mark.parametrize("seed", range(times(1)))
 def test_offer_of_a_random_fleet_matches_placement(seed: int) -> None:
     """The same, where any host may have any traits: on its root, or on the provider of its encrypted memory."""
-    seen = check_agreement(random_fleet(seed), one_in(3))
+    seen = check_agreement(random_fleet(seed), one_in(4))
     assert seen[Status.OFFERED]
     assert seen[Status.NOT_OFFERED]
 

@@ -76,28 +76,17 @@ def test_row_has_destinations_without_the_own_and_disabled_hosts(
     assert "1 server on 1 host of 4." in err
 
 
-@pytest.mark.parametrize(
-    ("others", "without", "verdict", "why"),
-    [
-        ("", [], "no capable host", "the fleet has no other host"),
-        (
-            "  b: {resources: {VCPU: 8, MEMORY_MB: 8192}}\n",
-            ["--without", "b"],
-            "none without the drained",
-            "every other",
-        ),
-    ],
-)
-def test_server_without_any_other_host_has_a_reason(  # noqa: PLR0913, PLR0917
-    others: str, without: list[str], verdict: str, why: str, capsys: Capture, tmp_path: Path
-) -> None:
+def test_server_without_any_other_host_has_a_reason(capsys: Capture, tmp_path: Path) -> None:
     """No requirement excludes a host that there is not."""
-    fleet = tmp_path / "one.yaml"
-    fleet.write_text(f"hosts:\n  a: {{resources: {{VCPU: 8, MEMORY_MB: 8192}}}}\n{others}")
-    path = written(tmp_path, server("alone", "a"))
-    ((row,), _) = rows(capsys, path, "--hosts", str(fleet), "--enable", "image_metadata", *without, code=2)
-    assert row["Verdict"].startswith(verdict)
-    assert row["Why"]["text"].startswith(why)
+    fleet, path = tmp_path / "one.yaml", written(tmp_path, server("alone", "a"))
+    size, argv = "{resources: {VCPU: 8, MEMORY_MB: 8192}}", ["--hosts", str(fleet), "--enable", "image_metadata"]
+    fleet.write_text(f"hosts: {{a: {size}}}")
+    ((row,), _) = rows(capsys, path, *argv, code=2)
+    assert (row["Verdict"], row["Why"]["text"]) == ("no capable host", "the fleet has no other host")
+    fleet.write_text(f"hosts: {{a: {size}, b: {size}}}")
+    ((row,), _) = rows(capsys, path, *argv, "--without", "b", code=2)
+    assert row["Verdict"].startswith("none without the drained")
+    assert row["Why"]["text"].startswith("every other")
 
 
 def test_server_that_is_there_twice_is_named_and_counts_once(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
@@ -161,6 +150,13 @@ def test_full_and_incapable_hosts_are_told_apart(capsys: Capture, tmp_path: Path
         {"text": "HW_ARCH_AARCH64", "by": "image_metadata", "because": "image property hw_architecture=aarch64"}
     ]
     assert "No destination now: 2; no capable host: 1." in err
+    path = written(tmp_path, big, server("ok", "b"))
+    found, err = rows(capsys, path, *hosts, "--only", "unschedulable", code=2)
+    assert [row["Servers"][0]["name"] for row in found] == ["big"]
+    (tmp_path / "hosts.yaml").write_text("has_inventories: false\nhosts: {a: {traits: []}, b: {traits: []}}")
+    ((row, *_), err) = rows(capsys, written(tmp_path, server("big", "a", 400_000)), *hosts[:2], "--enable", "noop")
+    assert row["Destinations"] == ["b"]
+    assert "The fleet has no inventories: each host counts as large enough and empty; only traits are judged." in err
 
 
 def test_drained_hosts_are_no_destinations_and_their_servers_need_room_together(

@@ -205,6 +205,9 @@ def test_hosts_file_and_os_cloud_option_beat_the_os_cloud_variable(
     out, error = capsys.readouterr()
     assert out.startswith("a ")
     assert "bundled" not in error
+    monkeypatch.setenv("OS_CLOUD", "")
+    assert main(["readiness"]) == 0
+    assert capsys.readouterr().err.startswith(_HOSTS_NOTE)
     assert main(["readiness", "--os-cloud", "other"]) == 1
     assert "The cloud 'other' cannot be used" in capsys.readouterr().err
 
@@ -291,6 +294,14 @@ def test_every_listing_has_every_format(command: str, form: str, capsys: Capture
     assert len(out.splitlines()) > 2
     if form in ("json", "yaml"):
         assert isinstance(yaml.safe_load(out), list)
+
+
+def test_owner_trait_is_required_only_if_every_host_of_the_fleet_reports_it(capsys: Capture, tmp_path: Path) -> None:
+    for second, rule in (([], "not required"), (["OWNER_NOVA"], "required")):
+        traits = {"a": ["COMPUTE_NODE", "OWNER_NOVA"], "b": ["COMPUTE_NODE", *second]}
+        fleet = _fleet(tmp_path, {name: {"resources": {"VCPU": 1}, "traits": each} for name, each in traits.items()})
+        lines = _json(capsys, "explain", "--example", "intel-nic", "--filter", "owner", "--hosts", fleet)
+        assert {line["Rule"] for line in lines} == {rule}
 
 
 _GPU: dict[str, Any] = {"gpu": {"resources": {"VGPU": 4}}}

@@ -74,6 +74,13 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     assert capsys.readouterr().err == (limit if "--limit" in options else "" if expected else none)
 
 
+def test_listing_has_a_line_for_each_decision(log: Path, capsys: Capture) -> None:
+    assert main(["decisions", str(log), "-f", "csv", "-c", "Request", "-c", "Result", "-c", "Hosts"]) == 0
+    first, accepted, rejected, _ = capsys.readouterr().out.splitlines()
+    assert (first, accepted) == ('"Request","Result","Hosts"', '"req-0","1 requirement",""')
+    assert rejected.startswith('"req-1","rejected: image property hw_vif_model has the unknown value')
+
+
 def test_one_request_is_shown_with_a_line_for_each_requirement_or_its_reason(log: Path, capsys: Capture) -> None:
     columns = ["-c", "Trait", "-c", "Rule", "-c", "On", "-c", "By", "-c", "Because of", "-f", "csv"]
     assert main(["decisions", str(log), "--request-id", "req-2", *columns]) == 0
@@ -262,6 +269,7 @@ def test_control_characters_of_a_tampered_log_do_not_reach_the_terminal(
     assert main(["decisions", str(path), "-f", form, *more]) == 0
     out = capsys.readouterr().out
     assert "owned" in out
+    assert ("preferred" in out) == bool(more)
     assert all(line.isprintable() for line in out.split("\n"))
 
 

@@ -208,6 +208,8 @@ def test_trait_known_only_from_the_snapshot_is_not_reported_as_unknown(capsys: C
     argv = ["--hosts", str(snapshot), "--extra-spec", "trait:HW_CPU_FUTURE=required", "-f", "json"]
     assert main(["diagnose", *argv]) == 0
     assert _of(json.loads(capsys.readouterr().out), "HW_CPU_FUTURE")["state"] == "met"
+    assert main(["diagnose", *argv[:-2]]) == 0
+    assert "The fleet was read at 2026-11-21T03:00:00Z." in capsys.readouterr().out
 
 
 def test_rejection_names_the_filter_or_the_request_as_its_cause(capsys: Capture, tmp_path: Path) -> None:
@@ -276,6 +278,19 @@ def test_max_placement_results_of_nova_conf_counts_and_unknown_limits_of_placeme
     assert "Set [scheduler] max_placement_results = 3 in nova.conf." in first["help"]
     assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
     assert "Give --placement-conf FILE." in capsys.readouterr().out
+
+
+def test_wrong_limit_is_an_error_that_names_file_and_option(capsys: Capture, tmp_path: Path) -> None:
+    config = tmp_path / "wrong.conf"
+    for option, text, message in (
+        ("--config-file", "[scheduler]\nmax_placement_results = 0\n", "[scheduler] max_placement_results: "),
+        ("--placement-conf", "[placement]\nmax_allocation_candidates = x\n", "[placement] max_allocation_candidates: "),
+        ("--placement-conf", "no INI\n", "it cannot be read as a placement.conf: "),
+    ):
+        config.write_text(text)
+        assert main(["diagnose", "--property", "a=b", option, str(config)]) == 1
+        (error,) = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"{config}: {message}")
 
 
 def test_advice_for_same_subtree_names_the_groups(capsys: Capture, tmp_path: Path) -> None:

@@ -297,6 +297,10 @@ def test_entry_point_check_says_which_lines_to_write(
         assert f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'." in details
 
 
+def test_missing_entry_point_is_a_warning_while_no_filter_is_enabled(server: Served, check: Check) -> None:
+    assert check(nova_conf(server.url))["Entry point"][0] == WARNING
+
+
 def test_nova_scheduler_does_not_start_without_its_own_host_filters(tmp_path: Path) -> None:
     """What the check says of such a configuration is true."""
     path = tmp_path / "ours-alone.conf"

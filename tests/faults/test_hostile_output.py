@@ -171,7 +171,14 @@ def _one_request(path: Path, spell: Spelling) -> str:
 
 @pytest.mark.parametrize(
     ("command", "form"),
-    [("explain", "table"), ("explain", "csv"), ("diagnose", "table"), ("diagnose", "json"), ("diagnose", "value")],
+    [
+        ("explain", "table"),
+        ("explain", "csv"),
+        ("diagnose", "table"),
+        ("diagnose", "json"),
+        ("diagnose", "value"),
+        ("diagnose", "csv"),
+    ],
 )
 def test_hostile_image_adds_no_output_lines_to_explain_or_diagnose(
     command: str, form: str, capsys: Capture, tmp_path: Path

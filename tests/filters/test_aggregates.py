@@ -233,29 +233,32 @@ def test_no_request_passes_before_the_fact_could_be_read(name: str, caplog: pyte
         Pipeline.from_names(name)
 
 
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ("rack", "is 'rack', not a sequence of aggregates"),
-        ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
-        ([{"uuid": "-", "name": "n"}], "has uuid '-' in its aggregate 1, not the UUID of an aggregate"),
-        ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
-        ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x'"),
-        ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),
-        ([{"uuid": A, "name": "n", "availability_zone": 3}], "has availability_zone 3"),
-    ],
-)
-def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(
-    value: Any, told: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(UnusableFact, match=told):
-        HostAggregates.of(value)
-    values = [ZONES, value]
-    some = Pipeline.from_names("availability_zone", facts={"aggregates": lambda _context: values.pop(0)})
-    for _ in range(2):
-        assert applied(some, spec_of(availability_zone="north"))[0] == {f"{A},{B}"}
-        some._facts[0].expire()
-    assert "Failed to read the deployment fact aggregates" in caplog.text
+_MALFORMED: list[tuple[Any, str]] = [
+    ("rack", "is 'rack', not a sequence of aggregates"),
+    ([{"uuid": "x", "name": "n"}], "has uuid 'x' in its aggregate 1, not the UUID of an aggregate"),
+    ([{"uuid": "-", "name": "n"}], "has uuid '-' in its aggregate 1, not the UUID of an aggregate"),
+    ([aggregate(A), {"uuid": B}], "has name None in its aggregate 2"),
+    ([{"uuid": A, "name": "n", "metadata": "x"}], "has metadata 'x'"),
+    ([{"uuid": A, "name": "n", "metadata": {"trait:X": 1}}], r"metadata 'trait:X' with 1 in its aggregate 1"),
+    ([{"uuid": A, "name": "n", "availability_zone": 3}], "has availability_zone 3"),
+]
+
+
+def _in_turn(*values: Any) -> Callable[[Any], Any]:
+    left = iter(values)
+    return lambda _context: next(left)
+
+
+def test_malformed_aggregates_are_named_and_the_last_good_ones_stay(caplog: pytest.LogCaptureFixture) -> None:
+    for value, told in _MALFORMED:
+        with pytest.raises(UnusableFact, match=told):
+            HostAggregates.of(value)
+        some = Pipeline.from_names("availability_zone", facts={"aggregates": _in_turn(ZONES, value)})
+        caplog.clear()
+        for _ in range(2):
+            assert applied(some, spec_of(availability_zone="north"))[0] == {f"{A},{B}"}
+            some._facts[0].expire()
+        assert "Failed to read the deployment fact aggregates" in caplog.text
 
 
 def test_malformed_networks_are_named() -> None:
@@ -270,21 +273,20 @@ def test_malformed_networks_are_named() -> None:
             RoutedNetworks.of(value)
 
 
-@pytest.mark.parametrize("spelt", [str.upper, lambda uuid: uuid.replace("-", "")], ids=["upper case", "no hyphens"])
-def test_aggregate_of_another_spelling_is_the_same_one_to_placement(spelt: Callable[[str], str]) -> None:
+def test_aggregate_of_another_spelling_is_the_same_one_to_placement() -> None:
     """Placement takes both, and compares them with its own as they are: they would exclude no host, or each one."""
-    placement_fleet = example_fleet()
-    rack = min(placement_fleet.aggregates)
-    isolated = {"uuid": spelt(rack), "name": "rack", "metadata": {"trait:CUSTOM_LICENSED": "required"}}
-    zone = {"uuid": spelt(rack), "name": "rack", "metadata": {"availability_zone": "north"}}
-    with EmbeddedPlacement(placement_fleet) as embedded:
+    fleet = example_fleet()
+    rack = min(fleet.aggregates)
+    with EmbeddedPlacement(fleet) as embedded:
 
-        def hosts(name: str, *aggregates: dict[str, Any]) -> set[str]:
+        def hosts(name: str, uuid: str, **metadata: str) -> set[str]:
             spec = spec_of(availability_zone="north")
-            pipeline(name, aggregates=aggregates).apply(spec)
+            pipeline(name, aggregates=[{"uuid": uuid, "name": "rack", "metadata": metadata}]).apply(spec)
             return set(embedded.client.allocation_candidates(allocation_candidates_query(spec)).hosts)
 
-        members = hosts("availability_zone", {**zone, "uuid": rack})
+        members = hosts("availability_zone", rack, availability_zone="north")
         assert members
-        assert hosts("availability_zone", zone) == members
-        assert hosts("isolated_aggregates", isolated) == hosts("noop") - members
+        for spelt in (rack.upper(), rack.replace("-", "")):
+            assert hosts("availability_zone", spelt, availability_zone="north") == members
+            isolated = hosts("isolated_aggregates", spelt, **{"trait:CUSTOM_LICENSED": "required"})
+            assert isolated == hosts("noop", rack) - members

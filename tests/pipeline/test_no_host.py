@@ -286,9 +286,8 @@ def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
                 assert pipeline.host_traits
                 pipeline.host_traits._refresh_at = float("-inf")
                 pipeline.host_traits._fact.expire()
-            properties = {"hw_vif_model": chance.choice(models)} if chance.random() < 0.8 else {}
-            properties |= {"hw_time_hpet": "true"} if chance.random() < 0.5 else {}
-            properties |= {"hw_machine_type": "q35"} if chance.random() < 0.5 else {}
+            every = {"hw_vif_model": chance.choice(models), "hw_time_hpet": "true", "hw_machine_type": "q35"}
+            properties = {name: value for name, value in every.items() if chance.random() < 0.6}
             # The hosts are small.
             spec = spec_of(properties, memory_mb=1)
             plain.apply(spec)

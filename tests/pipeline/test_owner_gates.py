@@ -153,17 +153,15 @@ def test_coverage_gate_keeps_its_state_while_placement_fails(
 ) -> None:
     answers: list[Answer] = [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}})]
     observed = Observed(placement)
-    pipelines = []
-    for answer in answers:
+    pipelines = [_pipelines(observed, [])["coverage"] for _ in answers]
+
+    def asked(answer: Answer | None, pipeline: Pipeline) -> bool:
         observed.hook = answering(answer)
-        pipelines.append(_pipelines(observed, [])["coverage"])
-        assert not pipelines[-1].apply(spec_of()).requirements, answer
-    observed.hook = answering(None)
+        return bool(pipeline.apply(spec_of()).requirements)
+
+    assert not any(map(asked, answers, pipelines))
     for host in _HOSTS:
         upgrade(placement, host)
-    for answer, pipeline in zip(answers, pipelines, strict=True):
-        observed.hook = answering(None)
-        assert pipeline.apply(spec_of()).requirements, answer
-        observed.hook = answering(answer)
-        assert pipeline.apply(spec_of()).requirements, answer
+    assert all(asked(None, pipeline) for pipeline in pipelines)
+    assert all(map(asked, answers, pipelines))
     assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2 * len(answers)

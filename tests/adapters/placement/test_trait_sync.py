@@ -344,11 +344,6 @@ class TestConcurrentWriters:
         assert HPET not in traits_of(aware)
         assert f"PUT {TRAITS}" not in seen.sent
 
-    def test_provider_given_by_uuid_may_be_renamed(self, aware: EmbeddedPlacement) -> None:
-        keeper = host(Observed(aware), UUID.upper())
-        aware.client.request("PUT", f"/resource_providers/{UUID}", {"name": "kvm-2"})
-        assert Change("kvm-2", HPET, "add") in keeper.sync(GOAL)
-
     @pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "an hour later"])
     def test_recreated_provider_with_the_old_uuid_and_generation_is_reported(
         self, aware: EmbeddedPlacement, seen_gone: bool

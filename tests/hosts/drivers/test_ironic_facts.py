@@ -17,8 +17,6 @@ _NODE: dict[str, Any] = json.loads("""
   "bios_interface": "idrac-redfish",
   "boot_mode": "uefi",
   "driver": "idrac",
-  "driver_info": {"redfish_address": "https://bmc.example.org"},
-  "instance_info": {},
   "name": "rack-1-node-2",
   "properties": {"cpu_arch": "x86_64", "cpus": 64, "capabilities": "boot_mode:uefi,secure_boot:true"},
   "provision_state": "available",

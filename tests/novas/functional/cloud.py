@@ -3,7 +3,7 @@
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,15 +98,16 @@ class Cloud:
     @contextmanager
     def not_activated(self) -> Iterator[None]:
         """Run the scheduler without the library while the context lasts."""
-        with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)):
-            self._restart_scheduler("")
+        with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)), self._scheduler_with(""):
             yield
-        self._restart_scheduler(_ACTIVATION + _REBUILD_FILTER)
+
+    def without_rebuild_filter(self) -> AbstractContextManager[None]:
+        """Run the scheduler with Nova's default host filters while the context lasts."""
+        return self._scheduler_with(_ACTIVATION)
 
     @contextmanager
-    def without_rebuild_filter(self) -> Iterator[None]:
-        """Run the scheduler with Nova's default host filters while the context lasts."""
-        self._restart_scheduler(_ACTIVATION)
+    def _scheduler_with(self, activation: str) -> Iterator[None]:
+        self._restart_scheduler(activation)
         yield
         self._restart_scheduler(_ACTIVATION + _REBUILD_FILTER)
 
@@ -120,7 +121,7 @@ class Cloud:
     def down(self, host: str) -> Iterator[None]:
         """Take the compute service of a host for dead while the context lasts."""
         computes = self._case.computes
-        service = self._admin.get_services(host=host, binary="nova-compute")[0]["id"]
+        service = self._service(host)
         computes[host].stop()
         self._admin.put_service(service, {"forced_down": True})
         yield
@@ -131,14 +132,15 @@ class Cloud:
     @contextmanager
     def disabled(self, host: str) -> Iterator[None]:
         """Disable the compute service of a host while the context lasts."""
-        service = self._admin.get_services(host=host, binary="nova-compute")[0]["id"]
+        service = self._service(host)
         self._admin.put_service(service, {"status": "disabled"})
-        assert COMPUTE_STATUS_DISABLED in self._traits(host)
+        provider = self._placement.provider_named(host).uuid
+        assert COMPUTE_STATUS_DISABLED in self._placement.provider_traits(provider)[1]
         yield
         self._admin.put_service(service, {"status": "enabled"})
 
-    def _traits(self, host: str) -> frozenset[str]:
-        return self._placement.provider_traits(self._placement.provider_named(host).uuid)[1]
+    def _service(self, host: str) -> str:
+        return str(self._admin.get_services(host=host, binary="nova-compute")[0]["id"])
 
     @contextmanager
     def x86_guests(self, *hosts: str, **changes: Any) -> Iterator[None]:
@@ -173,7 +175,9 @@ class Cloud:
 
     def image(self, properties: Mapping[str, str] | None = None, disk_format: str = "raw") -> str:
         """Create an image; return its ID."""
-        return str(self._glance.create(None, _image(dict(properties or {}), disk_format))["id"])
+        sizes = {"container_format": "bare", "min_ram": 0, "min_disk": 0, "properties": dict(properties or {})}
+        state = {"visibility": "public", "protected": False, "tags": [], "deleted": False, "deleted_at": None}
+        return str(self._glance.create(None, {"name": "image", "disk_format": disk_format, **sizes, **state})["id"])
 
     def server(
         self,
@@ -182,17 +186,20 @@ class Cloud:
         disk_format: str = "raw",
     ) -> Server:
         """Create an image and a server from it; return the server when it is active or has failed."""
-        image = self.image(properties, disk_format)
-        body = {"name": "server", "imageRef": image, "flavorRef": self.flavor(extra_specs), "networks": "none"}
+        body = self._body(self.image(properties, disk_format), self.flavor(extra_specs))
         return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
 
     def server_on(self, host: str, properties: Mapping[str, str], microversion: str) -> Server:
         """Create a server on a host that the administrator names, as it is named in this microversion."""
         names = {"availability_zone": f"nova:{host}"} if microversion == "2.37" else {"host": host}
-        body = {"name": "server", "imageRef": self.image(properties), "flavorRef": self.flavor(), "networks": "none"}
+        body = self._body(self.image(properties), self.flavor()) | names
         with self._speaking(microversion):
-            uuid = str(self._admin.post_server({"server": {**body, **names}})["id"])
+            uuid = str(self._admin.post_server({"server": body})["id"])
         return self._wait(uuid, "ACTIVE")
+
+    @staticmethod
+    def _body(image: str, flavor: str) -> dict[str, str]:
+        return {"name": "server", "imageRef": image, "flavorRef": flavor, "networks": "none"}
 
     def act(self, server: Server, action: Mapping[str, Any], status: str, microversion: str | None = None) -> Server:
         """Let the administrator do something with a server; return it when it has this status, or has failed.
@@ -280,19 +287,3 @@ def _start(case: Any) -> tuple[PlacementClient, Any]:
     placement = PlacementClient(Adapter(Session(auth=Token(endpoint, "admin")), service_type="placement"))
     report(placement)
     return placement, case.useFixture(nova_fixtures.GlanceFixture(case))
-
-
-def _image(properties: dict[str, str], disk_format: str) -> dict[str, Any]:
-    return {
-        "name": "image",
-        "disk_format": disk_format,
-        "container_format": "bare",
-        "min_ram": 0,
-        "min_disk": 0,
-        "visibility": "public",
-        "protected": False,
-        "tags": [],
-        "deleted": False,
-        "deleted_at": None,
-        "properties": properties,
-    }

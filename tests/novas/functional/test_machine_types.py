@@ -6,6 +6,9 @@ and that is the default of both when the server is started.
 
 import subprocess
 import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
@@ -23,18 +26,20 @@ def test_new_server_avoids_hosts_whose_default_never_has_its_bus(cloud: Cloud) -
     assert (server.status, server.attempts) == ("ERROR", ())
 
 
-def test_live_migration_keeps_the_machine_type_on_a_host_with_another_default(cloud: Cloud) -> None:
+@pytest.mark.parametrize(
+    ("action", "status"),
+    [({"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE"), ({"evacuate": {}}, "SHUTOFF")],
+    ids=["live migration", "evacuation"],
+)
+def test_move_keeps_the_machine_type_on_a_host_with_another_default(
+    cloud: Cloud, action: Mapping[str, Any], status: str
+) -> None:
     server = cloud.server(_IDE)
-    with cloud.x86_guests(_OTHER, default_machine="q35"):
-        moved = cloud.act(server, {"os-migrateLive": {"host": None, "block_migration": "auto"}}, "ACTIVE")
-
-    assert (moved.host, moved.attempts, moved.machine_types) == (_OTHER, (_SOURCE, _OTHER), ("pc", "pc"))
-
-
-def test_evacuation_keeps_the_machine_type_on_a_host_with_another_default(cloud: Cloud) -> None:
-    server = cloud.server(_IDE)
-    with cloud.x86_guests(_OTHER, default_machine="q35"), cloud.down(_SOURCE):
-        moved = cloud.act(server, {"evacuate": {}}, "SHUTOFF")
+    with (
+        cloud.x86_guests(_OTHER, default_machine="q35"),
+        cloud.down(_SOURCE) if "evacuate" in action else nullcontext(),
+    ):
+        moved = cloud.act(server, action, status)
 
     assert (moved.attempts, moved.machine_types) == ((_SOURCE, _OTHER), ("pc", "pc"))
 

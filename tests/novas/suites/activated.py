@@ -20,16 +20,8 @@ from tests.novas.suites.from_wheel import runs_tests
 AVAILABLE_FILTERS = ["nova.scheduler.filters.all_filters", "os_prefilter.nova.activate"]
 
 ENABLED_FILTERS = [
-    "accelerators",
-    "compute_status",
-    "deploy_config",
-    "ephemeral_encryption",
-    "hpet",
-    "noop",
-    "owner",
-    "packed_virtqueue",
-    "sound_model",
-    "tpm_secret_security",
+    *("accelerators", "compute_status", "deploy_config", "ephemeral_encryption", "hpet", "noop", "owner"),
+    *("packed_virtqueue", "sound_model", "tpm_secret_security"),
 ]
 
 # Nova's fake driver reports neither architectures nor device models, and the images of Nova's tests say x86_64: Nova's
@@ -42,6 +34,7 @@ COMPARE_THE_FAULT = ["test_boot_with_vif_model_igb_old_libvirt", "test_boot_with
 
 ACTIVATIONS = "activations"
 REQUESTS = "requests"
+DECISIONS = "decisions"
 
 
 class Activated:
@@ -63,22 +56,16 @@ class Activated:
         door.activate()
         door.activate = self._counted(ACTIVATIONS, door.activate)
         door.RequestFilters.__call__ = self._counted(REQUESTS, door.RequestFilters.__call__)  # type: ignore[method-assign]
-        Pipeline.apply = self._with_requirements(Pipeline.apply)  # type: ignore[method-assign]
+        Pipeline.apply = self._counted(DECISIONS, Pipeline.apply)  # type: ignore[method-assign]
 
     def _counted(self, what: str, function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def counted(*args: Any) -> Any:
             self._seen.append(what)
-            return function(*args)
-
-        return counted
-
-    def _with_requirements(self, apply: Callable[..., Decision]) -> Callable[..., Decision]:
-        @wraps(apply)
-        def counted(*args: Any) -> Decision:
-            decision = apply(*args)
-            self._seen.extend(item.filter for item in decision.requirements)
-            return decision
+            result = function(*args)
+            if isinstance(result, Decision):
+                self._seen.extend(item.filter for item in result.requirements)
+            return result
 
         return counted
 
@@ -103,8 +90,8 @@ class Activated:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the numbers."""
-        by_filter = {name: number for name, number in self.numbers.items() if name not in (ACTIVATIONS, REQUESTS)}
-        asked = ", ".join(f"{name} {number:,}" for name, number in sorted(by_filter.items()))
+        counts = sorted(each for each in self.numbers.items() if each[0] not in (ACTIVATIONS, REQUESTS, DECISIONS))
+        asked = ", ".join(f"{name} {number:,}" for name, number in counts)
         terminalreporter.write_line(
             f"os-prefilter: activated by {self.numbers[ACTIVATIONS]:,} schedulers, ran for "
             f"{self.numbers[REQUESTS]:,} requests; requirements by filter: {asked or 'none'}."

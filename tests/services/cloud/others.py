@@ -25,7 +25,7 @@ class Others:
     def volume(self, **metadata: str) -> str:
         """Make a bootable volume with this image metadata; return its ID."""
         volume = str(uuid4())
-        empty = dict.fromkeys(("description", "volume_type"), "") | {"attachments": [], "metadata": {}}
+        empty: dict[str, Any] = dict.fromkeys(("description", "volume_type"), "") | {"attachments": [], "metadata": {}}
         times = {"created_at": "2026-01-01T00:00:00", "availability_zone": "nova", "snapshot_id": None}
         state = {"status": "available", "size": 1, "bootable": "true", "multiattach": False, "name": "volume"}
         self.volumes[volume] = {"id": volume, "volume_image_metadata": metadata, **empty, **times, **state}

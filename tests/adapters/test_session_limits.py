@@ -124,8 +124,8 @@ def test_complete_responses_and_streams_pass_through_unchanged() -> None:
 
 def login_at(url: str) -> Session:
     """Return a session that logs in with a password at a Keystone."""
-    domains = {"user_domain_id": "default", "project_domain_id": "default"}
-    login = {"username": "operator", "password": PASSWORD, "project_name": "project"}
+    domains: dict[str, Any] = {"user_domain_id": "default", "project_domain_id": "default"}
+    login: dict[str, Any] = {"username": "operator", "password": PASSWORD, "project_name": "project"}
     session = Session(auth=generic.Password(auth_url=f"{url}/v3", **login, **domains), timeout=60)
     session.session.trust_env = False
     limit(session)

@@ -46,7 +46,6 @@ def _pipeline(answers: ReadFact, offered: frozenset[str], waiting: Sequence[str]
 
 
 def _told(fleet: Fleet) -> ReadFact:
-    """Return what a scheduler is told of a fleet, found out once."""
     coverage = coverage_of(fleet)
     return lambda _context: coverage
 
@@ -76,7 +75,7 @@ def _accepts(case: Case, facts: HostFacts) -> bool:
 @_OFFERED
 @pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
 def test_gates_exclude_no_capable_host_for_any_single_way_of_reporting(report: Report, offered: frozenset[str]) -> None:
-    """One host after the other: where others are silent, a gate that opens too early would not show."""
+    """One host after the other: beside silent ones, a gate that opens too early would not show."""
     for facts in _hosts(offered)[:: one_in(9)]:
         fleet = fleet_of([report(facts)])
         excluded = _excluded([facts], fleet, _pipeline(_told(fleet), offered))

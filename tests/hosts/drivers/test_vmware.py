@@ -110,7 +110,7 @@ class _Session:
 
 
 def test_properties_refused_as_ignored_are_never_read_by_the_driver_of_nova() -> None:
-    """And what is not ignored is read: the reason says the truth."""
+    """And what is not ignored is read."""
     code = "".join(path.read_text(encoding="utf-8") for path in Path(vmops.__file__).parent.glob("*.py"))
     ignored = {row.name for row, value in _OWNED if "ignores" in refusal(VmwareFacts(), row.name, value, "")}
     assert {"video_model", "time_hpet", "secure_boot", "tpm_version"} <= ignored

@@ -90,24 +90,14 @@ def main() -> None:
     sys.stdout.write(f"{len(outcomes)} guests: {start} start\n")
 
 
-def _record(
-    facts: LibvirtFacts, outcomes: dict[Case, Outcome], guests: dict[str, dict[str, dict[str, str]]]
-) -> dict[str, Any]:
-    """Return the record of a libvirt.
-
-    :param guests: those of an earlier run; outcomes of the same guests replace theirs
-    """
+def _record(facts: LibvirtFacts, outcomes: dict[Case, Outcome], guests: dict[str, Any]) -> dict[str, Any]:
+    """Return the record of a libvirt, with the guests of an earlier run; outcomes of the same guests replace theirs."""
     for case, outcome in outcomes.items():
         platform = f"{case.architecture} {case.machine}".strip()
         told = f"{outcome.answer}: {outcome.reason}" if outcome.reason else outcome.answer
         guests.setdefault(platform, {}).setdefault(case.row, {})[case.value] = told
-    return {
-        "libvirt": version_text(facts.libvirt_version),
-        "qemu": version_text(facts.hypervisor_version),
-        "virt_type": facts.virt_type,
-        "nova": facts.nova_release,
-        "guests": guests,
-    }
+    versions = {"libvirt": version_text(facts.libvirt_version), "qemu": version_text(facts.hypervisor_version)}
+    return {**versions, "virt_type": facts.virt_type, "nova": facts.nova_release, "guests": guests}
 
 
 def _host(facts: LibvirtFacts) -> dict[str, Any]:

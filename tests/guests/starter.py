@@ -43,12 +43,11 @@ _PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z |\(vm='[^']*'\)|[\dA-Fa-f]{2}(:
 
 
 class Outcome(NamedTuple):
-    """What became of a guest."""
+    """What became of a guest, and the last words of libvirt, of QEMU or of the driver."""
 
     answer: str
     """:data:`STARTS`, :data:`REFUSED` or :data:`NOT_KNOWN`."""
     reason: str = ""
-    """The last words of libvirt, of QEMU or of the driver."""
 
 
 class Guest(NamedTuple):

@@ -333,28 +333,17 @@ def test_page_shows_what_the_command_prints(site: Site) -> None:
     assert site.values(IMAGES)["hw_vif_model"] == ["e1000e", "virtio"]
 
 
-_WRITTEN = {
-    ("POST", "/v2/metadefs/namespaces"),
-    ("PUT", "/v2/metadefs/namespaces/{namespace_name}"),
-    ("DELETE", "/v2/metadefs/namespaces/{namespace_name}"),
-    ("POST", "/v2/metadefs/namespaces/{namespace_name}/resource_types"),
-    ("DELETE", "/v2/metadefs/namespaces/{namespace_name}/resource_types/{name}"),
-    ("POST", "/v2/metadefs/namespaces/{namespace_name}/properties"),
-    ("PUT", "/v2/metadefs/namespaces/{namespace_name}/properties/{property_name}"),
-    ("DELETE", "/v2/metadefs/namespaces/{namespace_name}/properties/{property_name}"),
-}
-
-
 def test_page_names_the_policy_rules_of_each_request_that_writes() -> None:
     """As Glance documents them; a new namespace also has a tag."""
     named = set(re.findall(r"``((?:add|modify|delete|remove)_metadef_\w+)``", _PAGE.read_text(encoding="utf-8")))
+    written = re.compile(_PATH + r"(/{namespace_name}(/(resource_types|properties)(/{\w+})?)?)?")
     rules = {
         rule.name
         for rule in metadef.list_rules()
         for operation in getattr(rule, "operations", ())
-        if (operation["method"], operation["path"]) in _WRITTEN
+        if operation["method"] != "GET" and written.fullmatch(operation["path"])
     }
-    assert len(rules) == len(_WRITTEN)
+    assert len(rules) == 8
     assert named == rules | {"add_metadef_tag"}
 
 

@@ -137,7 +137,7 @@ def pytest_configure(config: pytest.Config) -> None:
 # Parts whose tests share one service that takes long to start.
 _TOGETHER = (
     "tests/services/nova/",
-    "tests/services/packages/",
+    "tests/services/packages/test_deployment_tools.py",
     "tests/services/ironic/",
     "tests/services/cloud/",
     "tests/services/browser/test_site.py",

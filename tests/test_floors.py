@@ -15,7 +15,8 @@ _FLOORS = (
     ("conf", "request"),
     ("filters", "fleet", "hosts", "rules"),
     ("pipeline",),
-    ("__init__", "adapters", "operators"),
+    ("__init__", "adapters"),
+    ("operators",),
     ("cli", "nova", "testing"),
 )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.adapters.libvirt.documents import (
     DomainCapabilities,
     capabilities_from,
@@ -28,7 +29,6 @@ from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.image_list import read_images
 from os_prefilter.operators.audit.server_audit import audit_servers
 from os_prefilter.operators.audit.server_list import read_servers
-from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.server import Server
 from os_prefilter.rules.checks import check_rules
 from os_prefilter.rules.conditions import Clause, Condition

@@ -13,12 +13,12 @@ import pytest
 from nova import objects
 
 from os_prefilter import RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.from_json import read_json, request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.common.errors import DocumentError, RequestRejected, UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.filters.loading import installed_filters
 from os_prefilter.operators.audit.image_list import read_images
-from os_prefilter.request.from_json import read_json, request_spec_from
 from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import PLACES, Meant, Place, at, meant, spec_with, texts, values
 from tests.support.nova_objects import nova_flavor, nova_spec

@@ -124,8 +124,8 @@ _IMAGE: Any = Image
 _FLAVOR: Any = Flavor
 _PLAIN = SimpleNamespace
 _REFUSED: list[tuple[object, str]] = [
-    (None, "it is not an object with fields; os_prefilter.request.from_json reads JSON"),
-    ({"flavor": {}}, "it is not an object with fields; os_prefilter.request.from_json reads JSON"),
+    (None, "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"),
+    ({"flavor": {}}, "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"),
     ("m1.small", "it is of the type str, with none of the fields flavor, image"),
     ([_SPEC(Flavor())], "it is of the type list"),
     (RequestSpec, "it is not an object with fields"),

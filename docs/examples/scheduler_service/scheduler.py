@@ -16,6 +16,7 @@ from oslo_log import log as logging
 
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
+from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.adapters.placement.coverage import placement_facts
 from os_prefilter.adapters.placement.host_traits import HostTraitsReader
@@ -29,7 +30,6 @@ from os_prefilter.common.errors import (
 from os_prefilter.documents.strict_json import parse_json
 from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet
-from os_prefilter.request.from_json import request_spec_from
 
 LOG = logging.getLogger("scheduler")
 LARGEST_REQUEST = 1_000_000

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.cli.cloud import (
     add_cloud_argument,
     cloud_adapter,
@@ -36,7 +37,6 @@ from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.pipeline.decision import Decision
 from os_prefilter.pipeline.facts_from_conf import RULES
 from os_prefilter.pipeline.pipeline import Pipeline
-from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.request.remarks import notes_on_named_traits, notes_on_names
 from os_prefilter.request.spec import Flavor, Image, RequestSpec
 from os_prefilter.vocabulary import TRAITS_OF_EMULATION, opt_in_traits

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from os_prefilter.adapters.from_json import read_json
 from os_prefilter.cli.cloud import add_cloud_argument, connection_of, has_default_cloud, option_name
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
@@ -14,7 +15,6 @@ from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, version_text
 from os_prefilter.hosts.drivers.nova_releases import NEWEST_NOVA, NOVA_RELEASES, describe_too_old
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
-from os_prefilter.request.from_json import read_json
 
 if TYPE_CHECKING:
     from os_prefilter.adapters.ironic.node import IronicNode

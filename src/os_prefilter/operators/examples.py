@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.documents.strict_yaml import parse_yaml
-from os_prefilter.request.from_json import request_spec_from
 from os_prefilter.request.spec import RequestSpec
 
 _FILE = "requests.yaml"

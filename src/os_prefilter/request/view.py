@@ -197,7 +197,7 @@ def _image_attributes(image: Any) -> dict[str, Any]:
 def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any) -> None:
     """Refuse a request spec with a part that is not what it should be; None stands for a part that is not there."""
     if isinstance(spec, (Mapping, type(None), type)):
-        problem = "it is not an object with fields; os_prefilter.request.from_json reads JSON"
+        problem = "it is not an object with fields; os_prefilter.adapters.from_json reads JSON"
         raise UnsuitableRequestSpec(spec, problem)
     _check_fields(spec, spec, "it", ("flavor", "image"), important=2)
     if image is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from os_prefilter.request.from_json import request_spec_from
+from os_prefilter.adapters.from_json import request_spec_from
 from os_prefilter.request.spec import Flavor, Image, RequestGroup, RequestSpec
 from os_prefilter.testing.builders import request_of
 from os_prefilter.vocabulary import table

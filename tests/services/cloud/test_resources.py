@@ -9,9 +9,9 @@ import pytest
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.adapters.cloud.service import CloudError
+from os_prefilter.adapters.from_json import properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate
-from os_prefilter.request.from_json import properties_beside_fields
 from tests.services.cloud.cloud import Cloud
 
 # What openstacksdk makes attributes of, renames, converts or fails at, and what it knows nothing of.

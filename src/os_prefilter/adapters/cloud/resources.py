@@ -10,11 +10,11 @@ from urllib.parse import quote as quote_url
 from urllib.parse import urlencode
 
 from os_prefilter.adapters.cloud.service import CloudError, Service, unexpected
+from os_prefilter.adapters.from_json import flavor_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.logs import get_logger
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.uuids import is_hyphenated_uuid
-from os_prefilter.request.from_json import flavor_from, properties_beside_fields
 from os_prefilter.request.spec import Flavor, Image
 
 LOG = get_logger(__name__)

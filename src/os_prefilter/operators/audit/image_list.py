@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.adapters.from_json import image_from, properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.operators.audit.entry_list import Broken, Kind, read_entries
-from os_prefilter.request.from_json import image_from, properties_beside_fields
 from os_prefilter.request.spec import Image
 
 _KIND = Kind("image", "images")

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from os_prefilter.adapters.from_json import request_spec_fields, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.common.quoting import quote
 from os_prefilter.documents.schema import find_mistakes
 from os_prefilter.operators.audit.entry_list import Broken, Kind, read_entries
-from os_prefilter.request.from_json import request_spec_fields, request_spec_from
 from os_prefilter.request.server import Server
 from os_prefilter.request.view import UNKNOWN_MACHINE_TYPE
 

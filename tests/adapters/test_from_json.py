@@ -9,9 +9,9 @@ import pytest
 from nova import objects
 
 from os_prefilter import NetworkRequest, Request, RequestSpec, allocation_candidates_query
+from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
-from os_prefilter.request.from_json import flavor_from, image_from, read_json, request_spec_from
 from tests.conftest import device_required_by, pipeline_of
 from tests.support.nova_objects import nova_spec
 

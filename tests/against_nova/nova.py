@@ -14,7 +14,7 @@ from nova.scheduler.utils import ResourceRequest
 from os_prefilter import Pipeline, allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.nova import SAME_PURPOSE
-from os_prefilter.request.row_values import written_requirements
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.view import Request
 from tests.against_nova.becomes import FAILED, REFUSED, Answer, Required
 from tests.against_nova.differences import DIFFERENCES, QUERY

@@ -18,7 +18,7 @@ from os_prefilter import Flavor, Image, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnknownValue
 from os_prefilter.hosts.driver_check import unsupported
 from os_prefilter.request.requirements import Note
-from os_prefilter.request.row_values import row_value
+from os_prefilter.request.values import value_of
 from os_prefilter.vocabulary import BY_NAME, ROWS
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from tests.against_nova.becomes import REFUSED
@@ -121,7 +121,7 @@ def test_value_that_counts_is_the_one_that_nova_takes(name: str) -> None:
     for in_image, in_flavor in product(PROPERTIES[str(row.image_property)], EXTRA_SPECS[str(row.extra_spec)]):
         pair, theirs, spec = (in_image, in_flavor), _nova(row, in_image, in_flavor), _spec(row, in_image, in_flavor)
         try:
-            found = row_value(Request(spec), row, UnknownValues.SKIP, [])
+            found = value_of(Request(spec), row, UnknownValues.SKIP)
             pipeline_of(*(each for each in row.required_by if each != "query")).apply(spec.obj_clone())
             unsupported(spec, KVM)
         except (FlavorImageConflict, UnknownValue):
@@ -153,7 +153,7 @@ def test_unknown_value_of_the_source_that_wins_leaves_the_other_out(
     row, notes = BY_NAME[name], list[Note]()
     flavor = Flavor(1, 1, extra_specs={str(row.extra_spec): in_flavor})
     request = Request(RequestSpec(flavor, Image({str(row.image_property): in_image})))
-    assert row_value(request, row, UnknownValues.SKIP, notes) is None
+    assert value_of(request, row, UnknownValues.SKIP, notes) is None
     assert [note.source for note in notes] == [place]
     with pytest.raises(UnknownValue, match=place):
-        row_value(request, row, UnknownValues.REJECT, [])
+        value_of(request, row, UnknownValues.REJECT)

@@ -1,7 +1,7 @@
 """Which rows a filter looks at, and the filters that need nothing but rows of the vocabulary."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +10,11 @@ from os_prefilter import Flavor, Image, RequestSpec, allocation_candidates_query
 from os_prefilter.common.errors import RequestRejected, UnknownValue
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary import BY_NAME, ROWS, rows_required_by
 from os_prefilter.vocabulary.model import Row, UnknownValues
 from tests.conftest import device_required_by, pipeline_of, spec_of
 
@@ -23,14 +24,6 @@ _LEGACY = [(name, value) for row in ROWS for name in row.legacy_names for value 
 _EXTRA_SPECS = [(str(row.extra_spec), value) for row in ROWS if row.extra_spec for value in (*row.values, "zz", "")]
 _TRAITS = sorted(trait for row in ROWS for trait in row.traits)
 _NAMES = sorted({*installed_filters(), "query"})
-
-
-class _All(RowIndex):
-    """All rows, whatever the request says."""
-
-    def about(self, _request: Request) -> list[Row]:
-        """Return all."""
-        return list(self.rows)
 
 
 def _specs(number: int) -> Iterator[RequestSpec]:
@@ -52,15 +45,15 @@ def _specs(number: int) -> Iterator[RequestSpec]:
 @pytest.mark.parametrize("unknown", [UnknownValues.SKIP, UnknownValues.REJECT])
 @pytest.mark.parametrize("name", _NAMES)
 def test_rows_skipped_for_a_request_would_not_change_the_filters_result(name: str, unknown: UnknownValues) -> None:
-    index = rows_of(name)
-    every, options = _All(index.rows), Options(unknown_values=unknown, reported_traits=("*",))
+    every, options = rows_required_by(name), Options(unknown_values=unknown, reported_traits=("*",))
     for spec in _specs(_NAMES.index(name)):
-        assert _answer(spec, index, options) == _answer(spec, every, options), spec
+        assert _answer(spec, lambda request: rows_of(request, name), options) == _answer(spec, lambda _: every, options)
 
 
-def _answer(spec: RequestSpec, index: RowIndex, options: Options) -> Requirements | str:
+def _answer(spec: RequestSpec, rows: Callable[[Request], Iterable[Row]], options: Options) -> Requirements | str:
+    request = Request(spec)
     try:
-        return require_rows(Request(spec), index, options)
+        return require_rows(request, rows(request), options)
     except RequestRejected as error:
         return str(error)
 

@@ -11,7 +11,7 @@ import pytest
 from os_prefilter import NOTHING, Decision, Pipeline, Request, Requirements, forbid, require
 from os_prefilter.common.errors import FilterFailed, UnusableArgument
 from os_prefilter.filters.loading import UNKNOWN, Declaration, Unknown, as_filter
-from os_prefilter.pipeline.deployment_facts import Fact, Query, values_of
+from os_prefilter.pipeline.deployment_facts import Fact, Query, readings_of
 from os_prefilter.testing import request_of
 from tests.conftest import conf_with, spec_of
 
@@ -207,7 +207,7 @@ def test_all_due_facts_are_queried_before_the_request_waits_for_any() -> None:
             steps.append("wait")
             super().wait(query, until)
 
-    assert values_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == ("known",) * 3
+    assert readings_of([Noted(name, lambda _context: "known", 60) for name in "abc"]) == (("known",),) * 3
     assert steps == ["begin"] * 3 + ["wait"] * 3
 
 

@@ -24,7 +24,7 @@ from os_prefilter import (
     process_reqspec,
 )
 from os_prefilter.common.errors import FilterFailed, MalformedRequest, UnsuitableRequestSpec
-from os_prefilter.filters.loading import as_filter
+from os_prefilter.filters.loading import Declaration, as_filter
 from os_prefilter.pipeline import default_pipeline
 from os_prefilter.request import view
 from os_prefilter.request.view import field_of, set_fields_of
@@ -166,6 +166,8 @@ _REFUSED: list[tuple[object, str]] = [
 def test_object_that_is_not_a_request_spec_is_refused() -> None:
     """It would ask for nothing, and every host would do."""
 
+    @Declaration(reads=("networks",))
+    @Declaration(reads=("networks",))
     def reads_all(request: Request) -> Requirements:
         _ = request.requested_groups, request.networks
         return NOTHING

@@ -59,7 +59,7 @@ _BROKEN = [
     (
         "left_as_it_was",
         """
-        request._image.properties["acme"] = "done"
+        request._spec.image.properties["acme"] = "done"
         return require("CUSTOM_A", "acme")
         """,
         "changes the request",
@@ -87,7 +87,7 @@ _BROKEN = [
     ("nothing_outside", 'return require("CUSTOM_A", Path(os.devnull).read_text() or "acme")', "input or output: open("),
     ("nothing_outside", 'return require("CUSTOM_A", str(socket.gethostbyname("localhost")))', "socket.gethostbyname"),
     ("same_request", 'return require("CUSTOM_A", f"since {time.time()}")', "read no clock"),
-    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._image.name}")', "not part of the view"),
+    ("answer_that_is_kept", 'return require("CUSTOM_A", f"image {request._spec.image.name}")', "not part of the view"),
     (
         "applied_twice",
         'return require(f"CUSTOM_A{len(request.root_required)}", "acme")',

@@ -12,7 +12,7 @@ from stevedore.extension import ExtensionManager
 
 from os_prefilter import Flavor, Image, Options, Request, RequestSpec
 from os_prefilter.common.errors import FlavorImageConflict, UnusableRow
-from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.model import Row, terms
 from os_prefilter.vocabulary.plugin_rows import GROUP, installed_rows
@@ -95,7 +95,7 @@ def test_image_and_flavor_contradict_each_other_unless_the_row_says_who_wins() -
 
     def asked(wins: Literal["", "image", "flavor"]) -> list[str]:
         row = Row("mine", terms("CUSTOM_MINE", "a b"), "hw_mine", "acme:mine", wins=wins)
-        found = require_rows(Request(spec), RowIndex([row]), Options(reported_traits=("*",)))
+        found = require_rows(Request(spec), [row], Options(reported_traits=("*",)))
         return [item.trait for item in found.requirements]
 
     assert (asked("image"), asked("flavor")) == (["CUSTOM_MINE_B"], ["CUSTOM_MINE_A"])

@@ -1,9 +1,10 @@
 """The options of the library as plain values, for the core; :mod:`os_prefilter.conf` reads them."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from fnmatch import fnmatchcase
+from functools import cached_property, lru_cache
 
 import os_traits
 
@@ -23,7 +24,7 @@ class TraitScope(Enum):
     ROOT_AND_UNSUFFIXED = "root_and_unsuffixed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Options:
     """How filters turn requests into requirements. See :mod:`os_prefilter.conf` for each option's meaning."""
 
@@ -52,6 +53,14 @@ class Options:
     """Names of rows, image properties or extra specs whose traits are preferred instead of required."""
     tenant_aggregate_required: bool = False
     """Whether the filter ``tenant_isolation`` rejects the requests of a tenant for which no aggregate is."""
+
+    def __hash__(self) -> int:
+        # Part of a key that is looked up for each value of each request.
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, each.name) for each in fields(self)))
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -86,6 +95,7 @@ def names_of(row: Row) -> frozenset[str]:
     return frozenset(filter(None, (row.name, row.image_property, row.extra_spec)))
 
 
+@lru_cache(maxsize=10_000)
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)

@@ -1,11 +1,12 @@
 """Device profiles of Cyborg."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
 def accelerators(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_ACCELERATORS, a compute service that can attach them, where the flavor names a device profile."""
-    return require_rows(request, rows_of("accelerators"), options)
+    return require_rows(request, rows_of(request, "accelerators"), options)

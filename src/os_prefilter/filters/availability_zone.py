@@ -14,7 +14,7 @@ from os_prefilter.vocabulary.model import UnknownValues
 _SOURCE = "availability zone"
 
 
-@Declaration(takes_unknown=True)
+@Declaration(takes_unknown=True, reads=("availability_zone",))
 def availability_zone(request: Request, *, options: Options, aggregates: Any) -> Requirements:
     """Require a host in one of the aggregates of the availability zone that the user chose."""
     zone = request.availability_zone

@@ -9,7 +9,7 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options, effective_templates
 from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, Note, Preference, Requirement, Requirements
-from os_prefilter.request.row_values import row_value, unknown_configurations
+from os_prefilter.request.values import unknown_configurations, value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary.model import UnknownValues
 
@@ -34,7 +34,7 @@ def deploy_config(request: Request, *, options: Options) -> Requirements:
     requirements: list[Requirement] = []
     preferences: list[Preference] = []
     for row in templates.rows:
-        found = row_value(request, row, options.unknown_values, notes)
+        found = value_of(request, row, options.unknown_values, notes)
         if found:
             traits = row.values[found.value].traits
             if options.prefers(row):

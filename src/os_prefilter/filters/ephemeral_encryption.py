@@ -1,11 +1,12 @@
 """Encryption of ephemeral disks, and its format."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
 def ephemeral_encryption(request: Request, *, options: Options) -> Requirements:
     """Require encryption, and the format if one is named. A format alone requires nothing, as in Nova."""
-    return require_rows(request, rows_of("ephemeral_encryption"), options)
+    return require_rows(request, rows_of(request, "ephemeral_encryption"), options)

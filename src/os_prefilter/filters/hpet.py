@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import HPET, QUALIFIED
 
@@ -31,7 +32,7 @@ def hpet(request: Request, *, options: Options) -> Requirements:
 
     :raises FlavorImageConflict: if it is both required and forbidden.
     """
-    return require_rows(request, rows_of("hpet"), _with_hpet(options))
+    return require_rows(request, rows_of(request, "hpet"), _with_hpet(options))
 
 
 # One pipeline has one.

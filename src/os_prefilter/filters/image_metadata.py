@@ -1,14 +1,15 @@
 """Device models and guest types that an image requests, as traits of the host (spec image-metadata-prefiltering)."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import RowIndex, forbid_default_machines, require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import forbid_default_machines, require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.machine_types import families_without
 
 # Nova requires their traits, which say nothing of the machine type.
-_NOVA_ROWS = RowIndex(
+_ROWS_OF_NOVA = frozenset(
     row for row in ROWS if "query" in row.required_by and any(families_without(row.name, each) for each in row.values)
 )
 
@@ -18,5 +19,6 @@ def image_metadata(request: Request, *, options: Options) -> Requirements:
 
     :raises ImpossibleCombination: for a device that the requested machine type can never have.
     """
-    requirements = require_rows(request, rows_of("image_metadata"), options)
-    return requirements + forbid_default_machines(request, _NOVA_ROWS, options)
+    requirements = require_rows(request, rows_of(request, "image_metadata"), options)
+    others = [row for row in rows_of(request, "query") if row in _ROWS_OF_NOVA]
+    return requirements + forbid_default_machines(request, others, options) if others else requirements

@@ -1,11 +1,12 @@
 """The disk format of the image, which the host must be able to read."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
 def image_type(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_IMAGE_TYPE_*; nothing when booting from a volume, where the host reads no image."""
-    return require_rows(request, rows_of("image_type"), options)
+    return require_rows(request, rows_of(request, "image_type"), options)

@@ -83,6 +83,10 @@ class Declaration:
     """The reason under which ``diagnose`` counts the hosts that it excludes; empty: the kind of each requirement."""
     by_default: bool = True
     """Whether commands enable it where neither a configuration file nor an argument names filters."""
+    reads: tuple[str, ...] = ()
+    """What it reads of a request beyond image, flavor, groups and traits of the root: ``project_id``,
+    ``availability_zone``, ``scheduler_hints``, ``networks``, ``destination``, ``same_subtree``, or another field of
+    image or flavor, as ``flavor.name``. A decision is taken again only for requests that are equal in these as well."""
     only_new: bool = False
     """Whether its requirements no longer matter for an instance that is on its host already."""
 

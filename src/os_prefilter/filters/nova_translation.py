@@ -8,11 +8,12 @@ from dataclasses import replace
 from os_prefilter.common.errors import ImpossibleCombination
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import RowIndex, require_rows
+from os_prefilter.filters.vocabulary_filter import require_rows
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import UNSUFFIXED, Requirement
-from os_prefilter.request.row_values import row_value, written_requirements
+from os_prefilter.request.values import rows_of, value_of
 from os_prefilter.request.view import Request
-from os_prefilter.vocabulary import BY_NAME, ROWS
+from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import UnknownValues
 
 BY_REQUEST = "request"
@@ -20,11 +21,9 @@ BY_REQUEST = "request"
 
 _AS_NOVA = Options(unknown_values=UnknownValues.REJECT)
 
-
 # Nova's query requires secure boot beside a BIOS, too: that this makes no sense, filters and the late check say.
-_NOVA_ROWS = RowIndex(
-    replace(row, never_with={}) if row.name == "secure_boot" else row for row in ROWS if "query" in row.required_by
-)
+_SECURE_BOOT = BY_NAME["secure_boot"]
+_SECURE_BOOT_WITH_ANY_FIRMWARE = replace(_SECURE_BOOT, never_with={})
 
 _ENCRYPTION_MODEL = BY_NAME["mem_encryption_model"]
 _MACHINE = "hw_machine_type"
@@ -36,9 +35,10 @@ def requirements_without_filters(request: Request) -> tuple[Requirement, ...]:
 
     :raises RequestRejected: for a value that Nova would reject, or a flavor and an image that contradict each other.
     """
+    rows = [_SECURE_BOOT_WITH_ANY_FIRMWARE if row is _SECURE_BOOT else row for row in rows_of(request, "query")]
     requirements = (
         *written_requirements(request),
-        *require_rows(request, _NOVA_ROWS, _AS_NOVA, UNSUFFIXED).requirements,
+        *require_rows(request, rows, _AS_NOVA, UNSUFFIXED).requirements,
     )
     _check_encrypted_machine(request)
     return tuple(item._replace(filter=BY_REQUEST) for item in requirements)
@@ -49,6 +49,6 @@ def _check_encrypted_machine(request: Request) -> None:
     machine = request.image_property(_MACHINE)
     if machine is None or _ENCRYPTED_MACHINE in str(machine):
         return
-    model = row_value(request, _ENCRYPTION_MODEL, UnknownValues.REJECT, [])
+    model = value_of(request, _ENCRYPTION_MODEL, UnknownValues.REJECT)
     if model:
         raise ImpossibleCombination(str(model.source), f"image property {_MACHINE}={quote(machine)}")

@@ -54,7 +54,7 @@ def owner(request: Request, *, options: Options, required_before: tuple[Requirem
         root = Requirement(trait, True, ROOT, f"every request: hosts of the owner {trait}")
         requirements = [root, *_on_pci_groups(request, trait), *requirements]
     answer = Requirements(tuple(requirements))
-    if not request.extra_specs:
+    if not request.flavor_groups:
         return answer
     in_flavor = Requirements(tuple(_on_flavor_groups(request, trait, options)))
     if "" in request.flavor_groups:

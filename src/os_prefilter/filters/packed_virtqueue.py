@@ -1,11 +1,12 @@
 """Packed virtqueues (``hw_virtio_packed_ring``)."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
 def packed_virtqueue(request: Request, *, options: Options) -> Requirements:
     """Require COMPUTE_NET_VIRTIO_PACKED where flavor or image switches packed virtqueues on."""
-    return require_rows(request, rows_of("packed_virtqueue"), options)
+    return require_rows(request, rows_of(request, "packed_virtqueue"), options)

@@ -12,7 +12,7 @@ _REMOTE_MANAGED = "remote-managed"
 _TRAIT = os_traits.COMPUTE_REMOTE_MANAGED_PORTS
 
 
-@Declaration(other_traits=lambda _options: (_TRAIT,))
+@Declaration(other_traits=lambda _options: (_TRAIT,), reads=("networks",))
 def remote_managed_ports(request: Request) -> Requirements:
     """Require COMPUTE_REMOTE_MANAGED_PORTS, where a port that the user named is of the VNIC type remote-managed."""
     notes: list[Note] = []

@@ -69,7 +69,7 @@ def _check(is_valid: bool, value: object, expected: str) -> None:  # noqa: FBT00
         raise UnusableFact(FACT, f"has {quote(value)}, not {expected}", _ADVICE)
 
 
-@Declaration(by_default=False, takes_unknown=True)
+@Declaration(by_default=False, takes_unknown=True, reads=("networks",))
 def routed_networks(request: Request, *, networks: Any) -> Requirements:
     """Require a host that reaches a segment of each routed network that the user named."""
     requested = request.networks

@@ -2,8 +2,9 @@
 
 from os_prefilter.conf.options import Options
 from os_prefilter.filters.loading import Declaration
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
@@ -11,4 +12,4 @@ from os_prefilter.request.view import Request
 @Declaration(by_default=False)
 def sound_model(request: Request, *, options: Options) -> Requirements:
     """Require the sound model of hw_sound_model or hw:sound_model; Nova's filter knows virtio only."""
-    return require_rows(request, rows_of("sound_model"), options)
+    return require_rows(request, rows_of(request, "sound_model"), options)

@@ -11,7 +11,7 @@ from os_prefilter.request.requirements import NOTHING, Requirements, require_agg
 from os_prefilter.request.view import Request
 
 
-@Declaration(by_default=False, takes_unknown=True)
+@Declaration(by_default=False, takes_unknown=True, reads=("project_id",))
 def tenant_isolation(request: Request, *, options: Options, aggregates: Any) -> Requirements:
     """Require a host in one of the aggregates that are for the tenant, where any is."""
     known = HostAggregates.of(aggregates)

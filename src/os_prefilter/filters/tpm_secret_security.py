@@ -1,11 +1,12 @@
 """Who may read the secret of an emulated TPM."""
 
 from os_prefilter.conf.options import Options
-from os_prefilter.filters.vocabulary_filter import require_rows, rows_of
+from os_prefilter.filters.vocabulary_filter import require_rows
 from os_prefilter.request.requirements import Requirements
+from os_prefilter.request.values import rows_of
 from os_prefilter.request.view import Request
 
 
 def tpm_secret_security(request: Request, *, options: Options) -> Requirements:
     """Require the flavor's hw:tpm_secret_security, by default "user", where an emulated TPM is requested."""
-    return require_rows(request, rows_of("tpm_secret_security"), options)
+    return require_rows(request, rows_of(request, "tpm_secret_security"), options)

@@ -10,17 +10,18 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from os_prefilter.common.errors import UnknownValue, UnsupportedByHost
+from os_prefilter.common.errors import UnsupportedByHost
 from os_prefilter.common.quoting import escape_line, quote
 from os_prefilter.common.trait_names import Trait
 from os_prefilter.hosts.capabilities import emulation_refusal, refusal_of, reporter_of
 from os_prefilter.hosts.reporter import GuestSettings, HostFacts, Setting
 from os_prefilter.request.guest_platform import guest_of
-from os_prefilter.request.row_values import RowValue, is_implied, named_traits, row_value, unknown_configurations
+from os_prefilter.request.named_traits import named_traits
+from os_prefilter.request.values import RowValue, is_implied, known_value, resolve, unknown_configurations
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME, QUALIFIED, table, trait_of_platform
 from os_prefilter.vocabulary.machine_types import NONE, guest_architecture
-from os_prefilter.vocabulary.model import Row, UnknownValues
+from os_prefilter.vocabulary.model import Row
 
 _MACHINE = BY_NAME["machine_type"]
 _DEFAULT_MACHINE = BY_NAME["default_machine"]
@@ -71,10 +72,11 @@ def guest_settings(request_spec: Any, facts: HostFacts) -> GuestSettings:
     :raises ImpossibleCombination: if two values make no sense together.
     :raises UnusableReporter: if no reporter is installed for these facts.
     """
-    refused = unsupported(request_spec, facts)
+    check = _Check(request_spec, facts)
+    refused = check.unsupported()
     if refused:
         raise UnsupportedByHost(facts.host, refused)
-    return settings_of(request_spec, facts)
+    return check.settings()
 
 
 def settings_of(request_spec: Any, facts: HostFacts) -> GuestSettings:
@@ -136,14 +138,12 @@ class _Check:
     def _choices(self, unknown: list[Unsupported]) -> Iterator[tuple[Row, RowValue]]:
         """Yield what the request requires by rows; unknown values are added to ``unknown``."""
         for row in self._rows:
-            try:
-                choice = row_value(self._request, row, UnknownValues.REJECT, [])
-            except UnknownValue as error:
-                item = Unsupported(error.source, quote(error.value), "unknown value")
+            for each in resolve(self._request, row).unknown[:1]:
+                item = Unsupported(each.place, quote(each.raw), "unknown value")
                 # Rows that depend on this one find it as well.
                 unknown += [item] * (item not in unknown)
-                # Image or flavor, whichever has a known value.
-                choice = row_value(self._request, row, UnknownValues.SKIP_ALL, [])
+            # Image or flavor, whichever has a known value.
+            choice = known_value(self._request, row)
             if choice:
                 yield row, choice
 

@@ -1,22 +1,23 @@
-"""Cache of filter decisions, keyed by the content of the request (ADR 0019)."""
+"""Cache of filter decisions, keyed by what the view of a request holds (ADR 0019)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from operator import is_
 from typing import Any, NamedTuple
 
 from os_prefilter.pipeline.decision import Decision
+from os_prefilter.pipeline.deployment_facts import Reading
 from os_prefilter.pipeline.no_host import RootDemand
 from os_prefilter.pipeline.request_writer import Additions
-from os_prefilter.request.view import Content, Request
+from os_prefilter.request.view import Request, read_beyond
 
 MOST = 1000
-"""Maximum number of outcomes; the oldest are evicted first."""
+"""Maximum number of outcomes; those used least recently are evicted."""
 LONGEST = 10_000
 """Maximum number of characters of a request whose outcome is kept: a tenant does not fill the memory of a scheduler."""
 
-_CHANGED_IN_PLACE = (list, dict, set, bytearray)
-_TEXTS = (str, tuple, frozenset)
 _COMPARED = frozenset((str, int, bool, type(None)))
+_Key = tuple[Any, ...]
 
 
 class Outcome(NamedTuple):
@@ -24,85 +25,81 @@ class Outcome(NamedTuple):
 
     decision: Decision
     additions: Additions
-    root_demand: RootDemand
-    """What the decision requires of the root of a host."""
+    root_demand: RootDemand | None
+    """What the decision requires of the root of a host; None where the hosts that have it are not looked up."""
     warning: str
     """Logged for each request; empty if there is none."""
     described: str = ""
     """The decision as a part of a line of the history; empty without a history."""
 
 
-class Page(NamedTuple):
-    """The outcomes for one set of values of the facts."""
-
-    facts: tuple[Any, ...]
-    outcomes: dict[Content, Outcome]
-    varies_by: tuple[str, ...] = ()
-    """The fields of a request, beside its content, that some outcome depends on: their values end each key."""
-
-
 class DecisionCache:
-    """Outcomes by the content of the request. Safe to use from many threads."""
+    """Outcomes of equal requests. Safe to use from many threads.
 
-    def __init__(self) -> None:
-        self._page = Page((), {})
+    :param reads: what the filters read beyond what the view holds
+    """
 
-    def page(self, facts: tuple[Any, ...]) -> Page:
-        """Return the outcomes for these values of the facts: an empty page if one is another object than before."""
-        page = self._page
-        if len(page.facts) != len(facts) or not all(map(is_, page.facts, facts)):
-            page = Page(facts, {})
-            if not any(isinstance(value, _CHANGED_IN_PLACE) for value in facts):
-                # What is being decided with the former values goes to the former page, which is not used again.
-                self._page = page
-        return page
+    def __init__(self, reads: Collection[str]) -> None:
+        self._reads = sorted(reads)
+        # Replaced together: what is being decided with earlier readings is not kept for later ones.
+        self._kept: tuple[tuple[Reading, ...], dict[_Key, Outcome]] = ((), {})
 
-    @staticmethod
-    def find(page: Page, request: Request) -> tuple[Content | None, Outcome | None]:
-        """Return the key of a request, None if it cannot be compared, and its outcome if there is one."""
-        content = request.content
-        if content is None:
-            return None, None
-        if page.varies_by:
-            content = (*content, *request.values_of(page.varies_by))
+    def outcome(
+        self, request: Request, request_spec: Any, readings: tuple[Reading, ...], decide: Callable[[], Outcome]
+    ) -> tuple[Outcome, bool]:
+        """Return the outcome of an equal request with the same readings of the facts, else decide; and which it was."""
+        kept_readings, outcomes = self._kept
+        if len(kept_readings) != len(readings) or not all(map(is_, kept_readings, readings)):
+            outcomes = {}
+            self._kept = readings, outcomes
+        key = self._key_of(request, request_spec)
+        # Taken out and put back last, so that the first is the one that was used least recently.
+        known = None if key is None else outcomes.pop(key, None)
+        outcome = known or decide()
+        if key is None or not (known or (_is_certain(key) and _length_of(key) <= LONGEST)):
+            return outcome, False
+        outcomes[key] = outcome
+        if len(outcomes) > MOST:
+            # Another thread may be at it as well.
+            with suppress(RuntimeError, KeyError):
+                del outcomes[next(iter(outcomes))]
+        return outcome, known is not None
+
+    def _key_of(self, request: Request, request_spec: Any) -> _Key | None:
+        held = request.held()
+        if held is None:
+            return None
+        key = (*held, *(read_beyond(request_spec, name) for name in self._reads))
         try:
-            return content, page.outcomes.get(content)
+            hash(key)
         except TypeError:
             # A list has no hash, and Nova keeps an image's traits in one.
-            names, values, *rest = content
+            names, values, *rest = key
             key = (names, tuple(tuple(each) if isinstance(each, list) else each for each in values), *rest)
-        try:
-            return key, page.outcomes.get(key)
-        except TypeError:
-            return None, None
-
-    def keep(self, page: Page, key: Content, request: Request, outcome: Outcome) -> None:
-        """Keep an outcome, unless the request is too large, or one that is equal to it may mean something else."""
-        if request.read_beyond_content:
-            return
-        if new := request.varies_by.difference(page.varies_by):
-            # Other outcomes of this page may depend on it as well, for other values: all are decided again.
-            wider = Page(page.facts, {}, (*page.varies_by, *sorted(new)))
-            if self._page is page:
-                self._page = wider
-            page, key = wider, (*key, *request.values_of(sorted(new)))
-        if not _is_certain(key) or _length_of(key) > LONGEST:
-            return
-        page.outcomes[key] = outcome
-        for oldest in list(page.outcomes)[: max(0, len(page.outcomes) - MOST)]:
-            # Another thread may have been quicker.
-            page.outcomes.pop(oldest, None)
+            with suppress(TypeError):
+                hash(key)
+                return key
+            return None
+        return key
 
 
-def _is_certain(key: Content) -> bool:
+def _is_certain(key: _Key) -> bool:
     """Whether equal keys mean the same: names are strings; values are strings, whole numbers, lists of strings."""
     names, values, types, *_ = key
-    return all(type(name) is str for name in names) and all(
-        kind in _COMPARED or (isinstance(value, tuple) and all(type(each) is str for each in value))
+    odd = {*types} - _COMPARED
+    return {*map(type, names)} <= {str} and all(
+        isinstance(value, tuple) and all(type(each) is str for each in value)
         for kind, value in zip(types, values, strict=True)
+        if kind in odd
     )
 
 
 def _length_of(key: Iterable[Any]) -> int:
     """Return the number of characters in the strings of a key."""
-    return sum(len(part) if isinstance(part, str) else _length_of(part) for part in key if isinstance(part, _TEXTS))
+    length = 0
+    for part in key:
+        if part.__class__ is str:
+            length += len(part)
+        elif isinstance(part, (str, tuple, frozenset)):
+            length += _length_of(part)
+    return length

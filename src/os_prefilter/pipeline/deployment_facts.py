@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from os_prefilter.common.errors import UnusableArgument
 from os_prefilter.common.logs import get_logger
@@ -29,10 +29,9 @@ GIVEN_UP = 600.0
 """The seconds after which another query is started beside one that has no answer."""
 
 ReadFact = Callable[[Any], Any]
-"""``(context) -> value``; the context is that of the request, None if there is none.
+"""``(context) -> value``; the context is that of the request, None if there is none."""
 
-A new value is a new object: pipelines keep the results of their filters for as long as they are given the same one.
-"""
+_CHANGED_IN_PLACE = (list, dict, set, bytearray)
 
 
 def seconds_to(until: float) -> float:
@@ -91,6 +90,12 @@ class Query:
         return self.done.wait(seconds_to(min(self.deadline, until)))
 
 
+class Reading(NamedTuple):
+    """A value of a fact as it was read; two readings are told apart by identity."""
+
+    value: Any
+
+
 class Fact:
     """A value that is queried again after ``interval`` seconds.
 
@@ -114,8 +119,8 @@ class Fact:
         later_patience: float | None = None,
     ) -> None:
         self.name = name
-        self.latest = unknown
-        """The value as it was last known, however old."""
+        self.reading = Reading(unknown)
+        """The value as it was last known, however old; the same object for as long as it is certain to be the same."""
         self._read = read
         self._interval = interval
         self._patience = patience
@@ -128,6 +133,11 @@ class Fact:
         self._answered = float("-inf")
         self.is_expired = False
         self._tried = self._failing = False
+
+    @property
+    def latest(self) -> Any:
+        """The value as it was last known, however old."""
+        return self.reading.value
 
     def value(self, context: Any = None, now: Callable[[], float] = time.monotonic) -> Any:
         """Return the value, at most ``interval`` seconds old if the query for it is answered in time.
@@ -208,8 +218,9 @@ class Fact:
             self._failing = False
         if value != self.latest:
             LOG.info("The deployment fact %s is now %r (was %r).", self.name, value, self.latest)
-        # Equal values may still differ in what is not worth a line.
-        self.latest = value
+        # Equal values may still differ in what is not worth a line, and the same object in what is in it.
+        if value is not self.latest or isinstance(value, _CHANGED_IN_PLACE):
+            self.reading = Reading(value)
 
     def _end(self, query: Query, problem: str, now: Callable[[], float]) -> None:
         if self._query is not query:
@@ -246,11 +257,11 @@ def known_or_none(value: Any) -> Any:
     return None if value is UNKNOWN else value
 
 
-_latest_of = attrgetter("latest")
+_reading_of = attrgetter("reading")
 
 
-def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
-    """Return the values of facts; those that are due are queried at the same time."""
+def readings_of(facts: Sequence[Fact], context: Any = None) -> tuple[Reading, ...]:
+    """Return the latest readings of facts; those that are due are queried at the same time."""
     now = time.monotonic()
     for fact in facts:
         # Each request comes here: nothing is called for a fact that is not due.
@@ -258,4 +269,4 @@ def values_of(facts: Sequence[Fact], context: Any = None) -> tuple[Any, ...]:
             for due, query in [(each, query) for each in facts if (query := each.begin(context))]:
                 due.wait(query)
             break
-    return tuple(map(_latest_of, facts))
+    return tuple(map(_reading_of, facts))

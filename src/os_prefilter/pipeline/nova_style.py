@@ -12,8 +12,8 @@ from typing import Any
 from os_prefilter.common.errors import RejectedByFilter, UnsuitableRequestSpec
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import trait_named
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import ROOT, Note, Requirement, Requirements
-from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request, clone_of
 
 NovaStyleFilter = Callable[[Any, Any], object]

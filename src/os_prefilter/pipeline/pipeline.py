@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -18,7 +19,15 @@ from os_prefilter.filters.loading import NEEDS, LoadedFilter, load_filters
 from os_prefilter.pipeline import decision_log, known_traits, nova_style, request_writer, trait_scope
 from os_prefilter.pipeline.decision import Decision, Run
 from os_prefilter.pipeline.decision_cache import DecisionCache, Outcome
-from os_prefilter.pipeline.deployment_facts import PATIENCE, Fact, ReadFact, check_callable, known_or_none, values_of
+from os_prefilter.pipeline.deployment_facts import (
+    PATIENCE,
+    Fact,
+    ReadFact,
+    Reading,
+    check_callable,
+    known_or_none,
+    readings_of,
+)
 from os_prefilter.pipeline.facts_from_conf import RULES, derived_facts, facts_from, prepared
 from os_prefilter.pipeline.filter_calls import Call, Inputs, bind, call_filter
 from os_prefilter.pipeline.host_traits import HostTraitsFact, Reader
@@ -85,7 +94,11 @@ class Pipeline:
         self._names_of_facts = sorted(names)
         self._facts = [facts[name] for name in self._names_of_facts]
         self._changes_in_place = any(each.nova_style for each in self.filters)
-        self._cache = DecisionCache()
+        # One that changes the request spec itself may read all of it.
+        self._reads = (
+            None if self._changes_in_place else {name for each in self.filters for name in each.declaration.reads}
+        )
+        self._cache = DecisionCache(self._reads or ())
         self._kept_machine_type = KeptMachineType(kept_machine_type, self.options)
         self.host_traits: HostTraitsFact | None = None
         """Which hosts have which traits; None if the embedding service does not provide it."""
@@ -207,7 +220,7 @@ class Pipeline:
         until = time.monotonic() + PATIENCE
         try:
             outcome = self._outcome(request_spec, context)
-            if self._no_host:
+            if self._no_host and outcome.root_demand:
                 hosts = self._no_host.check(outcome.root_demand, context, until)
             request_writer.write(outcome.additions, request_spec)
         except BaseException as error:
@@ -234,24 +247,20 @@ class Pipeline:
 
     def _outcome(self, request_spec: Any, context: Any) -> Outcome:
         """Return the outcome of an equal request from the cache, or run the filters."""
-        facts = values_of(self._facts, context)
-        request = Request(request_spec)
+        readings = readings_of(self._facts, context)
+        request = Request(request_spec, None, self._reads)
         if request.server_exists and self._kept_machine_type.matters_to(request):
-            request = Request(request_spec, self._kept_machine_type.of(request_spec, context))
+            request = Request(request_spec, self._kept_machine_type.of(request_spec, context), self._reads)
+        run = partial(self._run, request, request_spec, context, readings)
         if self._changes_in_place:
-            return self._run(request, request_spec, context, facts)
-        page = self._cache.page(facts)
-        key, outcome = self._cache.find(page, request)
-        if outcome is None:
-            outcome = self._run(request, request_spec, context, facts)
-            if key is not None:
-                self._cache.keep(page, key, request, outcome)
-        elif self._measuring:
+            return run()
+        outcome, is_cached = self._cache.outcome(request, request_spec, readings, run)
+        if is_cached and self._measuring:
             self._measuring.count_cached(outcome.decision.runs)
         return outcome
 
-    def _run(self, request: Request, request_spec: Any, context: Any, facts: tuple[Any, ...]) -> Outcome:
-        values = dict(zip(self._names_of_facts, facts, strict=True))
+    def _run(self, request: Request, request_spec: Any, context: Any, readings: tuple[Reading, ...]) -> Outcome:
+        values = {name: reading.value for name, reading in zip(self._names_of_facts, readings, strict=True)}
         of_rules = getattr(values.get(RULES), "traits", ())
         mirrored = trait_scope.is_mirrored(self.options.trait_scope, known_or_none(values.get(trait_scope.FACT)))
         traits_of_placement = known_or_none(values.get(known_traits.FACT))
@@ -272,6 +281,9 @@ class Pipeline:
             start = time.perf_counter()
             result = call_filter(each.name, call, request, Inputs(request_spec, context, values, pending))
             seconds = time.perf_counter() - start
+            if result is NOTHING and not each.nova_style:
+                runs.append(Run(each.name, (), (), seconds))
+                continue
             if not each.nova_style:
                 result = known_traits.leave_out_unknown(result, traits_of_placement, of_rules)
             requirements = tuple([item._replace(filter=each.name) for item in result.requirements])
@@ -295,7 +307,8 @@ class Pipeline:
         decision = Decision(tuple(runs), tuple(self.remarks(request)) if runs and self.remarks else ())
         additions = request_writer.prepare(request, pending, own_groups, preferred, in_aggregates)
         described = decision_log.describe(decision) if self.logs_decisions else ""
-        return Outcome(decision, additions, root_demand(required), _warning(decision), described)
+        demand = root_demand(required) if self._no_host else None
+        return Outcome(decision, additions, demand, _warning(decision), described)
 
 
 def _check_facts(facts: Mapping[str, ReadFact] | None) -> None:

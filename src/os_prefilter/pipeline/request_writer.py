@@ -15,8 +15,8 @@ from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import is_trait_name
 from os_prefilter.common.uuids import is_uuid
 from os_prefilter.request.extra_specs import regroup, respell_preferences, trait_key
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import ROOT, UNSUFFIXED, AggregateRequirement, Preference, Requirement
-from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.spec import Destination, RequestGroup
 from os_prefilter.request.view import Request, clone_of, field_of
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from os_prefilter.request.view import Request
+from os_prefilter.request.view import Request, once
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.machine_types import (
     OTHER,
@@ -58,6 +58,7 @@ class Guest(NamedTuple):
         return self.architecture in PLATFORM_ARCHITECTURES
 
 
+@once
 def guest_of(request: Request) -> Guest:
     """Return the platform of a request's guest; unknown values are left out, the rows' own filters report them."""
     emulated = _EMULATION.canonical(request.image_property(str(_EMULATION.image_property)))

@@ -10,8 +10,8 @@ from itertools import chain, islice
 from os_prefilter.common.errors import RequestRejected
 from os_prefilter.common.quoting import quote
 from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.named_traits import named_traits
 from os_prefilter.request.requirements import Note
-from os_prefilter.request.row_values import named_traits
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import QUALIFIED, ROWS, row_named, table
 from os_prefilter.vocabulary.config_templates import PREFIX

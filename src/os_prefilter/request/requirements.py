@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -39,7 +40,7 @@ class Source(NamedTuple):
 
     def requirement(self, trait: Trait, required: bool, scope: str) -> "Requirement":  # noqa: FBT001
         """Return a requirement that comes from here."""
-        return Requirement(trait, required, scope, str(self), properties=self.properties)
+        return _requirement(self, trait, required, scope)
 
     def __str__(self) -> str:
         text = f"{self.place}={self.value}" if self.value else self.place
@@ -68,6 +69,12 @@ class Requirement(NamedTuple):
     def __str__(self) -> str:
         sign = "" if self.required else "!"
         return escape_line(f"{sign}{self.trait} on {self.scope} by {self.filter} ({self.source})")
+
+
+# Requests of a cloud ask for few different things.
+@lru_cache(maxsize=4096)
+def _requirement(source: Source, trait: Trait, required: bool, scope: str) -> Requirement:  # noqa: FBT001
+    return Requirement(trait, required, scope, str(source), properties=source.properties)
 
 
 class AggregateRequirement(NamedTuple):

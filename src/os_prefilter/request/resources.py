@@ -5,7 +5,7 @@ from collections import Counter
 import os_resource_classes as orc
 
 from os_prefilter.common.errors import MalformedRequest
-from os_prefilter.request.row_values import row_value
+from os_prefilter.request.values import value_of
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import BY_NAME
 from os_prefilter.vocabulary.model import UnknownValues, is_true
@@ -49,7 +49,7 @@ def unsuffixed_resources(request: Request) -> dict[str, int]:
         resources[orc.MEMORY_MB] = _amount(request, "memory_mb")
     if orc.DISK_GB not in named:
         resources[orc.DISK_GB] = _disk_gb(request)
-    encryption = row_value(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT, [])
+    encryption = value_of(request, _MEMORY_ENCRYPTION, UnknownValues.REJECT)
     if encryption and encryption.value == "true":
         resources[orc.MEM_ENCRYPTION_CONTEXT] = 1
     resources |= _persistent_memory(request)
@@ -131,8 +131,8 @@ def _cpu_resources(request: Request, vcpus: int) -> dict[str, int]:
     :raises RequestRejected: for an unknown policy, one that image and flavor contradict each other in, or a mask that
         names no CPU, all CPUs of a mixed instance, or one that the flavor does not have.
     """
-    policy = row_value(request, _CPU_POLICY, UnknownValues.REJECT, [])
-    emulator = row_value(request, _EMULATOR_THREADS, UnknownValues.REJECT, [])
+    policy = value_of(request, _CPU_POLICY, UnknownValues.REJECT)
+    emulator = value_of(request, _EMULATOR_THREADS, UnknownValues.REJECT)
     if not policy or policy.value == "shared":
         return {}
     isolated = emulator is not None and emulator.value == "isolate"

@@ -8,7 +8,7 @@ Nova nor oslo.versionedobjects is imported, nothing is written, and no field is 
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -43,11 +43,8 @@ _OF_NEUTRON = 1
 
 
 _Owner = TypeVar("_Owner")
+_Found = TypeVar("_Found")
 _Reader = Callable[[Any], Iterable[Any]]
-
-Content = tuple[Any, ...]
-"""Names and values of image properties and extra specs, the types of the values, the traits of the root, and flags."""
-
 
 # -- fields ------------------------------------------------------------------------------------------------------------
 
@@ -219,7 +216,6 @@ def _check_parts(spec: Any, image: Any, flavor: Any, destination: Any) -> None:
 
 
 _IMAGE_FIELDS = ("disk_format",)
-_FLAVOR_NAME = "flavor name"
 _DESTINATION_FIELDS = ("aggregates", "forbidden_aggregates", "in_tree", "cell")
 _FLAVOR_FIELDS = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap")
 # Plain attributes of this library's classes are read in half the time that operator.attrgetter takes.
@@ -293,14 +289,34 @@ def _networks_of(spec: Any) -> tuple[tuple[str | None, ...], ...]:
     return tuple(tuple(_as_text(field_of(each, name)) for name in names) for each in requested)
 
 
-# Requests of one content differ in these; few filters read them.
-_READ: Mapping[str, Callable[[Any], Any]] = {
+def _texts_of_lists(lists: Iterable[Iterable[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(tuple, lists))
+
+
+def _destination_of(spec: Any) -> tuple[Any, ...]:
+    destination = field_of(spec, "requested_destination")
+    aggregates, forbidden, in_tree = (field_of(destination, name) for name in _DESTINATION_FIELDS[:3])
+    return (aggregates and tuple(aggregates), forbidden and frozenset(forbidden), in_tree)
+
+
+# Fields in which requests with one flavor and image differ; few filters read them.
+_BEYOND: Mapping[str, Callable[[Any], Any]] = {
     "project_id": lambda spec: _as_text(field_of(spec, "project_id")),
     "availability_zone": lambda spec: _as_text(field_of(spec, "availability_zone")),
     "scheduler_hints": _hints_of,
     "networks": _networks_of,
-    _FLAVOR_NAME: lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
+    "flavor.name": lambda spec: _as_text(field_of(field_of(spec, "flavor"), "name")),
+    "destination": _destination_of,
+    "same_subtree": lambda spec: _texts_of_lists(field_of(field_of(spec, "request_level_params"), "same_subtree", ())),
 }
+
+
+def read_beyond(request_spec: Any, name: str) -> Any:
+    """Return a field that the view does not hold: ``project_id``, or ``flavor.name``."""
+    if name in _BEYOND:
+        return _BEYOND[name](request_spec)
+    part, _, field = name.partition(".")
+    return field_of(field_of(request_spec, part), field)
 
 
 # -- the view ----------------------------------------------------------------------------------------------------------
@@ -312,14 +328,15 @@ class Request:
     :param request_spec: Nova's RequestSpec, or :class:`os_prefilter.RequestSpec`
     :param kept_machine_type: the machine type that the server has already and keeps on its next host, or
         ``UNKNOWN_MACHINE_TYPE``; None where a guest whose image names none gets the default of its host
+    :param reads: what may be read beyond image, flavor, groups and traits of the root
+        (:attr:`os_prefilter.filters.loading.Declaration.reads`); None for everything
     :raises UnsuitableRequestSpec: if the object cannot be read; it would require nothing, and any host would do.
     """
 
-    varies_by: frozenset[str] = frozenset()
-    """The names of the fields, beside the content, that a filter has read: those that the decision depends on."""
-
-    def __init__(self, request_spec: Any, kept_machine_type: str | None = None) -> None:
-        # Each request comes here, so that nothing is called or kept that the cache of decisions does not need.
+    def __init__(
+        self, request_spec: Any, kept_machine_type: str | None = None, reads: Collection[str] | None = None
+    ) -> None:
+        # Each request comes here, also one whose decision is cached: nothing is called that not every request needs.
         read = _SPEC[request_spec.__class__]
         flavor, image, is_bfv, params, groups, pci_requests, destination, knows_spec = read(request_spec)
         properties, disk_format, knows_image = _IMAGE[image.__class__](image)
@@ -343,7 +360,7 @@ class Request:
                     request_spec, f"its flavor's extra_specs are a {type(extra_specs).__name__}"
                 )
             extra_specs = MappingProxyType(extra_specs)
-        required, forbidden, knows_params = _PARAMS[params.__class__](params)
+        required, forbidden, _ = _PARAMS[params.__class__](params)
         self.root_required: Final[frozenset[str]] = frozenset(required) if required else _NO_TRAITS
         """The traits that the request spec requires of the root provider."""
         self.root_forbidden: Final[frozenset[str]] = frozenset(forbidden) if forbidden else _NO_TRAITS
@@ -354,28 +371,34 @@ class Request:
         """The machine type that the server keeps, in place of one in the image; as it was given for the view."""
         self.server_exists: Final = destination is not None and _names_cell(destination)
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
-        self.read_beyond_content = False
-        """Whether a filter has read a field in which requests of the same content may differ."""
+        self.kept: Final[dict[Any, Any]] = {}
+        """What was found out about the request already, by row of the vocabulary and by function (:func:`once`)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
         self._extra_specs: Mapping[str, object] = extra_specs
         self._lists_traits = lists_traits
-        self._flavor = flavor
-        self._image = image
-        self._params = params
-        self._destination = destination
+        self._reads = reads
+        self._disk_format = disk_format
+        self._amounts = amounts
         self._requested_resources = groups
         self._pci_requests = pci_requests
-        self.content: Content | None = None
-        """What the view shows, to compare requests by; None for a request that equals no other.
 
-        That is one with groups of devices or ports, which hardly ever comes twice, and one of an unknown class.
+    def held(self) -> tuple[Any, ...] | None:
+        """Return all that the view holds, to compare requests by; None for one with groups of devices or ports.
+
+        Those hardly ever come twice. The first parts are names and values of image properties and extra specs.
         """
-        known = knows_spec and knows_image and knows_flavor and knows_params
-        if not known or groups or (pci_requests and self.pci_request_ids):
-            return
-        values = (*amounts, disk_format, kept_machine_type, *properties.values(), *extra_specs.values())
-        self.content = (
+        if self._requested_resources or (self._pci_requests and self.pci_request_ids):
+            return None
+        properties, extra_specs = self._properties, self._extra_specs
+        values = (
+            *self._amounts,
+            self._disk_format,
+            self.kept_machine_type,
+            *properties.values(),
+            *extra_specs.values(),
+        )
+        return (
             (*properties, *extra_specs),
             values,
             # 1, 1.0 and True are equal, and do not mean the same.
@@ -383,7 +406,7 @@ class Request:
             self.root_required,
             self.root_forbidden,
             len(properties),
-            lists_traits,
+            self._lists_traits,
             self.boots_from_volume,
             self.server_exists,
         )
@@ -420,9 +443,7 @@ class Request:
 
     def image_attribute(self, name: str) -> object:
         """Return a field of the image itself, for instance ``disk_format``; None without it or without an image."""
-        if name not in _IMAGE_FIELDS:
-            self.read_beyond_content = True
-        return field_of(self._image, name)
+        return self._disk_format if name in _IMAGE_FIELDS else self._beyond(f"image.{name}")
 
     def extra_spec(self, name: str) -> object:
         """Return the value of a flavor extra spec; None if it is not set."""
@@ -430,54 +451,48 @@ class Request:
 
     def flavor_attribute(self, name: str) -> object:
         """Return a field of the flavor itself, for instance ``memory_mb``; None without it."""
-        if name == "name":
-            return self._varying(_FLAVOR_NAME)
-        if name not in _FLAVOR_FIELDS:
-            self.read_beyond_content = True
-        return field_of(self._flavor, name)
+        if name in _FLAVOR_FIELDS:
+            return self._amounts[_FLAVOR_FIELDS.index(name)]
+        return self._beyond(f"flavor.{name}")
 
     @property
     def project_id(self) -> str | None:
         """The project that the server belongs to."""
-        value: str | None = self._varying("project_id")
+        value: str | None = self._beyond("project_id")
         return value
 
     @property
     def availability_zone(self) -> str | None:
         """The availability zone that the author of the request chose."""
-        value: str | None = self._varying("availability_zone")
+        value: str | None = self._beyond("availability_zone")
         return value
 
     @cached_property
     def scheduler_hints(self) -> Mapping[str, tuple[str, ...]]:
         """The scheduler hints, each with its values: tenants' text, as everything else of a request."""
-        return MappingProxyType(dict(self._varying("scheduler_hints")))
+        return MappingProxyType(dict(self._beyond("scheduler_hints")))
 
     @cached_property
     def networks(self) -> tuple[NetworkRequest, ...]:
         """The networks and ports that the author of the request chose."""
-        return tuple(NetworkRequest(*each) for each in self._varying("networks"))
-
-    def values_of(self, names: Iterable[str]) -> tuple[Any, ...]:
-        """Return the values of fields that :attr:`varies_by` names, to compare requests by."""
-        return tuple(_READ[name](self._spec) for name in names)
-
-    def _varying(self, name: str) -> Any:
-        self.varies_by |= {name}
-        return _READ[name](self._spec)
+        return tuple(NetworkRequest(*each) for each in self._beyond("networks"))
 
     @property
     def same_subtree(self) -> Sequence[Sequence[str]]:
         """Lists of group suffixes that must come from one subtree."""
-        self.read_beyond_content = True
-        subtrees: Sequence[Sequence[str]] = field_of(self._params, "same_subtree", ())
+        subtrees: Sequence[Sequence[str]] = self._beyond("same_subtree")
         return subtrees
 
     @property
     def destination(self) -> Destination:
         """The aggregates and the tree that the instance may go to."""
-        self.read_beyond_content = True
-        return Destination(*(field_of(self._destination, name) for name in _DESTINATION_FIELDS[:3]))
+        return Destination(*self._beyond("destination"))
+
+    def _beyond(self, name: str) -> Any:
+        if self._reads is not None and name not in self._reads:
+            # Undeclared, a decision would be taken again for a request that differs in it.
+            raise LookupError(f"it reads {name} of a request without @Declaration(reads=({name!r},))")
+        return read_beyond(self._spec, name)
 
     @cached_property
     def image_traits(self) -> tuple[str, ...]:
@@ -549,6 +564,19 @@ class Request:
             for request in field_of(requests, "requests", ())
             if (request_id := field_of(request, "request_id")) and field_of(request, "source", 0) != _OF_NEUTRON
         )
+
+
+def once(function: Callable[[Request], _Found]) -> Callable[[Request], _Found]:
+    """Keep in the view what a function finds out about it."""
+
+    @wraps(function)
+    def find(request: Request) -> _Found:
+        if find not in request.kept:
+            request.kept[find] = function(request)
+        found: _Found = request.kept[find]
+        return found
+
+    return find
 
 
 def uses_host(resource_classes: Collection[str]) -> bool:

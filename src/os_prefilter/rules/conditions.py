@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from os_prefilter.request.named_traits import written_requirements
 from os_prefilter.request.requirements import Requirement
-from os_prefilter.request.row_values import written_requirements
 from os_prefilter.request.view import Request
 from os_prefilter.vocabulary import ROWS
 from os_prefilter.vocabulary.image_properties import BOOLEANS, LOWER_CASED

@@ -6,6 +6,7 @@ from itertools import islice
 from os_prefilter.common.errors import UnknownValue
 from os_prefilter.common.quoting import quote
 from os_prefilter.conf.options import Options
+from os_prefilter.filters.loading import Declaration
 from os_prefilter.request.requirements import NOTHING, ROOT, UNSUFFIXED, Note, Preference, Requirement, Requirements
 from os_prefilter.request.resources import port_groups
 from os_prefilter.request.view import Request
@@ -17,6 +18,7 @@ from os_prefilter.vocabulary.model import UnknownValues
 _MOST_NOTES = 100
 
 
+@Declaration(reads=("project_id", "availability_zone", "scheduler_hints", "flavor.name"))
 def rules(
     request: Request, *, rules: RuleSet, options: Options, required_before: tuple[Requirement, ...] = ()
 ) -> Requirements:

@@ -20,8 +20,6 @@ class UnknownValues(Enum):
     SKIP = "skip"
     """Leave it out with a note; reject it only in a row that refuses unknown values (``Row.refuses_unknown``)."""
     REJECT = "reject"
-    SKIP_ALL = "skip all"
-    """Leave it out in such a row as well: it was reported before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class Term:
         return self.unknown_to_nova or self.kind == "custom"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """One property of a request that may require a trait."""
 
@@ -107,16 +105,21 @@ class Row:
     """Whether its traits say what a host is, so that a request which names one has all that it asks for."""
     set_by_operators: frozenset[Trait] = frozenset()
     """The traits of the row that no reporter finds out."""
+    device: Trait | None = field(init=False)
+    """The trait that switches the device of this row on as well, in guest settings; None if it is no switch."""
+    _numbers: Mapping[int, str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Each request reads them for each of its values.
+        object.__setattr__(
+            self, "device", self.values["true"].trait if self.boolean and "true" in self.values else None
+        )
+        object.__setattr__(self, "_numbers", {int(value): value for value in self.values if value.isdecimal()})
 
     @property
     def traits(self) -> frozenset[Trait]:
         """All traits of the row."""
         return frozenset(trait for term in self.values.values() for trait in term.traits)
-
-    @property
-    def device(self) -> Trait | None:
-        """The trait that switches the device of this row on as well, in guest settings; None if it is no switch."""
-        return self.values["true"].trait if self.boolean else None
 
     def canonical(self, value: object) -> str | None:
         """Return the key of :attr:`values` for ``value``; None if it is unknown."""
@@ -138,13 +141,12 @@ class Row:
 
     def _canonical_number(self, value: object) -> str | None:
         """Return the key for a number, or for a text that Nova reads as one, such as ``05``."""
-        known_numbers = [known for known in self.values if known.isdecimal()]
-        if isinstance(value, str) and known_numbers and len(value) <= _LONGEST_VALUE:
+        if not self._numbers:
+            return None
+        if isinstance(value, str) and len(value) <= _LONGEST_VALUE:
             with suppress(ValueError):
                 value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            return None
-        return next((known for known in known_numbers if int(known) == value), None)
+        return self._numbers.get(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def terms(prefix: str, values: str, **exceptions: str) -> dict[str, Term]:

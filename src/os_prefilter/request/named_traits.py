@@ -1,0 +1,65 @@
+"""The traits that a request names itself: in its flavor, in its image, and in the groups that it was given."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from os_prefilter.common.trait_names import Trait, trait_named
+from os_prefilter.request.extra_specs import trait_key
+from os_prefilter.request.requirements import UNSUFFIXED, Requirement, Source
+from os_prefilter.request.spec import RequestGroup
+from os_prefilter.request.view import Request
+
+
+class NamedTrait(NamedTuple):
+    """A trait that a request requires or forbids by its name."""
+
+    trait: Trait
+    required: bool
+    scope: str
+    source: Source
+
+
+def named_traits(request: Request) -> Iterator[NamedTrait]:
+    """Yield the traits that flavor, image and request groups require or forbid, each with its source."""
+    for suffix, group in request.flavor_groups.items():
+        for trait, required in _traits_of(group):
+            yield NamedTrait(trait, required, suffix or UNSUFFIXED, _in_flavor(trait, suffix, required=required))
+    for name in request.image_traits:
+        yield NamedTrait(trait_named(name), True, UNSUFFIXED, _in_image(name))
+    for suffix, group in request.requested_groups.items():
+        for trait, required in _traits_of(group):
+            yield NamedTrait(trait, required, suffix, Source(f"request group {suffix}"))
+
+
+def written_requirements(request: Request) -> tuple[Requirement, ...]:
+    """Return the same as requirements."""
+    return tuple(each.source.requirement(*each[:3]) for each in named_traits(request))
+
+
+def sources_naming(request: Request, trait: str) -> tuple[list[Source], list[Source]]:
+    """Return the sources in image and flavor that require, and that forbid, a trait of the host by its name."""
+    wanted = [_in_image(trait)] if trait in request.image_traits else []
+    unwanted = []
+    for suffix, group in request.flavor_groups.items():
+        if not request.is_of_host(suffix or UNSUFFIXED):
+            continue
+        if trait in group.required_traits:
+            wanted.append(_in_flavor(trait, suffix, required=True))
+        if trait in group.forbidden_traits:
+            unwanted.append(_in_flavor(trait, suffix, required=False))
+    return wanted, unwanted
+
+
+def _traits_of(group: RequestGroup) -> Iterator[tuple[Trait, bool]]:
+    for required, traits in ((True, group.required_traits), (False, group.forbidden_traits)):
+        for name in sorted(traits):
+            yield trait_named(name), required
+
+
+def _in_image(trait: str) -> Source:
+    return Source(f"image property trait:{trait}", "required", name=f"trait:{trait}")
+
+
+def _in_flavor(trait: str, suffix: str, *, required: bool) -> Source:
+    key = trait_key(trait, suffix)
+    return Source(f"flavor extra spec {key}", "required" if required else "forbidden", name=key)

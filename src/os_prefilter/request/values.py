@@ -1,0 +1,280 @@
+"""The values that a request gives to rows of the vocabulary: each row is read once, whoever asks for it."""
+
+from collections.abc import Callable, Iterable
+from functools import cache, lru_cache, partial
+from typing import NamedTuple
+
+from os_prefilter.common.errors import FlavorImageConflict, ImpossibleCombination, RequestRejected, UnknownValue
+from os_prefilter.common.quoting import quote
+from os_prefilter.common.trait_names import Trait
+from os_prefilter.request.guest_platform import guest_of
+from os_prefilter.request.named_traits import sources_naming
+from os_prefilter.request.requirements import Note, Source
+from os_prefilter.request.view import Request, once
+from os_prefilter.vocabulary import row_named, table
+from os_prefilter.vocabulary.image_properties import BOOLEANS
+from os_prefilter.vocabulary.model import Row, UnknownValues
+
+
+class RowValue(NamedTuple):
+    """The value that a request gives to a row."""
+
+    value: str
+    """The key of :attr:`os_prefilter.vocabulary.model.Row.values`."""
+    source: Source
+
+
+class Unknown(NamedTuple):
+    """A value that is not in the vocabulary."""
+
+    row: Row
+    place: str
+    """``image property hw_vif_model``."""
+    raw: object
+
+
+class Resolved(NamedTuple):
+    """What a request says of a row, whatever the caller thinks of unknown values."""
+
+    value: RowValue | None = None
+    unknown: tuple[Unknown, ...] = ()
+    """Values of this row, and of the row on which it depends, that were left out."""
+    notes: tuple[Note, ...] = ()
+    problem: Callable[[], RequestRejected] | None = None
+    """Makes the error to raise in place of a value: image and flavor, or two rows, contradict each other."""
+
+
+_NOT_SET = Resolved()
+
+
+def value_of(
+    request: Request, row: Row, unknown_values: UnknownValues, notes: list[Note] | None = None
+) -> RowValue | None:
+    """Return the value that image and flavor give to ``row``; None if they give none.
+
+    :param notes: takes notes on values that are left out
+    :raises UnknownValue: for a value that is not in the vocabulary, if ``unknown_values`` is ``reject``.
+    :raises FlavorImageConflict: if they give different values, or require and forbid a device at once.
+    :raises ImpossibleCombination: if it makes no sense beside the value of another row.
+    """
+    resolved = resolve(request, row)
+    for each in resolved.unknown:
+        if each.row.refuses_unknown or unknown_values is UnknownValues.REJECT:
+            raise UnknownValue(each.place, each.raw, each.row.values)
+    if notes is not None:
+        notes += resolved.notes
+    return _value_in(resolved)
+
+
+def known_value(request: Request, row: Row) -> RowValue | None:
+    """Return the same where unknown values do not matter: the filters of their rows tell of them."""
+    return _value_in(resolve(request, row))
+
+
+def _value_in(resolved: Resolved) -> RowValue | None:
+    if resolved.problem:
+        raise resolved.problem()
+    return resolved.value
+
+
+def resolve(request: Request, row: Row) -> Resolved:
+    """Return what a request says of a row; read once for each request.
+
+    :raises MalformedRequest: if the row may be switched by a trait, and one in image or flavor is malformed.
+    """
+    found: Resolved | None = request.kept.get(row)
+    if found is None:
+        found = request.kept[row] = _read(request, row)
+    return found
+
+
+def rows_of(request: Request, name: str) -> list[Row]:
+    """Return the rows of the request filter ``name`` for which a request may have a value, in the order of the table.
+
+    A request sets a few of some hundred properties and extra specs: rows are found by these, not asked in turn.
+    """
+    numbers, rows = _numbers_by_names(request), table()
+    switched = _index().switched.get(name)
+    if switched and request.names_traits:
+        numbers = sorted({*numbers, *switched})
+    return [rows[number] for number in numbers if name in rows[number].required_by]
+
+
+@once
+def _numbers_by_names(request: Request) -> list[int]:
+    index = _index()
+    numbers = set(index.always)
+    # The intersection of two views goes through the smaller one.
+    for name in index.properties.keys() & request.image_properties.keys():
+        numbers.update(index.properties[name])
+    for name in index.extra_specs.keys() & request.extra_specs.keys():
+        numbers.update(index.extra_specs[name])
+    return sorted(numbers)
+
+
+class _Index(NamedTuple):
+    """Numbers of rows of the table."""
+
+    properties: dict[str, list[int]]
+    extra_specs: dict[str, list[int]]
+    always: list[int]
+    """Of those about a field of the image."""
+    switched: dict[str, list[int]]
+    """Of those that a trait may switch, by filter."""
+
+
+@cache
+def _index() -> _Index:
+    index = _Index({}, {}, [], {})
+    for number, row in enumerate(table()):
+        # Its default counts where what it depends on is requested; and what a trait may switch reads that first.
+        depends = row.only_with and (row.default or row.device)
+        for each in (row, row_named(row.only_with)) if depends else (row,):
+            if each.image_property:
+                index.properties.setdefault(each.image_property, []).append(number)
+            if each.extra_spec:
+                index.extra_specs.setdefault(each.extra_spec, []).append(number)
+        if row.image_attribute:
+            index.always.append(number)
+        if row.device:
+            for name in row.required_by:
+                index.switched.setdefault(name, []).append(number)
+    return index
+
+
+def is_implied(request: Request, row: Row, value: str) -> bool:
+    """Whether another row of the request requires the value of a row, and more."""
+    # Of an emulated guest the trait says nothing: it is about guests of the host's own architecture.
+    if value not in row.implied_by or guest_of(request).architecture:
+        return False
+    name, more = row.implied_by[value]
+    other = known_value(request, row_named(name))
+    return other is not None and other.value == more
+
+
+def unknown_configurations(request: Request, rows: Iterable[Row]) -> list[str]:
+    """Return the flavor's extra specs that start as a configuration (:attr:`Row.namespace`) and have no row."""
+    rows = tuple(rows)
+    namespaces = tuple([row.namespace for row in rows if row.namespace])
+    found = [name for name in request.extra_specs if str(name).startswith(namespaces)]
+    return [name for name in found if all(name != row.extra_spec for row in rows)] if found else found
+
+
+def _read(request: Request, row: Row) -> Resolved:
+    in_image = request.image_property(row.image_property) if row.image_property else None
+    # An empty extra spec says nothing, as in Nova.
+    in_flavor = (request.extra_spec(row.extra_spec) if row.extra_spec else None) or None
+    of_image = request.image_attribute(row.image_attribute) if row.image_attribute else None
+    if in_image is None and in_flavor is None and of_image is None and not row.device and not row.default:
+        return _NOT_SET
+    gate = resolve(request, row_named(row.only_with)) if row.only_with else _NOT_SET
+    is_closed = row.only_with and not _is_open(row, gate)
+    # Nothing is read of the image of an instance that boots from a volume.
+    if gate.problem or is_closed or (of_image is not None and request.boots_from_volume):
+        return gate._replace(value=None, notes=())
+    raws = (in_image, of_image, in_flavor)
+    read_values = _known_agreed_value if all(map(_may_be_kept, raws)) else _agreed_value
+    read = read_values(row, raws, request.place_of(row.image_property) if row.image_property else "")
+    if gate.unknown:
+        read = read._replace(unknown=gate.unknown + read.unknown)
+    problem = read.problem or (_problem_beside(request, row, read.value) if read.value else None)
+    if problem:
+        return read._replace(problem=problem)
+    if row.device:
+        return _switched(request, row.device, read)
+    if row.default and gate.value and in_image is None and in_flavor is None:
+        source = gate.value.source._replace(default=f"{row.name} {row.default}")
+        return read._replace(value=RowValue(row.default, source))
+    return read
+
+
+def _is_open(row: Row, gate: Resolved) -> bool:
+    """Whether the row on which ``row`` depends has a value with which it means something."""
+    if not gate.value:
+        return False
+    if row.only_with_values:
+        return gate.value.value in row.only_with_values
+    return bool(row_named(row.only_with).values[gate.value.value].trait)
+
+
+_Raws = tuple[object, object, object]
+
+
+def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
+    """Return the one value that image and flavor agree on, or that of the source which overrides the other.
+
+    :param raws: of image property, image field and extra spec; None for one that is not set
+    :param place: where the image property is set
+    """
+    found: RowValue | None = None
+    unknown: list[Unknown] = []
+    notes: list[Note] = []
+    names = (row.image_property, row.image_attribute, row.extra_spec)
+    places = (place, f"image field {row.image_attribute}", f"flavor extra spec {row.extra_spec}")
+    sources = list(zip(raws, places, names, strict=True))
+    for raw, where, name in reversed(sources) if row.wins == "flavor" else sources:
+        if raw is None:
+            continue
+        if found and row.wins:
+            # Nova does not look at the other value, so that it may also be an unknown one.
+            break
+        value = row.canonical(raw)
+        if value is None and name in BOOLEANS:
+            # Nova's image makes False of whatever spells no boolean.
+            notes.append(Note(where, f"{quote(raw)} is not a boolean: taken as false, as in Nova", warn=True))
+            value = "false"
+        if value is None:
+            unknown.append(Unknown(row, where, raw))
+            notes.append(Note(where, f"unknown value {quote(raw)}: not required", warn=True))
+            if row.wins:
+                # Nova takes it all the same, and does not look at the other one either.
+                break
+        elif found is None or found.value in row.flavor_overrides.get(value, ()):
+            found = RowValue(value, Source(where, value, name=str(name)))
+        elif found.value != value:
+            problem = partial(FlavorImageConflict, str(found.source), f"{where}={value}")
+            return Resolved(None, tuple(unknown), tuple(notes), problem)
+    return Resolved(found, tuple(unknown), tuple(notes))
+
+
+# Images and flavors have few different values.
+_known_agreed_value = lru_cache(maxsize=4096)(_agreed_value)
+_LONGEST_KEPT = 64
+
+
+def _may_be_kept(raw: object) -> bool:
+    # A tenant must not fill the memory of a scheduler, and what is no text may have no hash.
+    return raw is None or (raw.__class__ is str and len(str(raw)) <= _LONGEST_KEPT)
+
+
+def _problem_beside(request: Request, row: Row, found: RowValue) -> Callable[[], RequestRejected] | None:
+    """Return the error if the values of other rows make no sense beside ``found``."""
+    if found.value in row.never_with:
+        name, value = row.never_with[found.value]
+        other = resolve(request, row_named(name))
+        if other.problem:
+            return other.problem
+        if other.value and other.value.value == value:
+            return partial(ImpossibleCombination, str(found.source), str(other.value.source))
+    for name, value in row.needs.get(found.value, ()):
+        needed = row_named(name)
+        other = resolve(request, needed)
+        if other.problem:
+            return other.problem
+        if other.value is None or other.value.value != value:
+            without = str(other.value.source) if other.value else f"an image without {needed.image_property}={value}"
+            return partial(ImpossibleCombination, str(found.source), without)
+    return None
+
+
+def _switched(request: Request, device: Trait, read: Resolved) -> Resolved:
+    """Return whether a device is to be there, by its property or by its trait (decision on traits as configuration)."""
+    wanted, unwanted = sources_naming(request, device)
+    if read.value:
+        (wanted if read.value.value == "true" else unwanted).append(read.value.source)
+    if wanted and unwanted:
+        problem = partial(FlavorImageConflict, str(wanted[-1]), str(unwanted[-1]))
+        return read._replace(value=None, problem=problem)
+    if not wanted:
+        return read
+    return read._replace(value=RowValue("true", wanted[0]._replace(beside=tuple(wanted[1:]))))

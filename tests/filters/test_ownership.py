@@ -15,11 +15,9 @@ from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.fleet.model import provider_uuid
 from tests.conftest import one_in, pipeline_of
 from tests.support.gpu_trees import (
-    NOVA,
     PCI_REQUEST,
     PROFILE,
     REQUESTS,
-    SIX_GROUPS,
     WIDE_REQUESTS,
     Asked,
     Outcome,
@@ -33,7 +31,6 @@ from tests.support.gpu_trees import (
 _ALL_TREES = list(trees())
 _TREES = _ALL_TREES[:: one_in(6)]
 _WIDE_TREES = list(wide_trees())
-_HALF_NOVAS = [tree for tree in _WIDE_TREES if sum(device.owner == NOVA for device in tree.devices) == 9][:1]
 _SCOPES = ("root", "root_and_unsuffixed")
 
 
@@ -127,14 +124,6 @@ def test_a_wide_tree_offers_each_right_choice_once_and_no_choice_that_it_did_not
     for query in {_query(asked, scope) for scope in _SCOPES}:
         assert _answer(wide, asked, query) == Counter(expected)
     assert _answer(wide, asked, _query(asked, None)) == Counter(each.outcome for each in known)
-
-
-def test_six_groups_in_a_wide_tree_offer_exactly_the_right_choices() -> None:
-    """On a host with four GPUs and four PCI devices of Nova's: 8 of each would take minutes."""
-    expected = Counter(each.outcome for tree in _HALF_NOVAS for each in outcomes(tree, SIX_GROUPS) if each.right)
-    assert expected
-    with EmbeddedPlacement(fleet_of(_HALF_NOVAS)) as placement:
-        assert _answer(placement.client, SIX_GROUPS, _query(SIX_GROUPS, "root")) == expected
 
 
 def test_enumeration_covers_the_documented_number_of_choices() -> None:

@@ -124,10 +124,6 @@ WIDE_REQUESTS = (
     Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=1, profile=True, policy=_NONE),
     Asked("unsuffixed and PCI device, isolated", _UNSUFFIXED, pci=1, policy="isolate", in_place=True),
 )
-SIX_GROUPS = Asked("six groups", ("", *_TWO), pci=2, profile=True, policy=_NONE)
-"""A request of which Placement forms 262,144 combinations for each host with 8 devices of each kind."""
-
-
 Outcome = tuple[str, ...]
 """The names of the host, and of the provider that each VGPU of the flavor, PCI device and profile got, in order."""
 

@@ -10,7 +10,7 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.filters.loading import LoadedFilter
 from os_prefilter.fleet.capability_index import CapabilityIndex, capability_of
-from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
+from os_prefilter.fleet.model import Fleet, Provider
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Audit, Cause, Change, Line, Loss, Verdict, audit
 from os_prefilter.operators.readiness import coverage_of
@@ -224,12 +224,3 @@ def test_fleet_read_without_inventories_is_matched_by_traits_alone() -> None:
 def test_audit_refuses_query_parameters_it_cannot_evaluate(name: str, demand: Demand) -> None:
     with pytest.raises(ConfigurationError, match=f"A request filter adds {name} to the query, which an audit"):
         capability_of(demand)
-
-
-@pytest.mark.parametrize("devices", [11, 12])
-def test_twelve_isolated_groups_need_twelve_devices(devices: int) -> None:
-    gpus = tuple(Provider(f"gpu-{n}", provider_uuid(f"gpu-{n}"), {"VGPU": Inventory(1)}) for n in range(devices))
-    host = Provider("host", provider_uuid("host"), {"VCPU": Inventory(8)}, providers=gpus)
-    query = capability_of(Demand({f"_{n}": Group({"VGPU": 1}) for n in range(12)}, isolate=True))
-    sets = CapabilityIndex(Fleet((host,)), query)
-    assert sets.names_of(sets.find_serving(query)) == (("host",) if devices == 12 else ())

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from copy import deepcopy
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -203,18 +202,6 @@ def test_servers_placed_together_are_the_most_that_fit_in_each_order(seed: int) 
         assert each.placed == each.servers or _verdicts(audited)[each.host] != {"ok"}
 
 
-@pytest.mark.parametrize("seed", range(400, 400 + times(1)))
-def test_number_placed_of_many_servers_does_not_depend_on_their_order(seed: int) -> None:
-    random = Random(seed)  # noqa: S311
-    fleet, servers = _contested(random, 12, 60)
-    destinations = Destinations(fleet, Pipeline(()))
-    pairs = [(kind.demand, kind.hosts) for kind in (destinations.judge(server).kind for server in servers)]
-    found = Together(destinations.index).place(pairs)
-    for _ in range(3):
-        random.shuffle(pairs)
-        assert Together(destinations.index).place(pairs) == found
-
-
 def _contested(random: Random, hosts: int, servers: int) -> tuple[Fleet, list[Server]]:
     """Return flat hosts with little room, and servers on them."""
 
@@ -252,16 +239,6 @@ def _verdicts(audited: ServerAudit) -> dict[str, set[str]]:
     }
 
 
-def test_server_is_not_changed_by_being_judged() -> None:
-    """A request can be judged again, with another fleet or other filters."""
-    image = Image({"hw_vif_model": "e1000e", "hw_time_hpet": "yes"}, "qcow2")
-    server = Server(RequestSpec(Flavor(1, 512), image, availability_zone=ZONE), machine_type="pc-q35-9.1")
-    before = deepcopy(server)
-    destinations = Destinations(random_fleet(Random(2)), pipeline_of(*FILTERS))  # noqa: S311
-    assert destinations.of(server) == destinations.of(server)
-    assert server == before
-
-
 def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
     """One tenant's image and another one's flavor require the same trait."""
     fleet = random_fleet(Random(3))  # noqa: S311
@@ -272,19 +249,6 @@ def test_reason_is_the_servers_own_where_others_demand_the_same() -> None:
     found = [destinations.of(server).conflict[0].because for server in (by_image, by_flavor, by_image)]
     by_image_text = "image property trait:CUSTOM_NOWHERE=required"
     assert found == [by_image_text, "flavor extra spec trait:CUSTOM_NOWHERE=required", by_image_text]
-
-
-def test_each_aggregate_of_a_zone_has_destinations() -> None:
-    """And one of another zone, or without a zone, has none."""
-    racks = {"a": "rack-1", "b": "rack-2", "c": "rack-3", "d": "", "own": "rack-1"}
-    hosts = tuple(plain(name, "", SIZES, *rack.split()) for name, rack in racks.items())
-    destinations = Destinations(Fleet(hosts, aggregates=AGGREGATES), Pipeline(()))
-    found = {
-        zone: destinations.of(Server(RequestSpec(Flavor(1, 512), availability_zone=zone), host="own")).now
-        for zone in (ZONE, OTHER_ZONE, "", "az-9")
-    }
-    everywhere = {"a", "b", "c", "d"}
-    assert found == {ZONE: {"a", "b"}, OTHER_ZONE: {"c"}, "": everywhere, "az-9": everywhere}
 
 
 def test_smallest_set_is_found_where_leaving_out_one_by_one_ends_at_a_larger_one() -> None:

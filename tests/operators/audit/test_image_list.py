@@ -10,7 +10,6 @@ import pytest
 from os_prefilter import Image
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.operators.audit import entry_list
-from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.audit.image_list import read_images
 
 SHOWN = {"id": "1", "name": "a", "disk_format": "raw", "properties": {"hw_vif_model": "igb"}, "tags": []}
@@ -141,10 +140,3 @@ def test_reading_images_of_json_lines_uses_the_memory_of_one(tmp_path: Path) -> 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 200_000
-
-
-def test_all_broken_image_entries_are_counted_but_only_the_first_200_are_kept() -> None:
-    left_out = LeftOut()
-    for number in range(201):
-        left_out(str(number))
-    assert (left_out.count, left_out.first) == (201, [str(number) for number in range(200)])

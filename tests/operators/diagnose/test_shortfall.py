@@ -1,62 +1,16 @@
 """Smallest sets are exact: by brute force on flat hosts, and for hosts whose groups compete for one device."""
 
-from collections.abc import Collection, Sequence
-from itertools import chain, combinations
+from itertools import combinations
 from random import Random
 
 import pytest
 
-from os_prefilter.fleet.matching import fits, hosts_in, meets
+from os_prefilter.fleet.matching import hosts_in, meets
 from os_prefilter.fleet.model import Fleet, Inventory, Provider
 from os_prefilter.operators.diagnose import shortfall
-from os_prefilter.operators.diagnose.findings import where_room_helps
-from os_prefilter.operators.diagnose.shortfall import Shortfalls, Way
-from os_prefilter.request.demand import AGGREGATE, RESOURCE, TRAIT, TREE, Condition, Demand, Group
+from os_prefilter.operators.diagnose.shortfall import Shortfalls
+from os_prefilter.request.demand import RESOURCE, Condition, Demand, Group
 from os_prefilter.request.requirements import UNSUFFIXED
-from tests.conftest import times
-from tests.support.demands import random_demand, random_fleet
-
-
-@pytest.mark.parametrize("seed", range(times(8)))
-def test_on_flat_hosts_each_smallest_set_is_found_and_each_way_to_break_all_gives_a_host(seed: int) -> None:
-    """Each host meets or fails each requirement by itself: a full one has its traits, and one without a class, too."""
-    random = Random(seed)  # noqa: S311
-    for _ in range(25):
-        fleet = random_fleet(random, random.randint(1, 6), flat=True)
-        demand = random_demand(random, fleet, flat=True)
-        if "_0" in demand.groups and "VCPU" in demand.groups["_0"].resources:
-            continue
-        found = Shortfalls(hosts_in(fleet), demand)
-        fails = {
-            host.name: frozenset(item for item in found.conditions if not _has(host.root, item))
-            for host in hosts_in(fleet)
-        }
-        assert found.ways == {name: [way] for name, way in fails.items()}
-        assert bool(found.conflicts) == all(fails.values())
-        assert set(found.conflicts) == _smallest_with_part_of_each(fails.values(), found.conditions)
-        assert found.least_ways == _smallest_with_part_of_each(found.conflicts, found.conditions)
-        assert all(any(way <= breaking for way in fails.values()) for breaking in found.least_ways)
-        assert not found.is_limited
-        empty = Shortfalls(hosts_in(fleet), demand, ignore_usage=True)
-        if empty.candidates:
-            lacked = [(name, way) for name, way in sorted(fails.items()) if name in empty.candidates]
-            assert where_room_helps(found, empty) == ([] if found.candidates else lacked)
-
-
-def _has(root: Provider, item: Condition) -> bool:
-    if item.kind == RESOURCE:
-        return item.names[0] in root.resources and fits(root.resources[item.names[0]], item.amount)
-    has = {TRAIT: root.traits, AGGREGATE: frozenset(root.aggregates), TREE: frozenset((root.uuid,))}[item.kind]
-    return has.isdisjoint(item.names) != item.wanted
-
-
-def _smallest_with_part_of_each(sets: Collection[Way], conditions: Sequence[Condition]) -> set[Way]:
-    found: list[Way] = []
-    sizes = range(len(conditions) + 1)
-    for each in map(frozenset, chain.from_iterable(combinations(conditions, size) for size in sizes)):
-        if all(each & way for way in sets) and not any(other <= each for other in found):
-            found.append(each)
-    return set(found)
 
 
 def _host(*gpus: frozenset[str], name: str = "host") -> Provider:

@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 from stevedore import _cache
 
-from tests.support.leftovers import Run, children
+from tests.support.leftovers import Run
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -29,7 +29,7 @@ class FirstProcess:
     def pytest_keyboard_interrupt(self) -> None:
         """Interrupt the workers of pytest-xdist at once: they would notice seconds later, and then be killed."""
         # Without workers, the children are services, which fixtures end.
-        for each in children() if self._plugins.hasplugin("dsession") else ():
+        for each in self._run.children() if self._plugins.hasplugin("dsession") else ():
             with suppress(ProcessLookupError):
                 os.kill(each, signal.SIGINT)
 

@@ -49,34 +49,15 @@ class Run:
         # stevedore writes what it finds into the user's cache.
         os.environ["XDG_CACHE_HOME"] = str(Path(folder, "cache"))
 
+    def children(self) -> list[int]:
+        """Return the other processes that the main thread of this one has started."""
+        path = Path(f"/proc/self/task/{os.getpid()}/children")
+        return [int(each) for each in path.read_text(encoding="ascii").split() if int(each) != self._process.pid]
+
     def end(self) -> list[str]:
         """End the run; return the command lines of the processes that had to be killed."""
         out, _ = self._process.communicate(_END)
         return out.decode(errors="replace").splitlines()
-
-
-def marked(mark: str) -> dict[int, str]:
-    """Return the processes with this mark, zombies left out: process id -> command line."""
-    found = {}
-    needle = f"{MARK}={mark}".encode()
-    for path in Path("/proc").glob("[0-9]*"):
-        # It may end meanwhile, or belong to another user.
-        with suppress(OSError):
-            if needle in (path / "environ").read_bytes().split(b"\0") and (line := _command_line(path)):
-                found[int(path.name)] = line
-    return found
-
-
-def children() -> list[int]:
-    """Return the processes that this one has started and that are marked."""
-    found = []
-    for number in marked(os.environ[MARK]):
-        with suppress(OSError):
-            # After the name, which is in brackets and may have any character: the state, then the parent.
-            _, _, rest = Path(f"/proc/{number}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
-            if int(rest.split()[1]) == os.getpid():
-                found.append(number)
-    return found
 
 
 def note_session(number: int) -> Path:
@@ -90,19 +71,19 @@ def note_session(number: int) -> Path:
 
 
 def _left(mark: str, folder: str) -> dict[int, str]:
-    """Return the processes of a run: those with its mark, and those of the sessions that were noted."""
+    """Return the processes with the mark of a run, or of a session that was noted: process id -> command line."""
     noted = {int(path.name) for path in Path(folder, _SESSIONS).glob("*")}
-    found = marked(mark)
-    for path in Path("/proc").glob("[0-9]*") if noted else ():
+    needle = f"{MARK}={mark}".encode()
+    found: dict[int, str] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        number = int(path.name)
+        # It may end meanwhile, or belong to another user.
         with suppress(OSError):
-            if os.getsid(int(path.name)) in noted and (line := _command_line(path)):
-                found[int(path.name)] = line
+            if os.getsid(number) in noted or needle in (path / "environ").read_bytes().split(b"\0"):
+                # That of a zombie is empty.
+                line = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                found |= {number: line} if line else {}
     return found
-
-
-def _command_line(path: Path) -> str:
-    """Return the command line of a process; empty for a zombie."""
-    return (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
 
 
 def main() -> None:

@@ -27,12 +27,8 @@ _NODE = frozenset(("COMPUTE_NODE", "OWNER_NOVA"))
 _LIBVIRT = _NODE | {
     *("COMPUTE_ACCELERATORS", "COMPUTE_DEVICE_TAGGING", "COMPUTE_RESCUE_BFV", "COMPUTE_SOCKET_PCI_NUMA_AFFINITY"),
     *("COMPUTE_NET_ATTACH_INTERFACE", "COMPUTE_NET_ATTACH_INTERFACE_WITH_TAG", "COMPUTE_TRUSTED_CERTS"),
-    *(
-        "COMPUTE_VOLUME_ATTACH",
-        "COMPUTE_VOLUME_ATTACH_WITH_TAG",
-        "COMPUTE_VOLUME_EXTEND",
-        "COMPUTE_VOLUME_MULTI_ATTACH",
-    ),
+    *("COMPUTE_VOLUME_ATTACH", "COMPUTE_VOLUME_ATTACH_WITH_TAG", "COMPUTE_VOLUME_EXTEND"),
+    "COMPUTE_VOLUME_MULTI_ATTACH",
 }
 _X86_CPU = frozenset(("HW_CPU_X86_AESNI", "HW_CPU_X86_AVX", "HW_CPU_X86_AVX2", "HW_CPU_X86_SSE42", "HW_CPU_X86_VMX"))
 
@@ -86,7 +82,6 @@ class Kind:
     name: str
     share: int
     """Of a hundred hosts."""
-    what: str
     facts: HostFacts
     resources: dict[str, Inventory]
     supported: tuple[tuple[str, str, str], ...]
@@ -113,7 +108,7 @@ class Kind:
         return self.nova_traits | {trait for trait, has in added.items() if has}
 
 
-def _kvm(name: str, share: int, versions: str, guests: GuestFacts, what: str) -> Kind:
+def _kvm(name: str, share: int, versions: str, guests: GuestFacts) -> Kind:
     """Return KVM hosts of one libvirt and one QEMU; what is there for a TPM is in the facts about guests."""
     libvirt, qemu = (tuple(map(int, text.split("."))) for text in versions.split())
     is_x86 = guests is not _ARM and guests is not _ARM_OLD
@@ -129,12 +124,11 @@ def _kvm(name: str, share: int, versions: str, guests: GuestFacts, what: str) ->
         swtpm_enabled=bool(guests.tpm_models),
         built_by_nova=True,
     )
-    told = f"{architecture}, libvirt {versions.replace(' ', ', QEMU ')}{what}"
     supported = tuple((arch, hypervisor, "hvm") for arch in runs for hypervisor in ("qemu", "kvm"))
-    return Kind(name, share, told, facts, _SERVER, supported, _LIBVIRT | (_X86_CPU if is_x86 else frozenset()))
+    return Kind(name, share, facts, _SERVER, supported, _LIBVIRT | (_X86_CPU if is_x86 else frozenset()))
 
 
-def _metal(name: str, share: int, what: str, *settings: str) -> Kind:
+def _metal(name: str, share: int, *settings: str) -> Kind:
     facts = IronicFacts(
         host=name,
         architecture="x86_64",
@@ -142,28 +136,28 @@ def _metal(name: str, share: int, what: str, *settings: str) -> Kind:
         bios_interface="redfish",
         bios={each: BiosSetting("Enabled", allowed=("Enabled", "Disabled")) for each in settings},
     )
-    return Kind(name, share, what, facts, _NODE_OF_METAL, (("x86_64", "baremetal", "hvm"),))
+    return Kind(name, share, facts, _NODE_OF_METAL, (("x86_64", "baremetal", "hvm"),))
 
 
 KINDS: tuple[Kind, ...] = (
-    _kvm("kvm-8.2", 26, "10.0.0 8.2.2", _X86, ", default machine type pc"),
-    _kvm("kvm-9.1-q35", 22, "10.10.0 9.1.0", _X86_Q35, ", default machine type q35, no QXL and Cirrus"),
-    _kvm("kvm-7.2", 14, "9.0.0 7.2.22", _X86, ", default machine type pc"),
-    _kvm("kvm-6.2", 15, "8.0.0 6.2.0", _X86_OLD, ", no TPM"),
-    _kvm("kvm-6.2-bios", 5, "8.0.0 6.2.0", _X86_BIOS, ", no TPM, no UEFI"),
+    _kvm("kvm-8.2", 26, "10.0.0 8.2.2", _X86),
+    _kvm("kvm-9.1-q35", 22, "10.10.0 9.1.0", _X86_Q35),
+    _kvm("kvm-7.2", 14, "9.0.0 7.2.22", _X86),
+    _kvm("kvm-6.2", 15, "8.0.0 6.2.0", _X86_OLD),
+    _kvm("kvm-6.2-bios", 5, "8.0.0 6.2.0", _X86_BIOS),
     Kind(
         "vmware",
         6,
-        "a vSphere cluster",
         VmwareFacts(host="vmware"),
         _CLUSTER,
         (("i686", "vmware", "hvm"), ("x86_64", "vmware", "hvm")),
         _NODE | {"COMPUTE_NET_ATTACH_INTERFACE", "COMPUTE_VOLUME_ATTACH"},
     ),
-    _kvm("arm-8.2", 5, "10.0.0 8.2.2", _ARM, ""),
-    _kvm("arm-6.2", 2, "8.0.0 6.2.0", _ARM_OLD, ", no TPM"),
-    _metal("metal-ht", 3, "bare metal, hyperthreading can be switched", "LogicalProc", "NumLock"),
-    _metal("metal", 2, "bare metal, no setting for hyperthreading", "NumLock"),
+    _kvm("arm-8.2", 5, "10.0.0 8.2.2", _ARM),
+    _kvm("arm-6.2", 2, "8.0.0 6.2.0", _ARM_OLD),
+    # Hyperthreading can be switched, or has no setting.
+    _metal("metal-ht", 3, "LogicalProc", "NumLock"),
+    _metal("metal", 2, "NumLock"),
 )
 """All kinds; their shares add up to 100."""
 

@@ -1,53 +1,22 @@
-"""The results, and what the cloud is made of, as plain-text tables."""
+"""The results, and the ways, as plain-text tables."""
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from textwrap import wrap
+from collections.abc import Callable, Mapping, Sequence
 
-from tests.benchmarks.mixed.hosts import KINDS
-from tests.benchmarks.mixed.requests import IMAGES, SIZES, Boot, Image
+from tests.benchmarks.mixed.requests import IMAGES
 from tests.benchmarks.mixed.simulation import Result
 from tests.benchmarks.mixed.ways import WAYS
 
 Results = Mapping[str, Sequence[Result]]
 """By way, in the order of the ways."""
 
-_LABEL, _COLUMN, _WIDTH = 35, 13, 100
+_LABEL, _COLUMN = 35, 13
 
 
-def described(boots: Sequence[Boot], hosts: Sequence[str]) -> str:
-    """Return what the cloud is made of.
-
-    :param hosts: the kind of each host
-    """
-    lines = ["Ways", *(_wrapped(f"{way.name:14}", way.what) for way in WAYS), ""]
-    lines += ["Hosts, and the traits of each: by Nova's driver, and with this library's agent"]
-    for kind in KINDS:
-        traits = f"{len(kind.nova_traits):4} {len(kind.our_traits):4}"
-        lines.append(_wrapped(f"{kind.name:14}{hosts.count(kind.name):5}  {traits}  ", kind.what))
-    lines += ["", "Images, and the requests for each"]
-    of_image = Counter(boot.image.name for boot in boots)
-    lines += [_wrapped(f"{each.name:16}{of_image[each.name]:4}  ", ", ".join(_requested(each))) for each in IMAGES]
-    lines += ["", "Flavors of virtual machines, and the requests for each"]
-    of_size = Counter(boot.size.name for boot in boots if boot.image.metal is None)
-    for size in SIZES:
-        amounts = f"{size.vcpus} VCPU, {size.memory_mb // 1024} GiB of memory, {size.disk_gb} GB of disk"
-        lines.append(f"{size.name:16}{of_size[size.name]:4}  {amounts}")
-    return "\n".join(lines)
-
-
-def _requested(image: Image) -> Iterator[str]:
-    yield image.disk_format
-    yield from (f"{name}={value}" for name, value in image.properties.items())
-    if image.metal is not None:
-        yield "bare metal"
-        yield from (f"{name}={value} (flavor)" for name, value in image.metal.items())
-
-
-def _wrapped(start: str, text: str) -> str:
-    indent = " " * len(start)
-    return "\n".join(wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False))
+def described() -> str:
+    """Return what the ways are; hosts, images and flavors are listed in the modules of these names."""
+    return "\n".join(["Ways", *(f"{way.name:14}{way.what}" for way in WAYS)])
 
 
 def could(results: Sequence[Result]) -> list[Result]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from os_prefilter.cli.main import main
 from os_prefilter.cli.output import progress_on
-from os_prefilter.vocabulary import REPORTED
 
 Capture = pytest.CaptureFixture[str]
 
@@ -36,40 +34,6 @@ def flavor(tmp_path: Path, name: str, **extra_specs: str) -> str:
     return str(path)
 
 
-_LOSS = ("trait", "rule", "on", "by", "because", "hosts_lacking", "hosts_lacking_only_this")
-_EVERY = "every request: no disabled compute service"
-
-
-def test_audit_row_has_image_names_counts_verdict_and_lost_hosts_per_requirement(
-    capsys: Capture, tmp_path: Path
-) -> None:
-    path = images(tmp_path, image("b", hw_vif_model="igb"), image("c", hw_vif_model="igb"))
-    (row,) = rows(capsys, "--images", path, "--enable", "image_metadata,compute_status")
-    assert row == {
-        "Images": ["b", "c"],
-        "Count": 2,
-        "Flavor": "",
-        "Before": 11,
-        "After": 5,
-        "Verdict": "loses hosts",
-        "Lost to": [
-            dict(zip(_LOSS, each, strict=True))
-            for each in (
-                (
-                    "COMPUTE_NET_VIF_MODEL_IGB",
-                    "required",
-                    "",
-                    "image_metadata",
-                    "image property hw_vif_model=igb",
-                    6,
-                    5,
-                ),
-                ("COMPUTE_STATUS_DISABLED", "forbidden", "", "compute_status", _EVERY, 1, 0),
-            )
-        ],
-    }
-
-
 def test_the_exit_code_is_2_if_an_image_becomes_unschedulable(tmp_path: Path) -> None:
     """One that was before is no reason: enabling the filters changes nothing for it."""
     for each, code in (
@@ -88,17 +52,6 @@ def test_only_option_lists_changed_or_unschedulable_images_alone(only: str, caps
     wanted = {"changed": [["lost"], ["less"], ["same"]], "unschedulable": [["lost"]]}[only]
     # The vSphere cluster runs no raw image.
     assert [row["Images"] for row in found] == wanted
-
-
-def test_filters_of_the_config_file_count_as_enabled_before(capsys: Capture, tmp_path: Path) -> None:
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = compute_status, image_type\nowner_gate = always\n")
-    path = images(tmp_path, image("a", hw_vif_model="igb"))
-    (row,) = rows(capsys, "--images", path, "--config-file", str(config), "--enable", "image_metadata")
-    assert (row["Before"], row["After"]) == (9, 5)
-    assert [each["by"] for each in row["Lost to"]] == ["image_metadata"]
-    (row,) = rows(capsys, "--images", path, "--config-file", str(config), "--before", "noop", "--filter", "image_type")
-    assert (row["Before"], row["After"]) == (11, 10)
 
 
 _ENABLED = "Filters: compute_status, image_type ({}). Before: {}."
@@ -132,43 +85,6 @@ def test_audit_judges_with_the_filters_of_the_configuration_and_names_them(
     lost = {each["by"] for each in document["lines"][0]["Lost to"]}
     assert lost <= set(document["filters"]["after"]) - set(document["filters"]["before"])
     assert "image_metadata" not in Path("page.html").read_text()
-
-
-@pytest.fixture
-def waiting(tmp_path: Path) -> list[str]:
-    """Return the arguments of an audit with one compute node that has not reported, and none with a HPET."""
-    hosts = {f"kvm-{number}": ["COMPUTE_NODE", *([REPORTED] if number else [])] for number in range(3)}
-    fleet = {
-        "hosts": {
-            name: {"resources": {"VCPU": 8, "MEMORY_MB": 4096}, "traits": traits} for name, traits in hosts.items()
-        }
-    }
-    (tmp_path / "fleet.json").write_text(json.dumps(fleet))
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = hpet\nwait_for_answers = hpet\n")
-    path = images(tmp_path, image("telco", hw_time_hpet="true"), image("debian"))
-    return ["--hosts", str(tmp_path / "fleet.json"), "--images", path, "--config-file", str(config)]
-
-
-def test_audit_warns_of_what_waiting_filters_take_away_once_all_hosts_have_reported(
-    waiting: list[str], capsys: Capture, tmp_path: Path
-) -> None:
-    """In the table, in JSON, on the page, beside the table, and by the exit code."""
-    telco, debian = rows(capsys, *waiting, "--enable", "hpet", code=2)
-    assert (telco["Before"], telco["Waiting"], telco["After"], telco["Verdict"]) == (3, 3, 0, "becomes unschedulable")
-    assert [each["trait"] for each in telco["Lost to"]] == ["CUSTOM_COMPUTE_TIME_HPET"]
-    assert (debian["Before"], debian["Waiting"], debian["After"], debian["Verdict"]) == (3, 3, 3, "ok")
-    html = tmp_path / "page.html"
-    assert main(["audit", *waiting, "--enable", "hpet", "--html", str(html)]) == 2
-    out, err = capsys.readouterr()
-    assert "| Before | Waiting | After |" in out
-    said = "CUSTOM_COMPUTE_TIME_HPET is not required yet: 1 compute node (kvm-0) has not reported"
-    assert f"Not required yet: 1: image property hw_time_hpet=true: {said}" in err
-    assert "one that has not reported counts as one that cannot" in err
-    text = html.read_text(encoding="utf-8")
-    assert said in text
-    data = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)[0])
-    assert [(line["before"], line["waiting"], line["after"]) for line in data["lines"]] == [(3, 3, 0), (3, 3, 3)]
 
 
 def test_each_image_is_judged_with_each_flavor(capsys: Capture, tmp_path: Path) -> None:

@@ -64,18 +64,6 @@ def audited(capsys: Capture, *argv: str, code: int = 0) -> tuple[Any, str]:
     return json.loads(out), err
 
 
-def test_row_has_destinations_without_the_own_and_disabled_hosts(
-    capsys: Capture, tmp_path: Path, hosts: list[str]
-) -> None:
-    path = written(tmp_path, server("small", "a", hw_architecture="x86_64"))
-    ((row,), err) = rows(capsys, path, *hosts)
-    assert row["Servers"] == [{"id": "id-small", "name": "small"}]
-    assert (row["Host"], row["Project"], row["Now"], row["If died"], row["Verdict"]) == ("a", "shop", 1, 1, "ok")
-    assert row["Destinations"] == ["b"]
-    assert "Without" not in row
-    assert "1 server on 1 host of 4." in err
-
-
 def test_server_without_any_other_host_has_a_reason(capsys: Capture, tmp_path: Path) -> None:
     """No requirement excludes a host that there is not."""
     fleet, path = tmp_path / "one.yaml", written(tmp_path, server("alone", "a"))

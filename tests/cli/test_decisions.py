@@ -74,25 +74,6 @@ def test_json_has_the_records_that_the_options_select_in_the_order_of_time(
     assert capsys.readouterr().err == (limit if "--limit" in options else "" if expected else none)
 
 
-def test_listing_has_a_line_for_each_decision(log: Path, capsys: Capture) -> None:
-    assert main(["decisions", str(log), "-f", "csv", "-c", "Request", "-c", "Result", "-c", "Hosts"]) == 0
-    first, accepted, rejected, _ = capsys.readouterr().out.splitlines()
-    assert (first, accepted) == ('"Request","Result","Hosts"', '"req-0","1 requirement",""')
-    assert rejected.startswith('"req-1","rejected: image property hw_vif_model has the unknown value')
-
-
-def test_one_request_is_shown_with_a_line_for_each_requirement_or_its_reason(log: Path, capsys: Capture) -> None:
-    columns = ["-c", "Trait", "-c", "Rule", "-c", "On", "-c", "By", "-c", "Because of", "-f", "csv"]
-    assert main(["decisions", str(log), "--request-id", "req-2", *columns]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[1:] == [
-        '"COMPUTE_NET_VIF_MODEL_E1000E","required","root","image_metadata","image property hw_vif_model=e1000e"'
-    ]
-    assert main(["decisions", str(log), "--request-id", "req-1", *columns]) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[1].startswith('"","rejected","","","image property hw_vif_model has the unknown value')
-
-
 def test_decisions_are_found_in_the_log_of_a_service(tmp_path: Path, capsys: Capture) -> None:
     """By oslo.log with its defaults, with its JSON formatter, and by a handler for this logger alone."""
     path, alone = tmp_path / "service.log", tmp_path / "alone.log"

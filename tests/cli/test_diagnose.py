@@ -34,17 +34,6 @@ def _of(found: Any, name: str) -> Any:
     return requirement
 
 
-def test_candidates_are_exit_code_0(capsys: Capture, tmp_path: Path) -> None:
-    found = _diagnosed(capsys, tmp_path, {"new": _host(_CARD), "old": _host()}, *_ASK_FOR_CARD, code=0)
-    assert (found["stage"], found["hosts"], found["candidates"]) == ("candidates", 2, ["new"])
-    assert found["message"] == "1 of 2 hosts meet all requirements."
-    assert _of(found, _CARD)["state"] == "met"
-    assert [(each["without"], each["hosts"]) for each in found["accounts"]] == [
-        ([[]], ["new"]),
-        ([[_of(found, _CARD)["number"]]], ["old"]),
-    ]
-
-
 _STATES: list[tuple[str, dict[str, Any], list[str], str, str]] = [
     ("no host reports it", {"a": _host()}, _ASK_FOR_CARD, _CARD, "nowhere"),
     ("a disabled one does", {"a": _host(_CARD, "COMPUTE_STATUS_DISABLED")}, _ASK_FOR_CARD, _CARD, "elsewhere"),
@@ -150,20 +139,6 @@ def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
 
 
-def test_answer_stands_before_the_records(capsys: Capture, tmp_path: Path) -> None:
-    file = tmp_path / "hosts.json"
-    file.write_text(json.dumps({"hosts": {"free": _host(), "full": _host("CUSTOM_FAST") | _FULL}}))
-    for argv, code, titles in (
-        (_FAST, 2, ["Stage", "Smallest sets", "Suggested", "Notes", "Nearest", "The 2 hosts", "GET", "+--"]),
-        ([], 0, ["Stage", "Candidates", "Notes", "The 2 hosts", "GET", "+--"]),
-    ):
-        assert main(["diagnose", "--hosts", str(file), *argv, "--property", "hw_vif_model=e1000?"]) == code
-        out = f"\n{capsys.readouterr().out}"
-        places = [out.find(f"\n{title}") for title in titles]
-        assert min(places) >= 0, (titles, places)
-        assert places == sorted(places)
-
-
 def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, tmp_path: Path) -> None:
     hosts = {
         "disabled": _host(_CARD, "COMPUTE_STATUS_DISABLED"),
@@ -187,13 +162,6 @@ def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, t
     found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
     assert _of(found, _CARD)["others_kept_out_by"] == {"aggregate": 1, "disabled": 1, "owner": 1, "resources": 1}
     assert sum(each["count"] for each in found["accounts"]) == found["hosts"] == 5
-
-
-def test_unknown_forbidden_trait_is_reported_with_the_extra_spec_to_correct(capsys: Capture) -> None:
-    assert main(["diagnose", "--extra-spec", "trait:CUSTOM_NOPE=forbidden"]) == 2
-    out = capsys.readouterr().out
-    assert "Stage: refused" in out
-    assert "CUSTOM_NOPE does not exist in Placement: correct flavor extra spec trait:CUSTOM_NOPE=forbidden" in out
 
 
 def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:
@@ -235,35 +203,6 @@ def test_more_candidates_than_max_placement_results_are_noted(capsys: Capture, t
     for each in (fleet, dict(list(fleet.items())[:-1])):
         notes = _diagnosed(capsys, tmp_path, each, *argv, code=0)["notes"]
         assert any("max_placement_results" in note for note in notes) == (each is fleet)
-
-
-_WIDE: Any = {
-    name: _host(providers={f"{name}-{card}": {"resources": {"VGPU": 16}} for card in range(4)}) for name in "ABC"
-}
-_FIVE = [word for number in range(5) for word in ("--extra-spec", f"resources{number}:VGPU=1")]
-_FIVE += ["--extra-spec", "group_policy=none", "--filter", "noop"]
-
-
-def test_first_candidates_of_one_host_are_the_finding_and_the_change_that_helps(
-    capsys: Capture, tmp_path: Path
-) -> None:
-    config = tmp_path / "placement.conf"
-    config.write_text("[placement]\nmax_allocation_candidates = 1000\n")
-    argv = [*_FIVE, "--placement-conf", str(config)]
-    found = _diagnosed(capsys, tmp_path, _WIDE, *argv, code=0)
-    assert (found["stage"], found["candidates"]) == ("candidates", ["A", "B", "C"])
-    assert found["first_candidates"].pop("help").startswith("The first 1000 candidates are of 1 host; nova-scheduler")
-    assert found["first_candidates"] == {
-        "max_placement_results": 1000,
-        "max_allocation_candidates": 1000,
-        "allocation_candidates_generation_strategy": "depth-first",
-        "combinations": 3 * 4**5,
-        "hosts": 1,
-    }
-    assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv]) == 0
-    out = capsys.readouterr().out
-    assert "3 of 3 hosts meet all requirements. The first 1000 candidates are of 1 of them.\n" in out
-    assert "\nHosts that nova-scheduler does not see\n  The first 1000 candidates are of 1 host;" in out
 
 
 def test_max_placement_results_of_nova_conf_counts_and_unknown_limits_of_placement_are_noted(

@@ -42,18 +42,6 @@ def _conf(tmp_path: Path, *lines: str) -> str:
     return str(path)
 
 
-def test_json_lists_every_compute_node_that_has_not_reported(fleet: str, capsys: Capture) -> None:
-    (line,) = _json(capsys, "--hosts", fleet, "--filter", "hpet")
-    assert line == {
-        "Filter": "hpet",
-        "Row": "time_hpet",
-        "Traits": "if reported",
-        "State": "closed",
-        "Without an answer": 5,
-        "Compute nodes": [f"old{number}" for number in range(5)],
-    }
-
-
 def test_table_lists_three_compute_nodes_and_the_number_of_the_rest(fleet: str, capsys: Capture) -> None:
     assert main(["readiness", "--hosts", fleet, "--filter", "hpet,image_type,compute_status"]) == 0
     out, err = capsys.readouterr()

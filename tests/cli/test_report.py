@@ -1,14 +1,11 @@
 """``capabilities report``: a real Placement behind a real port, or a file, and as a service with real signals."""
 
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +15,8 @@ import yaml
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.cli.main import main
 from os_prefilter.common.errors import ProbeFailed
-from os_prefilter.hosts.agent import LOG, Watch
-from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.drivers.fake import FakeFacts
-from os_prefilter.vocabulary import REPORTED, REPORTED_CUSTOM, opt_in_traits
-from tests.support.placements import HOST, UUID, Served, everything, lone_host, nova_conf, put_traits, served, traits_of
+from tests.support.placements import HOST, Served, everything, lone_host, nova_conf, served, traits_of
 from tests.support.processes import started
 from tests.support.programs import until
 from tests.support.report_scopes import RECOMMENDED, scope_of
@@ -79,16 +73,6 @@ def test_report_prints_its_changes_and_a_dry_run_writes_nothing(aware: Served, c
     assert not [each for each in aware.sent if not each.startswith("GET ")]
 
 
-def test_first_report_creates_every_trait_that_the_enabled_filters_may_name(
-    server: Served, conf: str, capsys: Capture
-) -> None:
-    rows = _json(capsys, *FAKE, "--nova-conf", conf, "--provider", UUID)
-    created = {row["Trait"] for row in rows if row["Change"] == "create"}
-    assert created == SCOPE.known | {SCOPE.marker}
-    assert {row["Provider"] for row in rows if row["Change"] == "create"} == {""}
-    assert server.placement.client.traits() >= SCOPE.known
-
-
 def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Served, conf: str) -> None:
     """A reader of Placement never sees the marker without all capability traits."""
     seen: list[set[str]] = []
@@ -101,38 +85,6 @@ def test_marker_trait_and_capability_traits_are_written_in_one_request(aware: Se
         BESIDE,
         set(),
     ]
-
-
-def test_report_removes_marker_traits_of_other_releases_and_other_scopes(
-    aware: Served, conf: str, capsys: Capture
-) -> None:
-    """They say of another table, or of other filters, that all is reported. A provider configuration file's stay."""
-    others = {"CUSTOM_PREFILTER_REPORTED_0", REPORTED, f"{REPORTED}_00000000", "CUSTOM_PREFILTER_REPORTED_77_0123ABCD"}
-    kept = {REPORTED_CUSTOM, f"{REPORTED_CUSTOM}_0123ABCD", "CUSTOM_PREFILTER_REPORTED_BY_ME"}
-    aware.placement.know(others | kept)
-    put_traits(aware.placement, lambda traits: traits.update(others | kept))
-    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST)
-    assert traits_of(aware.placement) == {*OLD, *BESIDE, *kept, "OWNER_NOVA"}
-
-
-def test_alone_option_also_writes_the_traits_that_nova_reports(aware: Served, conf: str, capsys: Capture) -> None:
-    """And takes away what the host cannot do, or no filter may require."""
-    traits = SCOPE.restrict(capability_traits(FakeFacts()))
-    can = {trait for trait, has in traits.items() if has}
-    aware.placement.know(trait for trait in can if trait.startswith("CUSTOM_"))
-    _json(capsys, *FAKE, "--nova-conf", conf, "--provider", HOST, "--alone")
-    assert traits_of(aware.placement) == (OLD - traits.keys()) | can | {"OWNER_NOVA", SCOPE.marker}
-    assert not can <= opt_in_traits()
-
-
-def test_remove_takes_away_reported_traits_and_keeps_the_owner_trait(aware: Served, conf: str, capsys: Capture) -> None:
-    """But for the owner's trait, without which requests of Nova's would no longer reach the host."""
-    report = (*FAKE, "--nova-conf", conf, "--provider", HOST)
-    _json(capsys, *report)
-    removed = _rows(*((trait, "remove") for trait in sorted(BESIDE)))
-    assert _json(capsys, *report, "--remove", "--dry-run") == removed
-    assert _json(capsys, *report, "--remove") == removed
-    assert traits_of(aware.placement) == {*OLD, "OWNER_NOVA"}
 
 
 def test_owner_trait_is_read_from_the_config_file(aware: Served, conf: str, capsys: Capture) -> None:
@@ -223,74 +175,6 @@ class Libvirt:
     def facts(self) -> FakeFacts:
         modes = {"old": frozenset(["hvm"]), "new": frozenset(["hvm", "xen"])}[self.identity()]
         return FakeFacts(host=HOST, can={"hypervisor_type": frozenset(["fake"]), "vm_mode": modes})
-
-
-def _story(aware: Served, line: Callable[[], str]) -> None:
-    added = f"{HOST}: added {', '.join(sorted({*BESIDE, 'OWNER_NOVA'}))}"
-    # nova-compute creates the provider when it starts.
-    assert "Placement has no resource provider 'kvm-1'. nova-compute creates it when it starts" in line()
-    aware.placement.client.request("POST", "/resource_providers", {"name": HOST, "uuid": UUID})
-    assert {line(), line()} == {"Able to report the traits of the host again.", added}
-    aware.wait_for(len(aware.sent) + 3)
-    assert set(aware.sent[-2:]) == {f"GET /resource_providers?in_tree={UUID}"}
-    Libvirt.path.write_text("new")
-    assert line() == f"{HOST}: added CUSTOM_VM_MODE_XEN"
-    (Libvirt.path.parent / "other").write_text("old")
-    (Libvirt.path.parent / "other").replace(Libvirt.path)
-    assert line() == f"{HOST}: removed CUSTOM_VM_MODE_XEN"
-    before = everything(aware.placement)
-    Libvirt.path.unlink()
-    assert line().startswith("Failed to probe the host; its traits stay as they")
-    (Libvirt.path.parent / "other").write_text("old")
-    (Libvirt.path.parent / "other").replace(Libvirt.path)
-    assert line() == "Able to probe the host again."
-    # One line when an outage of Placement begins and one when it ends, however many rounds are between.
-    aware.answer = lambda _method, _url: (503, b"")
-    assert line().startswith("Failed to report the traits of the host; its traits stay")
-    aware.wait_for(len(aware.sent) + 4)
-    aware.answer = lambda _method, _url: None
-    assert line() == "Able to report the traits of the host again."
-    assert everything(aware.placement) == before
-
-
-def test_the_service_keeps_traits_true_through_an_upgrade_and_outages(
-    aware: Served, conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """As it runs, but for its interval; test_agent.py has each part by itself."""
-    caplog.set_level(logging.INFO, LOG.name)
-    monkeypatch.setattr("os_prefilter.adapters.libvirt.host.LibvirtHost", Libvirt)
-    monkeypatch.setattr("os_prefilter.cli.capabilities._set_up_logging", lambda *_: None)
-    monkeypatch.setattr("os_prefilter.cli.capabilities._seconds", lambda _text: 0.02)
-    monkeypatch.setattr(Libvirt, "path", tmp_path / "libvirt")
-    Libvirt.path.write_text("old")
-    running, seen = threading.Event(), 0
-
-    def line() -> str:
-        """Return the message of the next line that it logs."""
-        nonlocal seen
-        seen += 1
-        until(lambda: len(_lines(caplog)) >= seen, lambda: caplog.text)
-        return _lines(caplog)[seen - 1]
-
-    def told() -> None:
-        running.wait()
-        try:
-            _story(aware, line)
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    aware.placement.client.request("DELETE", f"/resource_providers/{UUID}")
-    with ThreadPoolExecutor(1) as pool:
-        end = pool.submit(told)
-        run = Watch.run
-        monkeypatch.setattr(Watch, "run", lambda watch: (running.set(), run(watch))[1])  # type: ignore[func-returns-value]
-        assert main(["capabilities", "report", "--watch", "1", "--nova-conf", conf]) == 0
-    end.result()
-    assert line() == "Ending on SIGTERM; the traits of the host stay."
-
-
-def _lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.name == LOG.name]
 
 
 SERVICE = """

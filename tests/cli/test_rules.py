@@ -21,37 +21,6 @@ def conf(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_rules_check_lists_valid_rules_of_a_file_or_directory(tmp_path: Path, capsys: Capture) -> None:
-    more = "prefer: [CUSTOM_C], because: the licence"
-    path = write_rules(tmp_path / "r.yaml", rule("r", _WHEN, ["CUSTOM_A"], ["CUSTOM_B"], more))
-    for argument in (path, tmp_path):
-        assert main(["rules", "check", str(argument), "-f", "json"]) == 0
-        out, err = capsys.readouterr()
-        assert json.loads(out) == [
-            {
-                "Rule": "r",
-                "When": "image property os_distro=windows",
-                "Required": "CUSTOM_A",
-                "Forbidden": "CUSTOM_B",
-                "Preferred": "CUSTOM_C",
-                "On": "root",
-                "Because": "the licence",
-                "File": f"{path}:2",
-            }
-        ]
-        assert err == ""
-
-
-def test_all_mistakes_are_shown_and_no_table(tmp_path: Path, capsys: Capture) -> None:
-    path = write_rules(
-        tmp_path / "r.yaml", rule("r", _WHEN, ["a"]), rule("s", "{image_property: x, is: y}", ["CUSTOM_A"]), "name: t"
-    )
-    assert main(["rules", "check", str(path)]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert [line.partition(": ")[0] for line in err.splitlines()] == [f"{path}:{line}" for line in (2, 3, 4, 4)]
-
-
 def test_warnings_are_shown_beside_the_table(tmp_path: Path, capsys: Capture) -> None:
     path = write_rules(tmp_path / "r.yaml", rule("r", "{image_property: x, is: y}", ["CUSTOM_A"]))
     assert main(["rules", "check", str(path), "-f", "value", "-c", "Rule"]) == 0

@@ -54,26 +54,9 @@ def _without_extra_specs(spec: Any) -> None:
     del spec.flavor._obj_extra_specs
 
 
-def _pci_device(spec: Any) -> Any:
-    (group,) = spec.requested_resources
-    return group
-
-
-def _owned_root(spec: Any) -> None:
-    spec.root_required.add("OWNER_NOVA")
-
-
-def _pci_device_of_another(spec: Any) -> None:
-    _pci_device(spec).forbidden_traits.add("OWNER_NOVA")
-
-
 def _device_profile(spec: Any) -> None:
     # A group of another origin becomes one of a profile.
-    _pci_device(spec).requester_id = "device_profile_0"
-
-
-def _in_an_aggregate(spec: Any) -> None:
-    spec.requested_destination.require_aggregates(["33333333-3333-4333-8333-333333333333"])
+    spec.requested_resources[0].requester_id = "device_profile_0"
 
 
 DIFFERENCES: tuple[Difference, ...] = (
@@ -179,7 +162,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="has them in the query at once; a host's name must have become in_tree, and limit is the caller's",
         reason="without them the query asks for the wrong hosts, or Placement refuses it",
         becomes=becomes.as_sent,
-        change=_in_an_aggregate,
+        change=lambda spec: spec.requested_destination.require_aggregates(["33333333-3333-4333-8333-333333333333"]),
     ),
     Difference(
         "A group without resources, an empty same_subtree",
@@ -264,7 +247,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="requires it there as well",
         reason="the groups need it as much as without",
         becomes=becomes.owner_on_groups,
-        change=_owned_root,
+        change=lambda spec: spec.root_required.add("OWNER_NOVA"),
     ),
     Difference(
         "The flavor's own groups",
@@ -305,7 +288,7 @@ DIFFERENCES: tuple[Difference, ...] = (
         ours="refuses the request with the two sources",
         reason="the user gets a reason",
         becomes=becomes.forbidden_on_pci,
-        change=_pci_device_of_another,
+        change=lambda spec: spec.requested_resources[0].forbidden_traits.add("OWNER_NOVA"),
     ),
 )
 """In the order in which they are applied."""

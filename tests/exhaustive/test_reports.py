@@ -24,7 +24,7 @@ from os_prefilter.hosts.reporter import HostFacts
 from tests.conftest import times
 from tests.faults.broken_proxy import FAULTS, BrokenPlacement, broken, client_of
 from tests.faults.watched import GOALS, WHOLE, Host, records_of
-from tests.support.placements import HOST, UUID, provider, put_traits, traits_of
+from tests.support.placements import HOST, provider, put_traits, traits_of
 
 ROUNDS = times(10)
 SEED = 1
@@ -32,19 +32,17 @@ FOREVER = 60.0
 """Seconds after which something hangs: far more than all timeouts of one round together."""
 
 MINE = {*GOALS[0], "OWNER_NOVA"}
-OTHER_REPORTERS = ("CUSTOM_X", "CUSTOM_Y")
 GPU = "gpu"
 
 
 class Others:
-    """An operator, Nova and another reporter, who write through a Placement that is not broken."""
+    """An operator and Nova, who write through a Placement that is not broken; test_many_reporters.py has reporters."""
 
     def __init__(self, placement: EmbeddedPlacement, seed: int) -> None:
         self.placement = placement
         self.random = random.Random(seed)  # noqa: S311 - a choice of writers
         self.operators: set[str] = {"CUSTOM_OF_AN_OPERATOR"}
         self.of_nova = {"COMPUTE_NODE"}
-        self.theirs: set[str] = set()
         self.seen: list[tuple[frozenset[str], set[str]]] = []
         """All traits of the host, and what there should be of these writers."""
         self._writing = threading.Lock()
@@ -52,7 +50,7 @@ class Others:
     def write(self) -> None:
         """Write as one of them does."""
         with self._writing:
-            self.random.choice((self._operator, self._nova, self._bump, self._reporter))()
+            self.random.choice((self._operator, self._nova))()
         self.look()
 
     def look(self) -> None:
@@ -62,7 +60,7 @@ class Others:
 
     def wanted(self) -> set[str]:
         """Return all that they want to be there."""
-        return self.operators | self.of_nova | self.theirs
+        return self.operators | self.of_nova
 
     def _operator(self) -> None:
         trait = f"CUSTOM_OPERATOR_{self.random.randrange(10)}"
@@ -76,22 +74,6 @@ class Others:
 
     def _flip(self, trait: str) -> None:
         until_written(lambda: put_traits(self.placement, lambda traits: traits.symmetric_difference_update({trait})))
-
-    def _bump(self) -> None:
-        """As Nova does when a host has got more processors."""
-        url = f"/resource_providers/{UUID}/inventories/VCPU"
-        send = self.placement.client.request
-
-        def grow() -> None:
-            now = send("GET", url)
-            send("PUT", url, {**now, "total": now["total"] + 1})
-
-        until_written(grow)
-
-    def _reporter(self) -> None:
-        self.theirs = {trait for trait in OTHER_REPORTERS if self.random.random() < 0.5}
-        goal = Goal({trait: trait in self.theirs for trait in OTHER_REPORTERS})
-        HostTraits(self.placement.client, HOST).sync(goal)
 
 
 def until_written(write: Callable[[], None]) -> None:
@@ -139,7 +121,6 @@ def test_reports_through_a_failing_placement_lose_no_traits_and_never_hang(
     """No trait of others is lost, no set half written, each outage is logged once, and the report after it is right."""
     caplog.set_level(logging.INFO, LOG.name)
     with EmbeddedPlacement(fleet()) as placement:
-        placement.know(OTHER_REPORTERS)
         others = Others(placement, SEED)
         with broken(placement, SEED) as (proxy, url):
             proxy.between = others.write

@@ -65,15 +65,13 @@ class Starter:
 
     :param connection: to it
     :param root: of the file system that it sees
-    :param timeout: seconds after which a guest that has not started hangs
     """
 
-    def __init__(self, connection: Any, root: Path = Path("/"), *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, connection: Any, root: Path = Path("/")) -> None:
         self._libvirt = import_module("libvirt")
         self._libvirt_qemu = import_module("libvirt_qemu")
         self._libvirt.registerErrorHandler(lambda *_: None, None)
         self._connection = connection
-        self._timeout = timeout
         self._disks = [root / _disk(number).lstrip("/") for number in range(_AT_ONCE)]
         for disk in self._disks:
             disk.write_bytes(bytes(_DISK_SIZE))
@@ -101,8 +99,8 @@ class Starter:
             nonlocal hangs
             last = under_way.popleft()
             # A thread that waits for libvirt cannot be ended.
-            hangs = hangs or not wait([last], self._timeout).done
-            return Outcome(NOT_KNOWN, f"no answer in {self._timeout:g} s") if hangs else last.result()
+            hangs = hangs or not wait([last], TIMEOUT).done
+            return Outcome(NOT_KNOWN, f"no answer in {TIMEOUT:g} s") if hangs else last.result()
 
         for number, guest in enumerate(guests):
             if len(under_way) == _AT_ONCE:

@@ -145,11 +145,6 @@ class FakeLibvirt:
     libvirtError = FakeError  # noqa: N815 - its name
     VIR_ERR_OPERATION_DENIED = 29
     VIR_ERR_ACCESS_DENIED = 88
-    VIR_ERR_CPU_INCOMPATIBLE = 91
-    VIR_ERR_INTERNAL_ERROR = 1
-    VIR_ERR_NO_SUPPORT = 3
-    VIR_ERR_OPERATION_UNSUPPORTED = 84
-    VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE = 1
 
     def __init__(self, answers: Mapping[str, object] | None = None, lives: int = 1_000) -> None:
         self.answers: dict[str, object] = {

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.hosts.capabilities import capability_traits
-from os_prefilter.hosts.desired_traits import Mode, select_managed, with_marker
 from os_prefilter.hosts.drivers.ironic_facts import BiosSetting, IronicFacts
 from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts
 from os_prefilter.hosts.drivers.vmware import VmwareFacts
 from os_prefilter.hosts.reporter import HostFacts
 from os_prefilter.vocabulary import BY_NAME
 from tests.benchmarks.mixed.ways import SCOPE
+from tests.support.reporting_fleets import by_nova_alone, by_the_agent
 
 IN_USE = 0.7
 """How full the hosts are at the start, on average."""
@@ -92,20 +92,16 @@ class Kind:
     @property
     def nova_traits(self) -> frozenset[str]:
         """The traits that Nova's own driver reports."""
-        found = capability_traits(self.facts)
-        if isinstance(self.facts, IronicFacts):
-            # The driver adds the types of images to the traits of the node.
-            mine = set(BY_NAME["image_type"].traits)
-        else:
-            mine = found.keys() - select_managed(found, Mode.BESIDE, self.facts).keys()
-        return self.others | self.facts.other_traits | {trait for trait, has in found.items() if has and trait in mine}
+        if not isinstance(self.facts, IronicFacts):
+            return self.others | by_nova_alone(self.facts)
+        # The driver adds the types of images to the traits of the node.
+        found = {trait for trait, has in capability_traits(self.facts).items() if has}
+        return self.others | self.facts.other_traits | (found & BY_NAME["image_type"].traits)
 
     @property
     def our_traits(self) -> frozenset[str]:
         """The traits of the host with our agent beside Nova's driver."""
-        found = select_managed(SCOPE.restrict(capability_traits(self.facts)), Mode.BESIDE, self.facts)
-        added = with_marker(found, self.facts, SCOPE.marker)
-        return self.nova_traits | {trait for trait, has in added.items() if has}
+        return self.nova_traits | by_the_agent(self.facts, SCOPE)
 
 
 def _kvm(name: str, share: int, versions: str, guests: GuestFacts) -> Kind:

@@ -70,11 +70,9 @@ def test_broken_image_entry_is_reported_with_its_position_and_skipped(tmp_path: 
 BROKEN_LINES = [
     (b"{x", "not JSON"),
     (b"[" * 100_000, "not JSON"),
-    (b"9" * 5000, "not JSON"),
     (b'"' + b"x" * (5 * 1024 * 1024) + b'"', "longer than 4 MiB"),
     (b"\xff\xfe", "not JSON"),
     (b'{"disk_format": "raw", "disk_format": "qcow2"}', "is given twice"),
-    (b'{"disk_format": "raw", "size": NaN}', "is no number of JSON"),
 ]
 
 
@@ -102,9 +100,6 @@ WRONG: list[tuple[str | bytes, str]] = [
     ("[" * 100_000, "not JSON"),
     (b'["\xff"]', "byte 2 is not UTF-8"),
     ("[\n{},\n{x}]", "line 3, column 2"),
-    # The last key would win, and a requirement be lost.
-    ('[{"disk_format": "raw", "disk_format": "qcow2"}]', "is given twice"),
-    ('{"images": [{"disk_format": "raw", "size": NaN}]}', "is no number of JSON"),
 ]
 
 

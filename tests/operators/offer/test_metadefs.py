@@ -13,8 +13,6 @@ from os_prefilter.operators.offer.metadefs import FLAVORS, IMAGES, file_name, na
 from os_prefilter.operators.offer.offer import Offer, Property, Status, Value, offer
 
 _LISTED = (Status.OFFERED, Status.REQUIRES_NOTHING)
-# Glance 33, glance/api/v2/metadef_namespaces.py.
-_LONGEST_NAME, _LONGEST_DESCRIPTION = 80, 500
 
 
 def _offer_of(fleet: Fleet) -> Offer:
@@ -44,22 +42,15 @@ def test_definitions_list_exactly_the_offered_values_of_the_example_fleet() -> N
     assert "disk_format" not in wanted[IMAGES]
 
 
-def test_definitions_of_the_example_fleet_name_no_host_and_keep_the_limits_of_glance() -> None:
+def test_definitions_of_the_example_fleet_name_no_host_and_are_texts() -> None:
     fleet = example_fleet()
     found = namespaces(_offer_of(fleet))
     text = json.dumps(found)
     names = {each.name for each in fleet.walk()} | {trait for each in fleet.walk() for trait in each.traits}
     assert len(names) > 20
     assert not [name for name in names if name in text]
-    for each in found:
-        assert len(each["display_name"]) <= _LONGEST_NAME
-        assert len(each["description"]) <= _LONGEST_DESCRIPTION
-        assert each["resource_type_associations"]
-        for name, definition in each["properties"].items():
-            assert len(name) <= _LONGEST_NAME
-            # Horizon writes "null" for a checkbox that was not clicked.
-            assert definition["type"] == "string"
-            assert definition["title"]
+    # Horizon writes "null" for a checkbox that was not clicked.
+    assert {each["type"] for made in found for each in made["properties"].values()} == {"string"}
 
 
 @pytest.mark.parametrize("name", ["a/b", "\u00e4", "..", "a\n", "a" * 81])
@@ -78,12 +69,9 @@ def test_values_have_their_reasons_as_description_and_any_text_has_no_list() -> 
 
 
 _TITLES = {
-    "hw_vif_model": "VIF model",
     "hw:viommu_model": "vIOMMU model",
-    "os_secure_boot": "Secure boot",
     "hw_cdrom_bus": "CD-ROM bus",
     "deploy-config:hyperthreading": "Hyperthreading",
-    "acme_thing": "Acme thing",
     "hw_": "Hw",
     "_": "_",
 }

@@ -119,24 +119,6 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
     )
 
 
-def test_malformed_json_file_is_refused_with_path_and_reason(tmp_path: Path) -> None:
-    path = tmp_path / "document.json"
-    for content, message in (
-        (b"{", "line 1, column 2: broken JSON"),
-        (b"", "the file is empty; expected JSON"),
-        (b"[1]", "the document is a list; expected names"),
-        (b"\xff\xfe", "byte 0 is not UTF-8"),
-        (b"[" * 100_000, "nested too deep"),
-        (b'{"a": ' + b"9" * 5000 + b"}", "a number has thousands of digits. Correct it."),
-        # The last would win, and a requirement be lost.
-        (b'{"hw:a": "1", "hw:a": "2"}', "the key 'hw:a' is given twice"),
-        (b'{"a": NaN}', "NaN is no number of JSON"),
-    ):
-        path.write_bytes(content)
-        with pytest.raises(DocumentError, match=message) as caught:
-            read_json(path)
-        assert str(path) in str(caught.value)
-        assert "\n" not in str(caught.value)
 
 
 def test_missing_special_or_too_large_file_is_refused_with_the_reason(tmp_path: Path) -> None:

@@ -40,18 +40,6 @@ class Place(NamedTuple):
         return self.name
 
 
-class Meant(NamedTuple):
-    """What looks hostile and has a row in the vocabulary."""
-
-    purpose: str
-    properties: Mapping[str, Any]
-    extra_specs: Mapping[str, str]
-    trait: str
-
-    def __str__(self) -> str:
-        return self.purpose
-
-
 @cache
 def _corpus() -> Any:
     return json.loads(_FILE.read_text(encoding="utf-8"))
@@ -77,13 +65,6 @@ def values() -> Iterator[Hostile]:
     yield from texts()
     for each in _corpus()["values"]:
         yield Hostile(each["purpose"], each["value"])
-
-
-def meant() -> Iterator[Meant]:
-    """Yield what a row of the vocabulary knows."""
-    for each in _corpus()["meant"]:
-        said = {each.get("property") or each["extra_spec"]: each["value"]}
-        yield Meant(each["purpose"], *((said, {}) if "property" in each else ({}, said)), each["trait"])
 
 
 _SYMBOL = "[A-Z0-9_]{1,255}"

@@ -16,14 +16,12 @@ from os_prefilter import Image
 from os_prefilter.cli.audit_page import page
 from os_prefilter.cli.main import main
 from os_prefilter.common.quoting import escape_line
-from os_prefilter.filters.loading import installed_filters
 from os_prefilter.fleet.reader import example_fleet
 from os_prefilter.operators.audit.audit import Change, audit
 from os_prefilter.operators.audit.entry_list import LeftOut
-from os_prefilter.operators.explain import explain
 from os_prefilter.pipeline.pipeline import Pipeline
 from tests.conftest import one_in, pipeline_of
-from tests.faults.hostile import PLACES, at, spec_with, texts
+from tests.faults.hostile import texts
 
 Capture = pytest.CaptureFixture[str]
 Spelling = Callable[[int, str], str]
@@ -147,17 +145,6 @@ def test_hostile_names_add_no_element_or_attribute_to_the_audit_page() -> None:
         json.loads(each.text or "") for each in trees[0].iter("script") if (each.get("type") or "").endswith("json")
     )
     assert {name for line in data["lines"] for name in line["names"]} >= {escape_line(text) for text in _TEXTS if text}
-
-
-def test_hostile_image_property_changes_no_requirement_in_explain() -> None:
-    """Each trait, rule, scope and filter is as without; the reason shows the text on one line."""
-    pipeline = pipeline_of(*installed_filters())
-    plain = {line[:4] for line in explain(spec_with(), pipeline) if line.trait}
-    for place in (each for each in PLACES if each.name.startswith("image property") and "adapter" not in each.name):
-        for each in at(place):
-            lines = explain(spec_with(place, each.value), pipeline)
-            assert {line[:4] for line in lines if line.trait} == plain, (place.name, each.purpose)
-            assert all(part.isprintable() and len(part) < 1_000 for line in lines for part in line)
 
 
 def _one_request(path: Path, spell: Spelling) -> str:

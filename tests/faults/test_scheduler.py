@@ -21,7 +21,7 @@ from os_prefilter.pipeline.deployment_facts import Fact
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of, times
 from tests.faults.broken_proxy import broken, client_of
-from tests.support.placements import Observed, provider
+from tests.support.placements import provider
 
 ROUNDS = times(10)
 FOREVER = 60.0
@@ -81,35 +81,6 @@ def test_open_gates_stay_open_through_placement_faults(tmp_path: Path, caplog: p
     for fact in ("answers", "owner_is_reported"):
         lines = [record.levelno for record in caplog.records if f"fact {fact} " in record.getMessage()]
         assert lines == [logging.WARNING, logging.INFO] * (len(lines) // 2)
-
-
-@pytest.mark.parametrize("known", [False, True], ids=["nothing known", "known"])
-def test_unresponsive_placement_is_waited_for_and_logged_once_per_fact(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, known: bool
-) -> None:
-    """Requests go on with what is known, or with closed gates."""
-    waited: list[float] = []
-    hanging: list[object] = []
-    with EmbeddedPlacement(fleet(NEW)) as placement:
-        observed = Observed(placement)
-        pipeline = pipeline_of(observed.client)
-        if known:
-            assert asked(pipeline) == ASKED
-        caplog.clear()
-        # The question never begins, and the test does not wait in real time.
-        monkeypatch.setattr(
-            "os_prefilter.pipeline.deployment_facts.start_thread", lambda call, _name: hanging.append(call)
-        )
-        monkeypatch.setattr(
-            "os_prefilter.pipeline.deployment_facts.Query.wait",
-            lambda query, _until: waited.append(query.deadline - time.monotonic()),
-        )
-        found = [pipeline.apply(spec_of({"hw_vif_model": "igb"})) for _ in range(20)]
-    assert [{item.trait for item in each.requirements} for each in found] == [ASKED if known else set()] * 20
-    assert len(hanging) == len(waited) == 2
-    assert all(4 < seconds <= 5 for seconds in waited)
-    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert len([line for line in warnings if "no answer in 5 seconds" in line]) == 2
 
 
 @contextmanager

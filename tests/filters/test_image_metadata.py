@@ -86,6 +86,9 @@ def test_own_guests_of_a_host_say_nothing_of_an_architecture_that_no_trait_is_of
         ({"hw_scsi_model": "virtio-scsi"}, ["CUSTOM_COMPUTE_SCSI_MODEL_VIRTIO_SCSI"]),
         ({"hw_disk_bus": "scsi", "hw_scsi_model": "foo"}, ["COMPUTE_STORAGE_BUS_SCSI"]),
         ({"vmware_adaptertype": ""}, []),
+        # Nova makes a k of the Kelvin sign, too; a version of a machine type may be anything.
+        ({"img_hv_type": "\u212avm"}, ["CUSTOM_HYPERVISOR_TYPE_KVM"]),
+        ({"hw_machine_type": "pc-q35-</script>&limit=1\n"}, ["CUSTOM_COMPUTE_MACHINE_Q35"]),
         ({"hw_vif_model": "VirtualE1000e"}, ["COMPUTE_NET_VIF_MODEL_E1000E"]),
         ({"hw_usb_model": "none"}, []),
         # One trait twice: two properties, two sources, one requirement in the query.

@@ -205,17 +205,6 @@ def test_extra_specs_without_effect_in_nova_do_not_change_the_query() -> None:
     assert _query(spec_of({}, {"traits:OWNER_NOVA": "required"})) == f"requireds=OWNER_NOVA&{plain}"
 
 
-def test_padded_amount_is_read_as_nova_reads_it() -> None:
-    """Of flavors, and of ports alike."""
-    expected = allocation_candidates_query(spec_of({}, {"resources:VGPU": "1"}))
-    for amount in (
-        *(" " * 70 + "1", "0" * 70 + "1", "+1", "\t1\n", "\u0660" * 70 + "1", "\u0660" * 70 + "\u0661"),
-        *("+" + "0" * 70 + "1", " " + "0" * 35 + "\u0966" * 35 + "\u0967\n"),
-    ):
-        assert allocation_candidates_query(spec_of({}, {"resources:VGPU": amount})) == expected, amount
-    for zero in ("0", "\u0660"):
-        amounts: Any = {"VGPU": zero * 5000 + "1"}
-        assert "resourcesport=VGPU:1" in _query(spec_of(requested_resources=[RequestGroup("port", amounts)]))
 
 
 def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> None:

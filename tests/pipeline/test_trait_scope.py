@@ -92,7 +92,6 @@ def test_amounts_that_the_query_computes_refuse_nothing_and_change_no_scope() ->
 
 _IMAGE = {"hw_vif_model": "e1000e"}
 _ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
-_ON_ROOT, _ON_BOTH = {ROOT}, {ROOT, UNSUFFIXED}
 
 
 def _child(client: PlacementClient, root: str) -> str:
@@ -148,18 +147,10 @@ def test_auto_follows_the_cloud_without_a_restart_and_finds_the_same_hosts(cloud
     )
     cloud.observed.placement.client.request("DELETE", f"/resource_providers/{child}")
     assert cloud.scopes() == _ON_BOTH
+    assert "of the unsuffixed group" in cloud.pipeline.describe_trait_scope()
     assert cloud.hosts() == hosts
 
 
-def test_auto_is_as_root_until_placement_answers_and_keeps_what_it_said_last(cloud: _Cloud) -> None:
-    cloud.observed.hook = answering((503, b"down"))
-    assert cloud.scopes() == _ON_ROOT
-    assert "is not known: traits are required of the root only" in cloud.pipeline.describe_trait_scope()
-    cloud.observed.hook = answering(None)
-    assert cloud.scopes() == _ON_BOTH
-    assert "of the unsuffixed group" in cloud.pipeline.describe_trait_scope()
-    cloud.observed.hook = answering((200, b"<html>"))
-    assert cloud.scopes() == _ON_BOTH
 
 
 def test_other_values_do_not_ask_placement(cloud: _Cloud) -> None:

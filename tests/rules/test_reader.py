@@ -1,13 +1,11 @@
 """Files of rules: what they mean, and all that is wrong with others, each with its file and line."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from os_prefilter.common.trait_names import Trait
-from os_prefilter.documents.strict_yaml import MAX_BYTES
 from os_prefilter.rules import reader
 from os_prefilter.rules.conditions import EXTRA_SPEC, IMAGE_PROPERTY, Condition
 from os_prefilter.rules.model import Rule
@@ -80,39 +78,30 @@ _WRONG = [
     # The document.
     ("", "FILE:1: the document is empty; expected a mapping of rules, hint_traits."),
     ("version: 2\nrules: []", "FILE:1: the document has the unknown key 'version'; valid keys are: rules, hint_traits"),
-    ("rules: 3", "FILE:1: rules is '3'; expected a list."),
     ("\n\nrule: []", "FILE:3: the document has the unknown key 'rule'; did you mean rules?"),
     ("rules: [\n", "FILE:2: broken YAML: "),
     # A rule.
     ("rules:\n- 3", "FILE:2: a rule: it is '3'; expected a mapping of name, when, unless, require, forbid, prefer"),
-    ("rules:\n- {}", "FILE:2: a rule: it has no name."),
     (_rule(_WHEN), "FILE:2: the rule r: it has none of require, forbid, prefer; give at least one."),
     (rules_text(rule("on", _WHEN, ["CUSTOM_A"])), "FILE:2: a rule: name is true; expected 1 to 64 of"),
-    (rules_text(rule('"a\\nb"', _WHEN, ["CUSTOM_A"])), r"FILE:2: a rule: name is 'a\nb'; expected"),
     (_rule(_WHEN, ["CUSTOM_A"], more="scop: root"), "the rule r: it has the unknown key 'scop'; did you mean scope?"),
     (_rule(_WHEN, ["CUSTOM_A"], more="scope: 'a b'"), "the rule r: scope is 'a b'; expected ports, root, unsuff"),
-    (_rule(_WHEN, ["CUSTOM_A"], more="because: ''"), "the rule r: because is ''; expected a text of one"),
     (_rule(_WHEN, ["CUSTOM_A"], more='because: "\\e[0m"'), r"because is '\x1b[0m'; expected a text"),
     # A condition.
     (_condition("[]"), "the rule r: when is empty; expected a condition, or a list of them"),
-    (_condition("x"), "the rule r: when is 'x'; expected a mapping of image_property, extra_"),
     (_condition("{is: 3}"), "the rule r: when has none of image_property, extra_spec, hint; give one of them."),
     (_condition("{image_property: a, extra_spec: b, is: 3}"), "when has image_property and extra_spec; give one of"),
     (_condition("{extra_spec: a}"), "when has none of is, in, present, contains; give one of them."),
     (_condition("{extra_spec: a, is: b, in: [c]}"), "when has is and in; give one of them."),
-    (_condition("{extra_spec: a, in: b}"), "the rule r: when.in is 'b'; expected a list of at"),
     (_condition("{extra_spec: a, in: []}"), "the rule r: when.in is empty; expected a list of at least"),
     (_condition("{extra_spec: a, in: [b, b]}"), "the rule r: when.in has 'b' twice."),
-    (_condition("{extra_spec: a, is: [b]}"), "the rule r: when.is is a list; expected a text"),
     (_condition("{extra_spec: a, is: ''}"), "the rule r: when.is is ''; expected a text"),
     (_condition("{extra_spec: a, present: false}"), "when.present is false; expected true."),
     (_condition("[{extra_spec: a, is: x}, {extra_spec: a, is: y}]"), "the rule r has 2 conditions about the flavor"),
     # Traits.
-    (_rule(_WHEN, more="require: CUSTOM_A"), "the rule r: require is 'CUSTOM_A'; expected a list of at"),
     (_rule(_WHEN, more="require: []"), "the rule r: require is empty; expected a list of at least one trait."),
     (_rule(_WHEN, ["lower"]), "the rule r: require[0] is 'lower'; expected the name of a trait"),
     (_rule(_WHEN, ["CUSTOM_" + "A" * 249]), "expected the name of a trait"),
-    (_rule(_WHEN, ["{a: b}"]), "the rule r: require[0] is a mapping; expected the name"),
     (_rule(_WHEN, ["HW_CPU_X86_AVX3"]), "(close to it: HW_CPU_X86_AVX), or one that begins with CUSTOM_"),
     (_rule(_WHEN, ["CUSTOM_A", "CUSTOM_A"]), "the rule r: require has 'CUSTOM_A' twice. Keep one."),
     (_rule(_WHEN, more="prefer: [CUSTOM_A], require: [CUSTOM_A]"), "both prefers and requires CUSTOM_A. Remove one"),
@@ -138,10 +127,8 @@ _WRONG = [
     ),
     # Nova and the vocabulary.
     (_condition("{image_property: architecture, is: x}"), "FILE:2: the rule r never applies: architecture is an old"),
-    (_condition("{image_property: vmware_adaptertype, is: ide}"), "an old name of hw_disk_bus"),
     (_condition("{image_property: hw_pmu, is: 'yes'}"), "never applies: hw_pmu is a boolean, and 'yes' is a text."),
     (_condition("{image_property: os_type, is: Windows}"), "never applies: Nova spells 'Windows' as 'windows'."),
-    (_condition("{image_property: hw_vif_model, is: VirtualE1000}"), "never applies: Nova spells 'VirtualE1000' as"),
     *(
         (
             _condition(f"{{extra_spec: q, contains: {value}}}"),
@@ -158,21 +145,13 @@ _WRONG = [
         _rule("{image_property: hw_vif_model, in: [igb, e1000]}", (), ["COMPUTE_NET_VIF_MODEL_E1000"]),
         "contradicts the vocabulary, which requires COMPUTE_NET_VIF_MODEL_E1000 for hw_vif_model=e1000. Remove",
     ),
-    (
-        _rule("{image_property: hw_time_hpet, is: true}", (), ["CUSTOM_COMPUTE_TIME_HPET"]),
-        "contradicts the vocabulary, which requires CUSTOM_COMPUTE_TIME_HPET for hw_time_hpet=true.",
-    ),
     # Exceptions, alternatives, and the other kinds of conditions.
     ("hint_traits: [lower]", "FILE:1: hint_traits[0] is 'lower'; expected the name of a trait"),
     (rules_text("name: r, require: [CUSTOM_A]"), "FILE:2: the rule r: it has none of when, unless; give at least one."),
     (_asking("unless: [{flavor: a}]"), "the rule r: unless is a list; expected a"),
-    (_asking("when: {any: []}"), "when.any is empty; expected a list of at least one"),
     (_asking("when: {any: [{flavor: a}], all: [{flavor: b}]}"), "when has any and all; give one"),
     (_asking("when: {any: [{flavr: a}]}"), "when.any[0] has the unknown key 'flavr';"),
     (_asking("when: {project: [], flavor: b}"), "when has project and flavor; give one of them."),
-    (_asking("when: {project: []}"), "when.project is empty; expected a text, or a"),
-    (_asking("when: {requires: HW_NIC_ACCEL_TSL}"), "(close to it: HW_NIC_ACCEL_TLS), or one that begins"),
-    (_asking("when: {hint: a, contains: [b]}"), "when.contains is a list; expected a text, true or"),
     (
         _asking(f"when: {{all: [{', '.join(['{any: [{flavor: a}, {flavor: b}]}'] * 40)}]}}"),
         "the rule r: when stands for more than 64 alternatives. Divide it into several rules.",
@@ -185,10 +164,6 @@ _WRONG = [
     (
         rules_text("name: r, unless: {image_property: architecture, is: x}, forbid: [CUSTOM_A]"),
         "the rule r has a condition that never holds: architecture is an old name of hw_architecture.",
-    ),
-    (
-        _asking("when: {flavor: a}, prefer: [CUSTOM_B], scope: ports"),
-        "prefers traits, and has the scope ports: only traits of the host itself",
     ),
     (
         "hint_traits: [CUSTOM_A]\n"
@@ -254,25 +229,14 @@ def test_mistakes_of_all_files_are_reported_together_and_in_order(tmp_path: Path
 
 
 def test_unreadable_rule_files_are_reported_with_path_and_reason(tmp_path: Path) -> None:
-    folder = tmp_path / "folder.yaml"
-    folder.mkdir()
-    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "link.yaml").symlink_to("nowhere")
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with (tmp_path / "large.yaml").open("wb") as file:
-        file.truncate(MAX_BYTES + 1)
     assert _problems(tmp_path) == [
-        f"{tmp_path}/binary.yaml: byte 0 is not UTF-8; save the file as UTF-8.",
-        f"{folder}: this is a directory; give the path of a file.",
-        f"{tmp_path}/large.yaml: the YAML is larger than 4 MiB, the most that is read. Split the file; a fleet can be "
-        "given as JSON, as 'os-prefilter snapshot' writes it.",
+        f"{tmp_path}/folder.yaml: this is a directory; give the path of a file.",
         f"{tmp_path}/link.yaml: there is no such file. Check the path.",
-        f"{tmp_path}/pipe.yaml: this is a named pipe, a socket or a device; give the path of a regular file.",
     ]
-    assert _problems(tmp_path / "none", Path("a\0b")) == [
-        f"{tmp_path}/none: there is no such file. Check the path.",
-        "a\\x00b: the file cannot be read: embedded null byte. Check the path and its permissions.",
-    ]
+    (problem,) = _problems(Path("a\0b"))
+    assert problem == "a\\x00b: the file cannot be read: embedded null byte. Check the path and its permissions."
 
 
 def test_more_rules_than_the_maximum_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oslo_config import cfg
 
 from os_prefilter import Pipeline
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.common.errors import InvalidOption
-from os_prefilter.conf import register_opts
 from os_prefilter.pipeline import facts_from_conf
 from os_prefilter.pipeline.deployment_facts import PATIENCE
 from os_prefilter.rules.reload import RuleFolders
@@ -50,10 +48,6 @@ def folder(tmp_path: Path) -> Path:
 # -- reading again -----------------------------------------------------------------------------------------------------
 
 
-def _renamed_into_place(folder: Path) -> None:
-    write_rules(folder / ".new", _a("CUSTOM_2")).rename(folder / "a.yaml")
-
-
 def _replaced_directory(folder: Path) -> None:
     shutil.rmtree(folder)
     folder.mkdir()
@@ -73,8 +67,6 @@ _CHANGES: list[tuple[Callable[[Path], object], list[str]]] = [
     (lambda folder: write_rules(folder / "a.yaml", _a("CUSTOM_2")), ["CUSTOM_2"]),
     (lambda folder: write_rules(folder / "b.yml", rule("b", _WHEN, ["CUSTOM_2"])), ["CUSTOM_1", "CUSTOM_2"]),
     (lambda folder: (folder / "a.yaml").unlink(), []),
-    (lambda folder: (folder / "a.yaml").rename(folder / "a.yaml.off"), []),
-    (_renamed_into_place, ["CUSTOM_2"]),
     (_replaced_directory, ["CUSTOM_2"]),
     (_behind_a_link, ["CUSTOM_2"]),
 ]
@@ -96,19 +88,11 @@ def test_unchanged_rule_files_are_not_reloaded(folder: Path, monkeypatch: pytest
     assert rules() is first
 
 
-def _unreadable(folder: Path) -> None:
-    shutil.rmtree(folder)
-    folder.write_text("")
-
-
 _BROKEN: list[tuple[str, Callable[[Path], object]]] = [
     ("a.yaml:2: the rule a: require[0] is", lambda folder: write_rules(folder / "a.yaml", _a("lower"))),
-    ("broken YAML", lambda folder: settle_text(folder / "a.yaml", rules_text(_a("CUSTOM_2"))[:40])),
     ("a.yaml:1: the document is empty", lambda folder: settle_text(folder / "a.yaml", "")),
-    ("the rule name a is taken by", lambda folder: write_rules(folder / "b.yaml", _a("CUSTOM_2"))),
     ("b.yaml: its status cannot be read: No such file", lambda folder: (folder / "b.yaml").symlink_to("nowhere")),
     ("the directory of rules cannot be read: No such file", shutil.rmtree),
-    ("the directory of rules cannot be read: Not a directory", _unreadable),
 ]
 
 
@@ -135,7 +119,6 @@ def test_failed_reload_keeps_the_previous_rules_and_is_logged_once(
     assert "\n" not in record.getMessage()
     # Repaired, it is over.
     shutil.rmtree(folder, ignore_errors=True)
-    folder.unlink(missing_ok=True)
     folder.mkdir()
     write_rules(folder / "a.yaml", _a("CUSTOM_2"))
     assert _traits(rules()) == ["CUSTOM_2"]
@@ -201,19 +184,12 @@ def test_new_rules_wait_until_placement_has_their_traits(
     """Of a standard one, its os-traits may be older than ours. The other traits are created: no other rule suffers."""
     rules = RuleFolders([str(folder)], observed.client.ensure_traits)
     before = rules()
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"))
-    observed.hook = lambda method, _url: (403, b"policy") if method == "PUT" else None
-    for _ in range(3):
-        assert rules() is before
-    assert caplog.text.count("Placement does not have the traits of the new request rules yet") == 1
-    observed.hook = answering(None)
-    assert _traits(rules()) == ["CUSTOM_2"]
-    before = rules()
     write_rules(folder / "a.yaml", _a("CUSTOM_3", "HW_CPU_X86_AVX2"))
     observed.hook = answering((200, {"traits": []}), "HW_CPU")
     for _ in range(3):
         assert rules() is before
-    assert caplog.text.count("UnknownTraits: Placement does not know: HW_CPU_X86_AVX2") == 1
+    problem = "Placement does not have the traits of the new request rules yet"
+    assert (caplog.text.count(problem), caplog.text.count("does not know: HW_CPU_X86_AVX2")) == (1, 1)
     assert "CUSTOM_3" in observed.client.traits()
 
 
@@ -234,13 +210,9 @@ def test_first_rules_apply_even_while_placement_cannot_create_their_traits(
 # -- in a service ------------------------------------------------------------------------------------------------------
 
 
-def _service(folder: Path, interval: float = 3600) -> tuple[cfg.ConfigOpts, Pipeline]:
-    path = folder.with_name("service.conf")
-    path.write_text(f"[prefilter]\nenabled_filters = rules\nrules_dirs = {folder}\nfacts_interval = {interval}\n")
-    conf = cfg.ConfigOpts()
-    conf([], default_config_files=[str(path)])
-    register_opts(conf)
-    return conf, Pipeline.from_conf(conf)
+def _service(folder: Path, interval: float = 3600) -> Pipeline:
+    options: dict[str, Any] = {"rules_dirs": [str(folder)], "facts_interval": interval}
+    return Pipeline.from_conf(conf_with(enabled_filters=["rules"], **options))
 
 
 def _required(pipeline: Pipeline) -> set[str]:
@@ -250,31 +222,14 @@ def _required(pipeline: Pipeline) -> set[str]:
 
 
 def test_service_checks_the_rule_files_once_per_interval(folder: Path) -> None:
-    _, pipeline = _service(folder)
+    pipeline = _service(folder)
     assert _required(pipeline) == {"CUSTOM_1"}
     write_rules(folder / "a.yaml", _a("CUSTOM_2"))
     assert _required(pipeline) == {"CUSTOM_1"}
-    _, pipeline = _service(folder, interval=0)
+    pipeline = _service(folder, interval=0)
     assert _required(pipeline) == {"CUSTOM_2"}
     write_rules(folder / "a.yaml", _a("CUSTOM_3"))
     assert _required(pipeline) == {"CUSTOM_3"}
-
-
-def test_config_reload_reloads_the_rules_and_survives_a_broken_file(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """What oslo.service does on SIGHUP; a mistake then changes nothing, and stops nothing."""
-    caplog.set_level("INFO")
-    conf, pipeline = _service(folder)
-    assert _required(pipeline) == {"CUSTOM_1"}
-    write_rules(folder / "a.yaml", _a("CUSTOM_2"), age=0)
-    conf.mutate_config_files()
-    assert _required(pipeline) == {"CUSTOM_2"}
-    assert "Reloaded the request rules: 1 rule in all; new: none; changed: a; removed: none." in caplog.text
-    write_rules(folder / "a.yaml", _a("lower"), age=0)
-    conf.mutate_config_files()
-    assert _required(pipeline) == {"CUSTOM_2"}
-    assert caplog.text.count("Failed to reload") == 1
 
 
 def test_no_request_waits_for_a_reload_that_takes_long(
@@ -282,7 +237,7 @@ def test_no_request_waits_for_a_reload_that_takes_long(
 ) -> None:
     """The rules of before stay in use meanwhile, and nothing is wrong."""
     monkeypatch.setattr(facts_from_conf, "_RELOAD_PATIENCE", 0.01)
-    _, pipeline = _service(folder, interval=0)
+    pipeline = _service(folder, interval=0)
     assert _required(pipeline) == {"CUSTOM_1"}
     go_on, read = threading.Event(), RuleFolders._read
 
@@ -306,7 +261,7 @@ def test_no_request_waits_for_a_reload_that_takes_long(
 
 def test_first_ten_rule_warnings_are_logged_at_start(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     write_rules(folder / "a.yaml", *(rule(f"r{n}", "{image_property: x, is: y}", ["CUSTOM_A"]) for n in range(12)))
-    Pipeline.from_conf(conf_with(enabled_filters=["rules"], rules_dirs=[str(folder)]))
+    _service(folder)
     assert len(caplog.records) == 11
     assert caplog.records[0].getMessage().startswith(f"Request rules: {folder}/a.yaml:2: warning: the rule r0 never")
     assert caplog.records[-1].getMessage() == (
@@ -318,7 +273,6 @@ def test_rules_that_cannot_be_used_stop_the_service_at_start(folder: Path) -> No
     missing = "the directory of rules cannot be read: No such file or directory."
     for text, dirs, problem in (
         (rules_text(_a("lower")), [], f"{folder}/a.yaml:2: the rule a: require[0] is 'lower'; expected the name of a"),
-        ("rules: [\n", [], f"{folder}/a.yaml:2: broken YAML"),
         ("", ["/no/such/directory"], f"/no/such/directory: {missing}"),
         ("", ["/dev/null"], "/dev/null: the directory of rules cannot be read: Not a directory."),
         ("", [""], "a directory in it is empty. Remove a comma."),

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 from nova import objects
 
-from os_prefilter import NetworkRequest, Request, RequestSpec, allocation_candidates_query
+from os_prefilter import NetworkRequest, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.from_json import flavor_from, image_from, read_json, request_spec_from
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.documents.files import MAX_BYTES
@@ -119,8 +119,6 @@ def test_plain_json_request_is_translated_into_the_placement_query() -> None:
     )
 
 
-
-
 def test_missing_special_or_too_large_file_is_refused_with_the_reason(tmp_path: Path) -> None:
     with (tmp_path / "large.json").open("wb") as file:
         file.truncate(MAX_BYTES + 1)
@@ -152,30 +150,22 @@ _WRONG: list[tuple[dict[str, Any], str | None]] = [
     ({"flavor": {}, "img": {}}, "it has no image, but 'img'"),
     ({"flavor": {}, "image_id": "x", "imagemeta": {}}, None),
     ({"flavor": {}, "image_meta": {"properties": {"a": "b"}}}, "it has no image, but image_meta. Rename it"),
-    ({"flavor": {}, "image_ref": "x"}, "it has no image, but image_ref"),
     ({"flavor": {}, "image": None, "image_ref": "x"}, None),
     ({"flavor": {}, "image": {"disk_format": "raw", "hw_vif_model": "igb"}}, "image: 'hw_vif_model' stands beside"),
-    ({"flavor": {}, "image": {"properties": {}, "trait:X": "required"}}, "image: 'trait:X' stands beside its prop"),
     ({"flavor": {"extra_spec": {}}}, "flavor: it has no extra_specs, but 'extra_spec'"),
-    ({"flavor": {}, "image": {"property": {}}}, "image: it has no properties, but 'property'"),
     ({"flavor": 7}, "flavor is 7; expected names"),
-    ({"flavor": {"vcpus": "two"}}, "flavor.vcpus is 'two'; expected a whole number"),
     ({"flavor": {"vcpus": True}}, "flavor.vcpus is true"),
     ({"flavor": {"vcpus": -1}}, "flavor.vcpus is -1"),
     ({"flavor": {"extra_specs": {"a": 1}}}, "flavor.extra_specs.a is 1; expected a string"),
     ({"flavor": {"extra_specs": []}}, None),
     ({"flavor": {"extra_specs": "a='b'"}}, "flavor.extra_specs is \"a='b'\""),
-    ({"flavor": {}, "image": "x"}, "image is 'x'"),
     ({"flavor": {}, "image": {"properties": "hw_vif_model='e1000'"}}, "image.properties is"),
-    ({"flavor": {}, "image": {"disk_format": 3}}, "image.disk_format is 3"),
     ({"flavor": {}, "image": {"properties": {"traits_required": "X"}}}, "traits_required is 'X'; expected a list"),
     ({"flavor": {}, "is_bfv": "no"}, "is_bfv is 'no'"),
     ({"flavor": {}, "requested_resources": {"a": 1}}, "requested_resources is a mapping; expected a list"),
     ({"flavor": {}, "requested_resources": [{}]}, r"requested_resources\[0\] has no requester_id"),
-    (_with_group(resources={"VGPU": "1"}), "resources.VGPU is '1'"),
     (_with_group(required_traits=[1]), r"required_traits\[0\] is 1; expected a string"),
     ({"flavor": {}, "pci_requests": {"requests": [1]}}, "pci_requests.requests\\[0\\] is 1"),
-    ({"spec": "{"}, "spec: not JSON"),
     ({"spec": '{"flavor": {}, "flavor": null}'}, "spec: not JSON: .*the key 'flavor' is given twice"),
 ]
 
@@ -205,10 +195,3 @@ def test_requested_networks_are_read_as_a_list_and_as_nova_writes_its_objects(fo
     assert spec.requested_networks == [NetworkRequest("n"), NetworkRequest(None, "p", "s", "normal")]
     with pytest.raises(DocumentError, match=r"requested_networks.*network_id is 5"):
         request_spec_from({"flavor": {"vcpus": 1}, "requested_networks": form([{"network_id": 5}])}, "the request")
-
-
-def test_networks_of_novas_objects_are_seen_without_what_nova_does_not_keep() -> None:
-    one = objects.NetworkRequest(network_id="n", port_id=None)
-    spec = nova_spec(requested_networks=objects.NetworkRequestList(objects=[one]))
-    assert Request(spec).networks == (NetworkRequest("n"),)
-    assert Request(nova_spec()).networks == ()

@@ -160,10 +160,7 @@ def _one_request(path: Path, spell: Spelling) -> str:
     ("command", "form"),
     [
         ("explain", "table"),
-        ("explain", "csv"),
-        ("diagnose", "table"),
         ("diagnose", "json"),
-        ("diagnose", "value"),
         ("diagnose", "csv"),
     ],
 )

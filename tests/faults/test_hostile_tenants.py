@@ -1,11 +1,8 @@
 """Hostile tenants: whatever is in an image or a flavor, the query, the log and the metrics are as without it."""
 
-import json
 import logging
 import re
-from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import prometheus_client
@@ -13,11 +10,9 @@ import pytest
 from nova import objects
 
 from os_prefilter import allocation_candidates_query
-from os_prefilter.adapters.from_json import read_json, request_spec_from
 from os_prefilter.adapters.placement.client import PlacementClient
-from os_prefilter.common.errors import DocumentError, RequestRejected
+from os_prefilter.common.errors import RequestRejected
 from os_prefilter.filters.loading import installed_filters
-from os_prefilter.operators.audit.image_list import read_images
 from tests.conftest import one_in, pipeline_of
 from tests.faults.hostile import PLACES, Place, at, spec_with, texts
 from tests.support.nova_objects import nova_flavor, nova_spec
@@ -134,26 +129,6 @@ def test_hostile_text_changes_no_query_no_log_line_and_no_metric(
             if name.startswith("CUSTOM_"):
                 placement.request("PUT", f"/resource_classes/{name}")
         assert placement.allocation_candidates(query).count >= 0
-
-
-@_BY_PLACE
-def test_hostile_text_read_from_json_gives_the_same_request_spec(place: Place, tmp_path: Path) -> None:
-    """Through JSON, as Nova stores requests and Glance lists images, each text has the effect that it has in memory."""
-    path = tmp_path / "spec.json"
-    for each in at(place, huge=place.name == "image property hw_vif_model"):
-        spec = spec_with(place, each.value)
-        document = {"flavor": asdict(spec.flavor), "image": asdict(spec.image) if spec.image else None}
-        path.write_text(json.dumps(document), encoding="utf-8")
-        try:
-            read = request_spec_from(read_json(path), path)
-        except DocumentError as error:
-            _check_line(str(error))
-            continue
-        assert read == spec, each.purpose
-        told: list[str] = []
-        path.write_text(json.dumps([document["image"]]), encoding="utf-8")
-        assert list(read_images(path, told.append)) == [spec.image]
-        assert not told
 
 
 def test_thousands_of_properties_cost_one_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:

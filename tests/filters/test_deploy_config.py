@@ -1,7 +1,5 @@
 """deploy_config: explicit config, implicit trait."""
 
-from collections.abc import Callable
-
 import pytest
 
 from os_prefilter import Pipeline
@@ -12,10 +10,6 @@ from os_prefilter.vocabulary.config_templates import Template
 from tests.conftest import pipeline_of, required_by, spec_of
 
 _KEY = "deploy-config:hyperthreading"
-_METAL = {
-    "resources:CUSTOM_BAREMETAL_GOLD": "1",
-    **dict.fromkeys(("resources:VCPU", "resources:MEMORY_MB", "resources:DISK_GB"), "0"),
-}
 _RAID = Template("raid", "10", (Trait("CUSTOM_RAID"), Trait("CUSTOM_FOUR_DISKS")))
 
 
@@ -59,9 +53,3 @@ def test_operator_template_requires_all_its_traits() -> None:
 def test_flavor_and_image_that_disagree_are_an_error() -> None:
     with pytest.raises(FlavorImageConflict, match="enabled and .*disabled"):
         pipeline_of("deploy_config").apply(spec_of({_KEY: "enabled"}, {_KEY: "disabled"}))
-
-
-def test_only_nodes_that_can_switch_hyperthreading_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
-    assert hosts(spec_of(extra_specs=_METAL)) == ("metal-1", "metal-ht-1")
-    assert hosts(spec_of(extra_specs={**_METAL, _KEY: "enabled"}), "deploy_config") == ("metal-ht-1",)
-    assert hosts(spec_of(extra_specs={**_METAL, _KEY: "disabled"}), "deploy_config") == ("metal-ht-1",)

@@ -1,7 +1,5 @@
 """hpet: the timer by property, or by the explicit trait; never both ways at once."""
 
-from collections.abc import Callable
-
 import pytest
 
 from os_prefilter.common.errors import FlavorImageConflict
@@ -63,10 +61,3 @@ def test_misspelt_boolean_of_an_image_is_false_with_a_warning(unknown_values: st
     assert [(note.reason, note.warn) for note in decision.notes] == [
         ("'perhaps' is not a boolean: taken as false, as in Nova", True)
     ]
-
-
-def test_only_hosts_with_the_timer_remain(hosts: Callable[..., tuple[str, ...]]) -> None:
-    spec = {"hw_time_hpet": "true"}
-    before, after = hosts(spec_of(spec)), hosts(spec_of(spec), "hpet")
-    assert {"arm-1", "vmware-1"} <= set(before) - set(after)
-    assert "kvm-old-1" in after

@@ -133,18 +133,15 @@ def test_each_trait_is_read_once_and_a_rejection_is_confirmed_each_time(placemen
 def test_history_has_the_number_of_hosts_and_metrics_count_rejections(
     placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def counted() -> float:
-        return REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") or 0.0
-
     caplog.set_level(logging.INFO)
     pipeline = _pipeline(Observed(placement), decision_history=True, metrics=True)
-    before = counted()
-    for model in ("igb", "ne2k_pci", "virtoi", "ne2k_pci"):
+    before = REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") or 0.0
+    for model in ("igb", "virtoi", "ne2k_pci", "ne2k_pci"):
         _reason(pipeline, {"hw_vif_model": model})
-    assert counted() - before == 2
+    assert REGISTRY.get_sample_value("os_prefilter_no_host_rejections_total") == before + 2
     lines = [json.loads(each.getMessage()) for each in caplog.records if each.name == "os_prefilter.decisions"]
     found = [(line["result"], line["hosts"]) for line in lines]
-    assert found == [("passed", 2), ("rejected", 0), ("passed", None), ("rejected", 0)]
+    assert found == [("passed", 2), ("passed", None), ("rejected", 0), ("rejected", 0)]
 
 
 def test_what_a_filter_written_for_nova_takes_back_rejects_nothing(placement: EmbeddedPlacement) -> None:
@@ -185,7 +182,7 @@ def test_host_added_since_the_fact_was_read_gets_its_guest_and_is_asked_for_once
 def test_placement_that_fails_rejects_nothing(
     failing: str, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers: list[Answer] = [(503, {}), (200, {}), (200, {"resource_providers": [{}]}), (400, {})]
+    answers: list[Answer] = [(503, {}), (200, {"resource_providers": [{}]}), (400, {})]
     for answer in answers:
         caplog.clear()
         observed = Observed(placement, answering(answer, failing))
@@ -195,18 +192,14 @@ def test_placement_that_fails_rejects_nothing(
     assert _reason(_pipeline(Observed(placement)), _NE2K)
 
 
-class _WithoutText(Exception):
-    def __str__(self) -> str:
-        raise ValueError
-
-
-@pytest.mark.parametrize("error", [SystemExit("x"), _WithoutText()], ids=["no Exception, as eventlet's", "no text"])
 def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
-    error: BaseException, placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
+    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Also by what is no Exception, as eventlet's Timeout."""
+
     def fail(_method: str, url: str) -> None:
         if "%21COMPUTE_STATUS_DISABLED" in url and "NE2K_PCI" in url:
-            raise error
+            raise SystemExit
 
     caplog.set_level(logging.INFO, "os_prefilter.pipeline.no_host")
     observed = Observed(placement)
@@ -274,7 +267,7 @@ def test_never_a_false_rejection_while_the_fleet_changes(seed: int) -> None:
         pipeline = _pipeline(Observed(placement))
         plain = pipeline_of("image_metadata", "hpet", "compute_status")
         rejected = served = 0
-        for step in range(40):
+        for step in range(30):
             if chance.random() < 0.3:
                 name = f"host-{chance.randint(0, 9)}"
                 if name in {each.name for each in placement.client.providers()}:

@@ -10,11 +10,9 @@ from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.placement.coverage import OwnerCoverage
 from os_prefilter.fleet.model import Fleet, Provider
 from tests.conftest import conf_with, spec_of
-from tests.support.placements import Answer, Observed, answering, provider, put_traits
+from tests.support.placements import Observed, provider, put_traits
 
-_HOSTS = [f"kvm-{number}" for number in range(4)]
-_WITHOUT = "GET /resource_providers?required=COMPUTE_NODE%2C%21OWNER_NOVA"
-_IN_USE = "GET /traits?associated=true&name=in:COMPUTE_NODE"
+_HOSTS = [f"kvm-{number}" for number in range(3)]
 _REQUESTS: tuple[Mapping[str, str], ...] = ({}, {"resources:VGPU": "1"}, {"resources_gpu:VGPU": "1"})
 _OLD_AND_NEW = 66, 73
 
@@ -96,21 +94,6 @@ def test_a_rolling_upgrade_changes_nothing_until_the_last_host_and_needs_no_rest
     ]
 
 
-@pytest.mark.parametrize("placement", [""], indirect=True)
-def test_coverage_gate_load_on_placement_does_not_grow_with_the_number_of_requests(
-    placement: EmbeddedPlacement,
-) -> None:
-    """Where the first response is that no compute node lacks it, one more says that there is a compute node."""
-    for upgraded, sent in ((0, [_WITHOUT]), (3, [_WITHOUT]), (4, [_WITHOUT, _IN_USE])):
-        for host in _HOSTS[:upgraded]:
-            upgrade(placement, host)
-        observed = Observed(placement)
-        pipeline = _pipelines(observed, [], facts_interval=3600)["coverage"]
-        for _ in range(100):
-            pipeline.apply(spec_of())
-        assert observed.sent == sent, upgraded
-
-
 _CHILD = provider("gpu", "VGPU", "OWNER_NOVA")
 _NEUTRON = provider("a:agent", "", "", (provider("a:agent:br0", "NET_BW_EGR_KILOBIT_PER_SEC"),))
 _OTHERS = (provider("gpu", "VGPU", "OWNER_CYBORG"), _NEUTRON)
@@ -145,23 +128,3 @@ def test_owner_trait_unknown_to_placement_counts_as_not_covered() -> None:
         assert coverage() is False
         put_traits(placement, lambda traits: traits.add("CUSTOM_OWNER_US"), "a")
         assert coverage() is True
-
-
-@pytest.mark.parametrize("placement", [""], indirect=True)
-def test_coverage_gate_keeps_its_state_while_placement_fails(
-    placement: EmbeddedPlacement, caplog: pytest.LogCaptureFixture
-) -> None:
-    answers: list[Answer] = [(503, b"down"), (401, {}), (400, b"bad"), (200, {}), (200, {"resource_providers": {}})]
-    observed = Observed(placement)
-    pipelines = [_pipelines(observed, [])["coverage"] for _ in answers]
-
-    def asked(answer: Answer | None, pipeline: Pipeline) -> bool:
-        observed.hook = answering(answer)
-        return bool(pipeline.apply(spec_of()).requirements)
-
-    assert not any(map(asked, answers, pipelines))
-    for host in _HOSTS:
-        upgrade(placement, host)
-    assert all(asked(None, pipeline) for pipeline in pipelines)
-    assert all(map(asked, answers, pipelines))
-    assert caplog.text.count("Failed to read the deployment fact owner_is_reported") == 2 * len(answers)

@@ -27,7 +27,6 @@ _STATELESS = "COMPUTE_SECURITY_STATELESS_FIRMWARE"
 _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     ({}, {}, _SMALL),
     ({}, {"resources:VCPU": "0", "resources:CUSTOM_IRON": "1"}, "resources=CUSTOM_IRON:1,DISK_GB:1,MEMORY_MB:512"),
-    ({}, {"resources:PCPU": "2"}, "resources=DISK_GB:1,MEMORY_MB:512,PCPU:2"),
     ({}, {"resources1:VCPU": "2"}, "resources=DISK_GB:1,MEMORY_MB:512&resources1=VCPU:2"),
     (
         {},
@@ -43,7 +42,6 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
     # What Nova translates while it builds the query.
     ({"os_secure_boot": "required"}, {}, f"required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&{_SMALL}"),
     ({"os_secure_boot": "optional"}, {}, _SMALL),
-    ({"hw_firmware_stateless": "true"}, {}, _SMALL),
     ({"hw_firmware_stateless": "true", **_UEFI}, {}, f"required={_STATELESS}&{_SMALL}"),
     # A trait that the request names stays where it names it.
     *(
@@ -67,7 +65,6 @@ _ASKED: list[tuple[dict[str, object], dict[str, str], str]] = [
         "required=HW_CPU_X86_AMD_SEV&resources=DISK_GB:1,MEMORY_MB:512,MEM_ENCRYPTION_CONTEXT:1,VCPU:1",
     ),
     ({}, {"hw:cpu_thread_policy": "isolate"}, f"required=!HW_CPU_HYPERTHREADING&{_SMALL}"),
-    ({}, {"hw:cpu_thread_policy": "require"}, f"required=HW_CPU_HYPERTHREADING&{_SMALL}"),
     # Resources are in Nova's order.
     (
         {},
@@ -122,27 +119,20 @@ def test_malformed_names_amounts_and_uuids_never_reach_the_query() -> None:
     for spec in (
         spec_of({"trait:X,!COMPUTE_STATUS_DISABLED": "required"}),
         spec_of({}, {"resources:CUSTOM_lower": "1"}),
-        spec_of({}, {"resources1:CUSTOM_": "1"}),
         spec_of({}, {"resources:CUSTOM_" + "X" * 250: "1"}),
-        spec_of({"trait:X&limit=1": "required"}),
-        spec_of({}, {"trait:x": "required"}),
         spec_of({}, {"trait1:A\nB": "required"}),
         spec_of({}, {"resourcesroot:VGPU": "1"}),
         _ports(RequestGroup("", {"VGPU": 1})),
-        _ports(RequestGroup("a,b", {"VGPU": 1})),
         _ports(RequestGroup("a" * 65, {"VGPU": 1})),
         spec_of({}, {"resourcesa:VGPU": "1"}, requested_resources=[RequestGroup("a", {"VGPU": 1})]),
         _ports(RequestGroup("a", {"VGPU:1,X": 1})),
         _ports(RequestGroup("a", {"VGPU": -1})),
         _ports(RequestGroup("a", {"VGPU": 1}, {"X,!Y"})),
-        spec_of(requested_destination=Destination(["in:x"])),
         spec_of(requested_destination=Destination(None, {"a&b"})),
         spec_of(requested_destination=Destination(in_tree="x y")),
-        RequestSpec(Flavor(vcpus=-1)),
         RequestSpec(Flavor(vcpus=2**31)),
         RequestSpec(Flavor(root_gb=2**31 - 1, ephemeral_gb=1)),
         spec_of({}, {"resources:VGPU": "99999999999"}),
-        spec_of({}, {"resources:VGPU": "1" * 5000}),
         spec_of({}, {"resources:VGPU": "+" + "\u0661" * 5000}),
         _ports(RequestGroup("a", {"VGPU": 2**31})),
         _ports(RequestGroup("root", {"VGPU": 1})),
@@ -203,8 +193,6 @@ def test_extra_specs_without_effect_in_nova_do_not_change_the_query() -> None:
         assert _query(spec_of({"trait:": "required"}, extra_specs)) == plain, extra_specs
     # Nova's group of the suffix "s".
     assert _query(spec_of({}, {"traits:OWNER_NOVA": "required"})) == f"requireds=OWNER_NOVA&{plain}"
-
-
 
 
 def test_ignored_flavor_group_still_counts_for_the_default_group_policy() -> None:

@@ -25,20 +25,16 @@ def _spec(extra_specs: dict[str, str], properties: dict[str, object] | None = No
 
 _SPLIT: list[tuple[dict[str, str], dict[str, object], tuple[int, int]]] = [
     ({}, {}, (4, 0)),
-    ({"hw:cpu_policy": "shared"}, {}, (4, 0)),
     (_DEDICATED, {}, (0, 4)),
     ({}, {"hw_cpu_policy": "dedicated"}, (0, 4)),
     (_DEDICATED, {"hw_cpu_policy": "shared"}, (0, 4)),
     (_DEDICATED | {"hw:emulator_threads_policy": "isolate"}, {}, (0, 5)),
-    (_DEDICATED | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
     # Without pinned CPUs there is nothing to isolate from.
     ({"hw:emulator_threads_policy": "isolate"}, {}, (4, 0)),
     (_MIXED, {}, (4, 0)),
-    (_MIXED | {"hw:cpu_dedicated_mask": "0-1"}, {}, (2, 2)),
     (_MIXED | {"hw:cpu_dedicated_mask": "^3"}, {}, (1, 3)),
     (_MIXED | {"hw:cpu_dedicated_mask": "0-3,^1-2"}, {}, (2, 2)),
     (_MIXED | {"hw:cpu_dedicated_mask": "0", "hw:emulator_threads_policy": "isolate"}, {}, (3, 2)),
-    (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {}, (2, 2)),
     (_MIXED | _REALTIME | {"hw:cpu_realtime_mask": "2,3"}, {"hw_cpu_realtime_mask": "1"}, (3, 1)),
     (_MIXED | _REALTIME | {"hw:emulator_threads_policy": "share"}, {}, (0, 4)),
     # The flavor's own resources count where nothing is pinned, and give way where something is.
@@ -64,7 +60,6 @@ def test_invalid_cpu_dedicated_mask_is_rejected_and_named() -> None:
 def test_image_cpu_policy_that_contradicts_the_flavor_is_a_conflict() -> None:
     conflicts: list[tuple[dict[str, str], dict[str, object]]] = [
         ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}),
-        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "mixed"}),
         (_MIXED, {"hw_cpu_policy": "dedicated"}),
         ({"hw:cpu_thread_policy": "isolate"}, {"hw_cpu_thread_policy": "require"}),
     ]

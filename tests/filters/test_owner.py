@@ -45,23 +45,6 @@ def test_owner_requirements_of_flavor_groups_follow_their_resource_classes() -> 
         assert required_by("owner", spec_of(extra_specs=extra_specs)) == [_ROOT, *expected], extra_specs
 
 
-def test_pci_groups_require_owner_nova_and_port_and_profile_groups_do_not() -> None:
-    groups = [
-        RequestGroup("pci-request-0", {"CUSTOM_PCI_8086_1563": 1}),
-        RequestGroup("pci-request-1", {"CUSTOM_PCI_8086_1563": 1}),
-        RequestGroup("device_profile_0", {"FPGA": 1}),
-        RequestGroup(_PORT, {"NET_BW_EGR_KILOBIT_PER_SEC": 1}),
-    ]
-    spec = spec_of(requested_resources=groups, pci_request_ids=frozenset(("pci-request",)))
-    assert required_by("owner", spec) == [
-        _ROOT,
-        ("OWNER_NOVA", True, "pci-request-0"),
-        ("OWNER_NOVA", True, "pci-request-1"),
-        ("OWNER_NOVA", False, "device_profile_0"),
-    ]
-    assert [group.required_traits for group in groups] == [{"OWNER_NOVA"}] * 2 + [set()] * 2
-
-
 def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> None:
     """Nova reads the class without it."""
     spec = spec_of(extra_specs={"resources:VGPU": "1", "resources:VGPU\n": "2"})
@@ -69,12 +52,6 @@ def test_resource_with_a_line_break_after_its_key_moves_to_an_owned_group() -> N
     query = allocation_candidates_query(spec)
     assert "resources_owned_VGPU=VGPU%3A2" in query
     assert "VGPU" not in query.partition("resources=")[2].partition("&")[0]
-
-
-def test_owner_trait_option_replaces_owner_nova() -> None:
-    owner, foreign = "CUSTOM_OWNER_US", ["OWNER_NOVA", "OWNER_CYBORG"]
-    found = required_by("owner", spec_of(extra_specs=_VGPU), owner_trait=owner, foreign_owner_traits=foreign)
-    assert found == [(owner, True, "root"), (owner, True, "_owned_VGPU")]
 
 
 _VGPU = {"resources:VGPU": "1"}

@@ -211,14 +211,6 @@ def test_invalid_fleet_file_is_refused_with_location_and_reason(
     assert len(message) < 600
 
 
-def test_unreadable_files_are_refused(tmp_path: Path) -> None:
-    """``/proc/self/mem`` gives root an error of the operating system too."""
-    unreadable = (("a\0b", "cannot be read"), ("/proc/self/mem", "cannot be read"))
-    for path, says in ((tmp_path / "none", "no such file"), (tmp_path, "directory"), *unreadable):
-        with pytest.raises(DocumentError, match=says):
-            load_fleet(path)
-
-
 def bombs() -> list[str]:
     lists = "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 30))
     chain = "x-0: &a0 {k0: 1}\n" + "".join(f"x-{i}: &a{i} {{<<: *a{i - 1}, k{i}: 1}}\n" for i in range(1, 3000))

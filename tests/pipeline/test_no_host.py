@@ -216,11 +216,11 @@ def test_confirmation_that_fails_in_any_way_rejects_nothing_and_is_one_warning(
 def test_request_is_scheduled_while_the_confirmation_has_no_answer(
     placement: EmbeddedPlacement, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("os_prefilter.pipeline.no_host.PATIENCE", 0.1)
     released = threading.Event()
     observed = Observed(placement)
     pipeline = _pipeline(observed)
     assert _reason(pipeline, {"hw_vif_model": "igb", "hw_machine_type": "q35"})
+    monkeypatch.setattr("os_prefilter.pipeline.no_host.PATIENCE", 0.1)
 
     def hang(_method: str, url: str) -> None:
         if "NE2K_PCI" in url:

@@ -221,35 +221,20 @@ def test_unknown_hint_is_rejected_where_unknown_values_are_and_contradicting_one
 # -- ports -------------------------------------------------------------------------------------------------------------
 
 
-def _groups(make: Any) -> list[Any]:
-    return [
-        make(requester_id=_PORT, resources={"NET_BW_EGR_KILOBIT_PER_SEC": 1000}),
-        make(requester_id=_OTHER_PORT, resources={"NET_BW_IGR_KILOBIT_PER_SEC": 1000}),
-        make(requester_id="a-port-without-resources", resources={}),
-        make(requester_id="device_profile_0", resources={"FPGA": 1}),
-        make(requester_id=f"device_profile_0{_PORT}", resources={"FPGA": 1}),
-        make(requester_id="11111111-0000-4000-8000-000000000001-0", resources={"CUSTOM_PCI_8086_1521": 1}),
-    ]
+_PORTS = [
+    RequestGroup(_PORT, {"NET_BW_EGR_KILOBIT_PER_SEC": 1000}),
+    RequestGroup(_OTHER_PORT, {"NET_BW_IGR_KILOBIT_PER_SEC": 1000}),
+    RequestGroup("a-port-without-resources", {}),
+    RequestGroup("device_profile_0", {"FPGA": 1}),
+    RequestGroup(f"device_profile_0{_PORT}", {"FPGA": 1}),
+    RequestGroup("11111111-0000-4000-8000-000000000001-0", {"CUSTOM_PCI_8086_1521": 1}),
+]
 
 
-def _with_ports_of_nova() -> Any:
-    from nova import objects  # noqa: PLC0415 - beside its objects
-
-    request = objects.InstancePCIRequest(request_id="11111111-0000-4000-8000-000000000001", count=1, alias_name="nic")
-    spec = nova_spec(requested_resources=_groups(objects.RequestGroup))
-    spec.pci_requests = objects.InstancePCIRequests(requests=[request])
-    return spec
-
-
-def _with_ports() -> RequestSpec:
-    ids = frozenset(("11111111-0000-4000-8000-000000000001",))
-    return RequestSpec(Flavor(1, 512), requested_resources=_groups(RequestGroup), pci_request_ids=ids)
-
-
-@pytest.mark.parametrize("make", [_with_ports, _with_ports_of_nova])
-def test_rule_about_ports_is_about_the_groups_of_ports_alone(make: Any) -> None:
+def test_rule_about_ports_is_about_the_groups_of_ports_alone() -> None:
     rules = _set("name: r, unless: {project: trusted}, require: [CUSTOM_A], forbid: [CUSTOM_B], scope: ports")
-    spec = make()
+    ids = frozenset(("11111111-0000-4000-8000-000000000001",))
+    spec = RequestSpec(Flavor(1, 512), requested_resources=_PORTS, pci_request_ids=ids)
     decision = _pipeline(rules).apply(spec)
     assert [(item.trait, item.scope) for item in decision.requirements] == [
         ("CUSTOM_A", _PORT),

@@ -3,7 +3,7 @@
 import sysconfig
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,10 +101,6 @@ class Cloud:
         with fixtures.MonkeyPatch(_LIST_OF_FILTERS, list(_NOVAS_FILTERS)), self._scheduler_with(""):
             yield
 
-    def without_rebuild_filter(self) -> AbstractContextManager[None]:
-        """Run the scheduler with Nova's default host filters while the context lasts."""
-        return self._scheduler_with(_ACTIVATION)
-
     @contextmanager
     def _scheduler_with(self, activation: str) -> Iterator[None]:
         self._restart_scheduler(activation)
@@ -189,37 +185,15 @@ class Cloud:
         body = self._body(self.image(properties, disk_format), self.flavor(extra_specs))
         return self._wait(str(self._user.post_server({"server": body})["id"]), "ACTIVE")
 
-    def server_on(self, host: str, properties: Mapping[str, str], microversion: str) -> Server:
-        """Create a server on a host that the administrator names, as it is named in this microversion."""
-        names = {"availability_zone": f"nova:{host}"} if microversion == "2.37" else {"host": host}
-        body = self._body(self.image(properties), self.flavor()) | names
-        with self._speaking(microversion):
-            uuid = str(self._admin.post_server({"server": body})["id"])
-        return self._wait(uuid, "ACTIVE")
-
     @staticmethod
     def _body(image: str, flavor: str) -> dict[str, str]:
         return {"name": "server", "imageRef": image, "flavorRef": flavor, "networks": "none"}
 
-    def act(self, server: Server, action: Mapping[str, Any], status: str, microversion: str | None = None) -> Server:
-        """Let the administrator do something with a server; return it when it has this status, or has failed.
-
-        :param microversion: of the request; the newest if None
-        """
-        with self._speaking(microversion or self._admin.microversion):
-            self._admin.post_server_action(server.uuid, dict(action))
+    def act(self, server: Server, action: Mapping[str, Any], status: str) -> Server:
+        """Let the administrator do something with a server; return it when it has this status, or has failed."""
+        self._admin.post_server_action(server.uuid, dict(action))
         # Nova writes that a server was evacuated to another host after it says that it has the status.
         return self._wait(server.uuid, status, server.host if "evacuate" in action else None)
-
-    @contextmanager
-    def _speaking(self, microversion: str) -> Iterator[None]:
-        """Let the administrator's requests have a microversion while the context lasts."""
-        newest = self._admin.microversion
-        self._admin.microversion = microversion
-        try:
-            yield
-        finally:
-            self._admin.microversion = newest
 
     def why_nothing_happened(self, server: Server) -> str:
         """Return what ``openstack server event show`` says of the last action, which failed and left no fault."""

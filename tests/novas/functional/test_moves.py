@@ -11,17 +11,15 @@ from tests.novas.functional.cloud import Cloud, Server
 _IGB_ON_X86 = {"hw_vif_model": "igb", "hw_architecture": "x86_64"}
 _SOURCE, _CAPABLE, _INCAPABLE = "emulator", "kvm", "old"
 _NO_HOST = "No valid host was found."
-# Before microversion 2.25.
-_OLD_LIVE = {"block_migration": False, "disk_over_commit": False}
 _MOVES = {"os-migrateLive": "ACTIVE", "migrate": "VERIFY_RESIZE", "evacuate": "SHUTOFF", "unshelve": "ACTIVE"}
 """Action -> the status of a server that has moved."""
 
 
-def _move(verb: str, host: str | None, **options: Any) -> Mapping[str, Any]:
+def _move(verb: str, host: str | None) -> Mapping[str, Any]:
     """Return the action that moves a server to a host that the administrator names, if they name one."""
     if verb == "os-migrateLive":
-        return {verb: {"host": host, **(options or {"block_migration": "auto"})}}
-    return {verb: {"host": host, **options} if host else {} if verb == "evacuate" else None}
+        return {verb: {"host": host, "block_migration": "auto"}}
+    return {verb: {"host": host} if host else {} if verb == "evacuate" else None}
 
 
 def _source_down(cloud: Cloud, verb: str) -> AbstractContextManager[None]:
@@ -74,34 +72,3 @@ def test_named_host_that_cannot_run_the_server_is_refused_and_the_server_stays(c
     host = None if verb == "unshelve" else _SOURCE
     assert (stayed.status, stayed.host, stayed.attempts, stayed.fault) == (status, host, (_SOURCE,), "")
     assert cloud.why_nothing_happened(server).startswith(_NO_HOST)
-
-
-@pytest.mark.parametrize("microversion", ["2.37", "2.74"], ids=["availability zone", "host"])
-def test_new_server_on_a_named_host_that_cannot_run_it_is_refused(cloud: Cloud, microversion: str) -> None:
-    server = cloud.server_on(_INCAPABLE, _IGB_ON_X86, microversion)
-
-    assert (server.status, server.host, server.attempts) == ("ERROR", None, ())
-    assert server.fault.startswith(_NO_HOST)
-
-
-@pytest.mark.parametrize(
-    ("verb", "options", "microversion"),
-    [
-        ("os-migrateLive", {"block_migration": "auto", "force": True}, "2.67"),
-        ("os-migrateLive", _OLD_LIVE, "2.1"),
-        ("evacuate", {"force": True}, "2.67"),
-        ("evacuate", {}, "2.14"),
-    ],
-    ids=["live, force", "live, before 2.30", "evacuation, force", "evacuation, before 2.29"],
-)
-def test_forced_move_passes_no_filter_and_fails_on_its_host(
-    cloud: Cloud, verb: str, options: Mapping[str, Any], microversion: str
-) -> None:
-    """The fake driver refuses only once the guest has arrived; libvirt refuses a live migration before that."""
-    server = cloud.server(_IGB_ON_X86)
-    with _source_down(cloud, verb):
-        moved = cloud.act(server, _move(verb, _INCAPABLE, **options), "SHUTOFF", microversion)
-
-    host = _SOURCE if verb == "evacuate" else _INCAPABLE
-    assert (moved.status, moved.host, moved.attempts) == ("ERROR", host, (_SOURCE, _INCAPABLE))
-    assert moved.fault == "UnsupportedByHost"

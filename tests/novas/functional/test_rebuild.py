@@ -72,26 +72,6 @@ def test_properties_of_a_refused_server_can_be_set_again_without_a_rebuild(cloud
     assert _stored(server) == ({**_IDE, "hw_vif_model": "e1000e"},) * 2
 
 
-def test_refused_server_keeps_the_wrong_request_when_it_is_rebuilt_with_its_old_image(cloud: Cloud) -> None:
-    """For that rebuild Nova neither schedules nor writes the request; another image brings both together."""
-    image = cloud.image(_IDE)
-    server = _rebuild(cloud, cloud.server(_IDE), image)
-    _rebuild(cloud, server, cloud.image(_IGB))
-    rebuilt = _rebuild(cloud, server, image)
-
-    assert (rebuilt.status, rebuilt.host) == ("ACTIVE", _HOST)
-    assert _stored(server) == ({**_IDE, "hw_machine_type": "pc"}, _IGB)
-
-
-def test_image_that_no_host_can_run_is_refused_with_the_reason(cloud: Cloud) -> None:
-    server = cloud.server(_IDE)
-    refused = _rebuild(cloud, server, cloud.image({"hw_machine_type": "q35", "hw_disk_bus": "ide"}))
-
-    assert (refused.status, refused.attempts) == ("ERROR", (_HOST,))
-    assert refused.fault.startswith(f"{_NOVAS_PREFIX}image property hw_disk_bus=ide is impossible with image property")
-    assert _runs(server)
-
-
 def test_rebuilt_server_gets_the_default_machine_type_that_its_host_has_now(cloud: Cloud) -> None:
     """It does not keep its own: q35 never has an IDE bus."""
     server = cloud.server(_IDE)
@@ -112,12 +92,3 @@ def test_server_on_a_disabled_host_is_rebuilt(cloud: Cloud) -> None:
         rebuilt = _rebuild(cloud, server, cloud.image({"hw_vif_model": "e1000e"}))
 
     assert (rebuilt.status, rebuilt.host, rebuilt.attempts) == ("ACTIVE", _HOST, (_HOST, _HOST))
-
-
-def test_without_the_host_filter_the_guest_is_gone_before_its_host_refuses(cloud: Cloud) -> None:
-    server = cloud.server(_IDE)
-    with cloud.without_rebuild_filter():
-        failed = _rebuild(cloud, server, cloud.image(_IGB))
-
-    assert (failed.status, failed.attempts, failed.fault) == ("ERROR", (_HOST, _HOST), "UnsupportedByHost")
-    assert not _runs(server)

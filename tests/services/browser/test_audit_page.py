@@ -11,16 +11,14 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from os_prefilter import Flavor, Image, Pipeline, RequestSpec
 from os_prefilter.cli.audit_page import MOST_COLUMNS, page, server_page
 from os_prefilter.fleet.model import Fleet, Inventory, Provider, provider_uuid
 from os_prefilter.operators.audit.audit import Audit, Change, audit
 from os_prefilter.operators.audit.destinations import Destinations
 from os_prefilter.operators.audit.entry_list import LeftOut
 from os_prefilter.operators.audit.server_audit import audit_servers
-from os_prefilter.operators.readiness import coverage_of
 from os_prefilter.request.server import Server
-from os_prefilter.vocabulary import HPET, REPORTED
 from tests.conftest import pipeline_of
 from tests.services.browser.browser import browser, needs_browser, show
 
@@ -117,15 +115,6 @@ def names(driver: Any) -> list[str]:
     )
 
 
-def column(driver: Any, head: str) -> list[str]:
-    script = """
-        const heads = [...document.querySelectorAll('#matrix thead th')].map(e => e.textContent);
-        const at = heads.indexOf(arguments[0]);
-        return [...document.querySelectorAll('#matrix tbody tr')].map(row => row.children[at].textContent);
-    """
-    return list(driver.execute_script(script, head))
-
-
 def button(driver: Any, head: str) -> Any:
     script = "return [...document.querySelectorAll('#matrix thead button')].find(e => e.textContent === arguments[0])"
     return driver.execute_script(script, head)
@@ -145,17 +134,6 @@ def requests(driver: Any, page: Path) -> list[str]:
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
     sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     return [each["request"]["url"] for each in sent if each["documentURL"] == page.as_uri()]
-
-
-def test_audit_page_shows_the_hosts_while_filters_wait(driver: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-    fleet = Fleet((host("reported", f"COMPUTE_NODE {HPET} {REPORTED}"), host("silent", "COMPUTE_NODE")))
-    facts = {"answers": lambda _context: coverage_of(fleet)}
-    pipeline = Pipeline.from_names("hpet", options=Options(wait_for_answers=("hpet",)), facts=facts)
-    images = [Image({"hw_time_hpet": "yes"}, name="telco"), Image({}, name="debian")]
-    show(driver, written(tmp_path_factory, audit(images, fleet, Change(Pipeline(()), pipeline)), []))
-    assert names(driver) == ["telco", "debian"]
-    assert [column(driver, head) for head in ("Before", "Waiting", "After")] == [["2", "2"], ["2", "2"], ["1", "2"]]
-    assert "1 compute node (silent) has not reported" in driver.find_element("css selector", "details[open]").text
 
 
 @_BOTH_PAGES
@@ -248,38 +226,6 @@ def test_page_fits_the_window_with_whole_words_and_reasons_beside_their_images(
     assert ground == ("rgb(20, 24, 29)" if dark else "rgb(255, 255, 255)")
 
 
-def test_page_of_servers_is_searched_sorted_and_filtered_as_that_of_images(driver: Any, servers: Path) -> None:
-    show(driver, servers, width=1600)
-    everything = len(names(driver))
-    assert driver.find_element("id", "status").text == f"{len(HOSTILE) + 4} servers in {everything} lines"
-    assert column(driver, "Verdict")[0].startswith("no capable host")
-    find = driver.find_element("id", "find")
-    for text, found in (("WEB", 1), ("custom_3", 1), ("no such server", 0), ("", everything)):
-        find.send_keys(Keys.CONTROL, "a", Keys.NULL, Keys.BACKSPACE, text)
-        assert len(names(driver)) == found, text
-    button(driver, "Now").click()
-    button(driver, "Now").click()
-    assert (sort_of(driver, "Now"), names(driver)[0]) == ("descending", "cache (6f1c0c1e-0000-4000-8000-000000000003)")
-    assert column(driver, "Now")[0] == "3"
-    options = [each.text for each in driver.find_elements("css selector", "#verdict option")]
-    assert options == ["all", "no capable host", "ok"]
-    driver.execute_script(
-        "const list = document.getElementById('verdict'); list.value = 'ok'; list.dispatchEvent(new Event('change'))"
-    )
-    assert set(column(driver, "Verdict")) == {"ok"}
-    assert sorted(column(driver, "Count")) == ["1", "1", "2"]
-
-
-def test_head_of_a_host_group_says_how_many_hosts_more_it_has(
-    driver: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    fleet = Fleet((host("gpu-1", "CUSTOM_GPU"), *(host(f"arm-{number}", "CUSTOM_ARM") for number in range(3))))
-    images = [Image({f"trait:CUSTOM_{name}": "required"}, "raw", name=name) for name in ("GPU", "ARM")]
-    show(driver, written(tmp_path_factory, audit(images, fleet, CHANGE), []))
-    heads = driver.find_elements("css selector", "#matrix thead .group")
-    assert [each.get_attribute("textContent") for each in heads] == ["arm-0 and 2 more hosts", "gpu-1"]
-
-
 def test_audit_page_can_be_searched_and_sorted_by_keyboard_alone(driver: Any, large: Path) -> None:
     show(driver, large)
 
@@ -328,16 +274,6 @@ def test_audit_page_shows_100_lines_at_a_time_and_limits_host_columns(driver: An
     heads = driver.find_elements("css selector", "#matrix thead .group")
     assert len(heads) == MOST_COLUMNS + 1
     assert heads[-1].get_attribute("textContent") == f"{60 - MOST_COLUMNS} other hosts"
-
-
-def test_host_cell_says_in_sign_and_word_whether_the_host_stays_or_is_lost(driver: Any, hostile: Path) -> None:
-    """In a sign for the eye, and in words for those who hear the page."""
-    show(driver, hostile)
-    options = [each.text for each in driver.find_elements("css selector", "#verdict option")]
-    assert options == ["all", "becomes unschedulable", "loses hosts", "already unschedulable", "ok"]
-    driver.find_element("id", "find").send_keys("NEEDS IGB")
-    assert column(driver, "all") == ["\u2713stays", "\u2713stays"]
-    assert column(driver, "none") == ["\u2717lost", "\u2717lost"]
 
 
 def test_audit_page_has_no_external_reference_and_its_csp_allows_only_its_code() -> None:

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from os_prefilter.adapters.cloud import connection as clouds
-from os_prefilter.adapters.placement.client import PlacementClient
 from os_prefilter.cli.main import main
-from os_prefilter.fleet.reader import example_fleet, load_fleet
 from tests.services.cloud.cloud import Cloud
 
 Capture = pytest.CaptureFixture[str]
@@ -87,45 +84,6 @@ def test_trait_unknown_to_the_cloud_is_not_created_and_no_host_remains(cloud: Cl
     assert cloud.written == []
 
 
-def test_owner_gate_closes_if_a_live_compute_node_lacks_the_owner_trait(cloud: Cloud, capsys: Capture) -> None:
-    """Closed while a compute node without the trait exists, as the live Placement says."""
-
-    def one_is_old(_method: str, url: str) -> tuple[int, object] | None:
-        is_asked = "required=COMPUTE_NODE" in url and "OWNER_NOVA" in url
-        return (200, {"resource_providers": [{"uuid": "x", "name": "old"}]}) if is_asked else None
-
-    owned = ["explain", "--example", "intel-nic", "--filter", "owner"]
-    assert [line["Rule"] for line in _json(capsys, *owned)] == ["required"]
-    cloud.placement.before = one_is_old
-    assert "required" not in [line["Rule"] for line in _json(capsys, *owned)]
-
-
-def test_image_file_takes_precedence_over_a_cloud_image_of_that_name(cloud: Cloud, capsys: Capture) -> None:
-    """A folder does not."""
-    argv = ("explain", "--image", "рисунок", "--filter", "hpet", "--filter", "image_metadata")
-    Path("рисунок").write_text('{"disk_format": "raw", "properties": {"hw_vif_model": "e1000e"}}')
-    assert [line["Trait"] for line in _json(capsys, *argv)] == ["COMPUTE_NET_VIF_MODEL_E1000E"]
-    assert cloud.glance.sent == []
-    Path("рисунок").unlink()
-    Path("рисунок").mkdir()
-    assert {line["Trait"] for line in _json(capsys, *argv)} == {"CUSTOM_COMPUTE_TIME_HPET", "COMPUTE_NET_VIF_MODEL_IGB"}
-
-
-def test_hosts_from_a_file_can_be_combined_with_a_cloud_image(cloud: Cloud, capsys: Capture) -> None:
-    Path("fleet").write_text("hosts: {a: {resources: {VCPU: 8, MEMORY_MB: 8192}, traits: [COMPUTE_IMAGE_TYPE_RAW]}}")
-    argv = ["candidates", "--image", "рисунок", "--filter", "image_type", "--hosts", "fleet"]
-    assert [row["Host"] for row in _json(capsys, *argv)] == ["a"]
-    assert cloud.placement.sent == []
-
-
-def test_snapshot_of_the_cloud_loads_with_the_same_hosts_and_traits(cloud: Cloud) -> None:
-    """Into a file that other commands take."""
-    assert main(["snapshot", "--os-cloud", "admin", "-o", "snapshot.json"]) == 0
-    read, expected = load_fleet("snapshot.json"), example_fleet()
-    assert {host.name: host.traits for host in read.hosts} == {host.name: host.traits for host in expected.hosts}
-    assert cloud.written == []
-
-
 _WRONG = [
     ("--os-cloud nosuch --image x", "The cloud 'nosuch' cannot be used"),
     ("--os-cloud wrong-password --image x", "The cloud 'wrong-password' cannot be used: Keystone refused the login"),
@@ -147,25 +105,6 @@ def test_errors_print_one_line_and_exit_with_code_1(argv: str, message: str, cap
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
     assert message in err
-
-
-def test_image_name_that_is_no_valid_path_is_looked_up_in_the_cloud(cloud: Cloud, capsys: Capture) -> None:
-    for name in ("a\x00b", "x" * 5000, "a/b", "\x1b[31m"):
-        assert main(["explain", "--os-cloud", "admin", "--image", name]) == 1
-        err = capsys.readouterr().err
-        assert "there is no image" in err
-        assert err.rstrip("\n").isprintable()
-    assert cloud.written == []
-
-
-def test_hanging_placement_ends_the_command_with_an_error(
-    cloud: Cloud, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clouds, "PlacementClient", lambda adapter: PlacementClient(adapter, timeout=1))
-    monkeypatch.setattr(clouds, "TIMEOUT", 3)
-    cloud.placement.is_hanging = True
-    assert main(["diagnose", "--os-cloud", "admin", "--property", "a=b"]) == 1
-    assert "Placement did not answer" in "".join(capsys.readouterr())
 
 
 def test_audit_evaluates_cloud_images_on_cloud_hosts_and_writes_nothing(cloud: Cloud, capsys: Capture) -> None:
@@ -197,15 +136,4 @@ def test_diagnose_names_the_conflicting_traits_of_a_failed_server(
     assert found["stage"] == "refused"
     assert "CUSTOM_NOWHERE" in found["message"]
     assert [each["state"] for each in found["requirements"] if each["names"] == ["CUSTOM_NOWHERE"]] == ["unknown"]
-    assert cloud.written == []
-
-
-def test_live_diagnosis_equals_that_of_the_same_hosts_in_a_file(cloud: Cloud, capsys: Capture) -> None:
-    for name, code in (("nova-vgpu", 0), ("impossible", 2)):
-        live = _json(capsys, "diagnose", "--example", name, code=code)
-        assert main(["diagnose", "--example", name, "-f", "json"]) == code
-        of_file = json.loads(capsys.readouterr().out)
-        for changing in ("taken_at", "notes"):
-            live.pop(changing), of_file.pop(changing)
-        assert live == of_file
     assert cloud.written == []

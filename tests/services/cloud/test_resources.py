@@ -9,7 +9,6 @@ import pytest
 from os_prefilter import Flavor, Image, RequestSpec
 from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.adapters.cloud.service import CloudError
-from os_prefilter.adapters.from_json import properties_beside_fields
 from os_prefilter.common.errors import DocumentError
 from os_prefilter.fleet.model import Aggregate
 from tests.services.cloud.cloud import Cloud
@@ -59,12 +58,6 @@ def test_image_keeps_every_property_that_glance_has(cloud: Cloud, image: Any) ->
     image_id = image("all", disk_format="qcow2", **_PROPERTIES)
     assert clouds.image_named(cloud.connection(), image_id) == Image(_PROPERTIES, "qcow2", image_id, "all")
     assert cloud.written == []
-
-
-def test_base_fields_of_the_glance_schema_are_not_read_as_properties(cloud: Cloud) -> None:
-    """Of its own schema, the fields that are its base, and those that depend on its configuration."""
-    schema = cloud.send("GET", cloud.glance, "/v2/schemas/image")["properties"]
-    assert not properties_beside_fields({name: each for name, each in schema.items() if each.get("is_base", True)})
 
 
 _NAMES = ("Ubuntu 24.04 (Noble)", "образ ☃", "a&b=c#d?e/f%20", 'in:"x",y', "in:a,b", "<b>bold</b>", "n" * 255)
@@ -251,13 +244,6 @@ def test_image_properties_at_boot_take_precedence_over_current_ones(cloud: Cloud
     assert spec.image == Image({"hw_vif_model": "e1000e", "hw_disk_bus": "scsi"}, "raw", image, "changed")
 
 
-def test_properties_of_a_deleted_image_come_from_nova(cloud: Cloud, caplog: pytest.LogCaptureFixture) -> None:
-    gone = str(uuid4())
-    server = _shown(cloud, image={"id": gone, "properties": {"hw_vif_model": "igb"}})
-    assert clouds.request_of_server(cloud.connection(), server).image == Image({"hw_vif_model": "igb"}, id=gone)
-    assert f"The image {gone} is gone from Glance" in caplog.text
-
-
 def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) -> None:
     other = cloud.others.volume(hw_vif_model="e1000e")
     root = cloud.others.volume(
@@ -269,21 +255,6 @@ def test_volume_backed_server_uses_the_image_of_its_root_volume(cloud: Cloud) ->
     server = _shown(cloud, **attached, **{"OS-EXT-SRV-ATTR:root_device_name": "/dev/vda"})
     spec = clouds.request_of_server(cloud.connection(), server)
     assert spec == RequestSpec(_FLAVOR, Image({"hw_vif_model": "igb"}, "qcow2", name="old"), is_bfv=True)
-
-
-def test_unknown_root_volume_gives_a_request_without_image_and_a_warning(
-    cloud: Cloud, server_flavor: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And while it is being built, as here for ever."""
-    connection = cloud.connection()
-    unknown: list[list[Any]] = [[], [{"id": "no-such-volume"}], ["x"], [{}]]
-    for volumes in unknown:
-        caplog.clear()
-        server = _shown(cloud, **{"os-extended-volumes:volumes_attached": volumes})
-        assert clouds.request_of_server(connection, server) == RequestSpec(_FLAVOR, None, is_bfv=True)
-        assert "not known" in caplog.text
-    server = cloud.server(server_flavor, volume=cloud.others.volume(hw_vif_model="igb"))
-    assert clouds.request_of_server(connection, server) == RequestSpec(_FLAVOR, None, is_bfv=True)
 
 
 def test_invalid_or_unknown_server_or_malformed_document_is_refused(cloud: Cloud) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from os_prefilter.adapters.cloud import connection as clouds
 from os_prefilter.cli.main import main
-from os_prefilter.common.errors import ConfigurationError, PlacementRefused, PrefilterError
-from tests.services.cloud.cloud import Cloud, add_application_credential
+from os_prefilter.common.errors import ConfigurationError, PlacementRefused
+from tests.services.cloud.cloud import Cloud
 from tests.support.pages import DOCS, files_of
 from tests.support.project import our_commands
 
@@ -81,15 +81,6 @@ def test_each_command_gives_each_user_with_its_rights_the_same(cloud: Cloud, com
     assert cloud.written == []
 
 
-@pytest.mark.parametrize("command", ["audit", "diagnose", "snapshot"])
-def test_command_gives_the_same_in_the_openstack_client(cloud: Cloud, command: str, capsys: Capture) -> None:
-    """The examples of the pages run the others there."""
-    code, out, _ = _run(capsys, "application-credential", command, *COMMANDS[command])
-    done = cloud.openstack("prefilter", *command.split(), *COMMANDS[command], cloud="application-credential")
-    assert (done.returncode, _timeless(done.stdout)) == (code, out), done.stderr
-    assert cloud.written == []
-
-
 @contextmanager
 def _policies_of_the_page(cloud: Cloud) -> Iterator[None]:
     """Give the services the policies on the page, as long as the context lasts."""
@@ -137,23 +128,6 @@ def _rules_of(cloud: Cloud) -> set[str]:
                 assert guards, sent
                 found |= guards
     return found
-
-
-@pytest.mark.parametrize("name", ["--image", "--flavor", "--server", "--servers"])
-def test_page_names_the_policy_rules_of_each_option(cloud: Cloud, name: str, capsys: Capture) -> None:
-    table, label = _table(), f"for{name}"
-    image = cloud.image(label, active=True)
-    cloud.flavor(label, label, {})
-    server = cloud.server(label, image)
-    cloud.forget()
-    if name == "--servers":
-        _run(capsys, "admin", "audit", "--servers")
-        # The path of one server is that of the list, too.
-        assert _rules_of(cloud) == table[name] | table["snapshot"] | {"os_compute_api:servers:show"}
-        return
-    for value in {"--image": (image, label), "--flavor": (label,), "--server": (server,)}[name]:
-        _run(capsys, "admin", "explain", *_REQUEST, name, value)
-    assert _rules_of(cloud) == table["explain"] | table[name]
 
 
 _OF_PROJECT = "log in with project_name instead."
@@ -217,15 +191,3 @@ def test_revoked_token_is_replaced_by_a_new_login_if_there_is_one(cloud: Cloud) 
         cloud.connection("token")
     with pytest.raises(PlacementRefused, match=r"GET /traits with status 401.*may have expired or been revoked"):
         clouds.placement_of(cloud.connection("fixed-token")).traits()
-
-
-def test_access_rules_of_an_application_credential_limit_it_to_what_they_allow(cloud: Cloud) -> None:
-    image = cloud.image("not by these rules")
-    rules = [{"service": "placement", "method": "GET", "path": "/**"}]
-    add_application_credential(cloud, "placement-only", access_rules=rules)
-    connection = cloud.connection("placement-only")
-    assert clouds.placement_of(connection).traits()
-    with pytest.raises(PrefilterError, match=r"Glance, GET /images/.* status 401.* access rules of the application"):
-        clouds.image_named(connection, image)
-    with pytest.raises(PlacementRefused, match=r"PUT /traits/CUSTOM_NEW with status 401.* access rules"):
-        clouds.placement_of(connection).create_trait("CUSTOM_NEW")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from os_prefilter.adapters.ironic.errors import IronicRefused, IronicTooOld, NodeNotReady, UnknownNode
+from os_prefilter.adapters.ironic.errors import IronicRefused, NodeNotReady, UnknownNode
 from os_prefilter.adapters.ironic.node import EXTRA, IronicNode
 from os_prefilter.common.errors import ProbeFailed
 from os_prefilter.hosts.capabilities import capability_traits
@@ -78,14 +78,6 @@ def test_forbidden_request_raises_with_the_message_from_ironic(ironic: Ironic, p
     with pytest.raises(IronicRefused, match="403: 'Access was denied: baremetal:node:get") as raised:
         IronicNode(connect(proxy.url).baremetal, "node").facts()
     assert str(raised.value).isprintable()
-
-
-def test_ironic_api_without_traits_raises_too_old(ironic: Ironic) -> None:
-    """The client was told to use API 1.30, of 2017."""
-    node = ironic.node("manageable")
-    old = connect(ironic.url, baremetal_default_microversion="1.30").baremetal
-    with pytest.raises(IronicTooOld, match="1.37 or later"):
-        IronicNode(old, node).facts()
 
 
 def test_invalid_trait_note_in_node_extra_stops_probe_and_report(ironic: Ironic) -> None:

@@ -6,7 +6,6 @@ Nova's periodic task, which copies the traits of the nodes to their providers, i
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,16 +13,14 @@ import yaml
 
 from os_prefilter import Flavor, RequestSpec, allocation_candidates_query
 from os_prefilter.adapters.embedded import EmbeddedPlacement
-from os_prefilter.adapters.ironic.errors import OutcomeUnknown, StepsFailed
+from os_prefilter.adapters.ironic.errors import StepsFailed
 from os_prefilter.adapters.ironic.node import IronicNode
 from os_prefilter.cli.main import main
 from os_prefilter.fleet.model import Fleet
-from os_prefilter.vocabulary import REPORTED
 from tests.conftest import pipeline_of
-from tests.services.ironic.bios import FAILS, HOLDS
-from tests.services.ironic.ironics import MODEL, Ironic, service_of, setting
+from tests.services.ironic.bios import FAILS
+from tests.services.ironic.ironics import MODEL, Ironic, setting
 from tests.support.placements import Served, served
-from tests.support.report_scopes import scope_of
 
 _KEY = "deploy-config:hyperthreading"
 _METAL = {f"resources:{name}": "0" for name in ("VCPU", "MEMORY_MB", "DISK_GB")} | {"resources:CUSTOM_BAREMETAL": "1"}
@@ -173,33 +170,6 @@ def give(node: str, cloud: Cloud, tmp_path: Path) -> Cloud:
     return do
 
 
-def test_opposite_reconfigure_of_a_node_being_changed_is_refused_with_its_state(
-    ironic: Ironic, node: str, give: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is left to do only if no other command begins at the same time, either."""
-    file = tmp_path / "go on"
-    steps = setting("LogicalProc", "Disabled", (HOLDS, str(file)))
-    with pytest.raises(OutcomeUnknown):
-        IronicNode(ironic.baremetal, node).service(steps, timeout=0.1)
-    for apply in ((), ("--apply",)):
-        code, plan, told = give("enabled", *apply, "--timeout", "1")
-        assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
-    file.touch()
-    ironic.wait_for(node, "active")
-    code, _, told = give("enabled", "--apply")
-    assert (code, ironic.machine(node)["LogicalProc"]) == (0, "Enabled"), told
-
-    file.unlink()
-    with monkeypatch.context() as patch:
-        begin = SimpleNamespace(sleep=lambda _: ironic.begin(node, "service", service_steps=service_of(steps)))
-        patch.setattr("os_prefilter.cli.baremetal.time", begin)
-        code, plan, told = give("enabled", "--apply")
-    assert (code, plan, "it is in the provision state 'servicing'" in told) == (1, [], True)
-    file.touch()
-    ironic.wait_for(node, "active")
-    assert give("disabled", "--apply")[0] == 0
-
-
 @pytest.mark.parametrize("aborted", [False, True])
 def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
     ironic: Ironic, node: str, give: Cloud, *, aborted: bool
@@ -222,25 +192,6 @@ def test_reconfigure_after_a_failed_step_does_not_trust_the_old_reading(
     assert ironic.wait_for(node, "active")["maintenance"] is False
     code, plan, told = give("enabled", "--apply")
     assert (code, "Nothing is left to do" in told, [line["Name"] for line in plan]) == (0, True, [_KEY])
-
-
-def test_reconfigure_is_refused_in_another_state_and_of_the_wrong_instance_even_with_nothing_to_do(
-    ironic: Ironic, node: str, give: Cloud
-) -> None:
-    for state in ("enroll", "available", "deploying", "deploy failed", "rescue", "servicing", "service hold"):
-        ironic.set_column(node, "provision_state", state)
-        for apply in ((), ("--apply",)):
-            code, _, told = give("enabled", *apply)
-            assert (code, f"it is in the provision state '{state}'" in told) == (1, True), (state, told)
-    ironic.set_column(node, "provision_state", "active")
-    assert give("enabled", "--apply")[0] == 0
-    for apply in ((), ("--apply",)):
-        code, _, told = give("enabled", *apply, "--instance", "6d85703a-565d-469a-96ce-30b6de53079d")
-        assert (code, "it belongs to no instance" in told) == (1, True)
-    ironic.set_maintenance(node, "smoke")
-    for apply in ((), ("--apply",)):
-        code, _, told = give("enabled", *apply)
-        assert (code, "it is in maintenance ('smoke')" in told) == (1, True)
 
 
 def test_impossible_reconfigure_is_refused_before_the_node_is_touched(
@@ -273,55 +224,3 @@ def test_reconfigure_ignores_filters_that_only_place_new_instances(
     assert (code, [line["Name"] for line in plan]) == (0, ["LogicalProc"])
     conf.write_text("[prefilter]\nenabled_filters = deploy_config\nunknown_values = reject\n", encoding="utf-8")
     assert _reconfigure(cloud, node, off, odd, "--config-file", str(conf))[0] == 2
-
-
-def test_way_back_excludes_no_node_and_leaves_what_the_operator_has_set(
-    ironic: Ironic, placement: Served, cloud: Cloud
-) -> None:
-    """Of upgrade.rst: the filter is disabled first, then ``--remove`` for one node after the other."""
-    nodes = [ironic.node(), ironic.node(bios=(MODEL,))]
-    for node in nodes:
-        ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
-        _report(cloud, node)
-    _periodic(ironic, placement, *nodes)
-    assert _candidates(placement, "disabled") == {nodes[0]}
-    assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
-    for node in nodes:
-        _report(cloud, node, "--remove")
-        assert ironic.traits(node) == {"CUSTOM_OF_AN_OPERATOR"}
-        assert "os_prefilter_traits" not in ironic.show(node)["extra"]
-        _periodic(ironic, placement, node)
-        assert _candidates(placement, "disabled", enabled="noop") == set(nodes)
-
-
-def test_report_by_the_section_replaces_a_report_of_everything_on_the_node(ironic: Ironic, cloud: Cloud) -> None:
-    """As after an upgrade; what an operator has set stays, a marker of another section does not."""
-    node = ironic.node()
-    ironic.add_traits(node, "CUSTOM_OF_AN_OPERATOR")
-    _report(cloud, node, "--all")
-    before = ironic.traits(node)
-    assert REPORTED in before
-    assert {"Provider": node, "Trait": REPORTED, "Change": "remove"} in _report(cloud, node)
-    scope = scope_of(SECTION)
-    kept = {trait for trait in before if trait in (scope.traits or ())}
-    assert "HW_CPU_HYPERTHREADING" in kept
-    assert ironic.traits(node) == {*kept, scope.marker, "CUSTOM_OF_AN_OPERATOR"}
-    assert _report(cloud, node) == []
-
-
-def test_report_keeps_a_trait_set_by_an_operator_and_says_so(ironic: Ironic, cloud: Cloud) -> None:
-    node = ironic.node(bios=(MODEL,))
-    ironic.add_traits(node, "HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI")
-    code, changes, told = cloud("capabilities", "report", *_NODE_OF_IRONIC, node)
-    assert code == 0
-    # That the node boots by UEFI is true, though no filter requires it.
-    assert [each["Trait"] for each in changes if each["Change"] == "keep"] == ["HW_CPU_HYPERTHREADING"]
-    assert "os-prefilter did not set it" in told
-    assert {"HW_CPU_HYPERTHREADING", "COMPUTE_FIRMWARE_UEFI"} <= ironic.traits(node)
-
-
-def test_missing_cloud_or_node_is_named_in_the_error(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, told = cloud("capabilities", "show", *_NODE_OF_IRONIC, "no-such-node")
-    assert (code, "Ironic has no node 'no-such-node'" in told) == (1, True)
-    assert main(["capabilities", "show", *_NODE_OF_IRONIC, "x", "--os-cloud", "no-such-cloud"]) == 1
-    assert "The cloud 'no-such-cloud' cannot be used" in capsys.readouterr().err

@@ -180,21 +180,6 @@ def test_guest_with_secure_boot_starts_if_and_only_if_the_host_says_so() -> None
     assert not unsupported(spec, facts)
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt", "hw_firmware_type": "uefi"},
-        {**_Q35_UEFI, "os_secure_boot": "required"},
-    ],
-)
-def test_guest_starts_with_the_firmware_or_architecture_that_was_accepted(
-    properties: dict[str, object], facts: LibvirtFacts
-) -> None:
-    with _started(guest_settings(spec_of(properties), facts), facts) as guest:
-        secure = guest.xml.find("os/loader[@secure='yes']") is not None
-        assert secure is ("os_secure_boot" in properties)
-
-
 class _Guest(NamedTuple):
     """A guest that runs."""
 

@@ -40,7 +40,7 @@ class Document:
 
     @cached_property
     def seeds(self) -> tuple[bytes, ...]:
-        """Files that tests and fuzzer start from, each once."""
+        """Files that tests start from, each once."""
         return tuple(dict.fromkeys(SEEDS[self.name]()))
 
 

@@ -1,4 +1,4 @@
-"""Files that tests and fuzzer start from: real answers, the library's own files, the examples of the documentation."""
+"""Files that tests start from: real answers, the library's own files, the examples of the documentation."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Parsing: any input gives a value or a one-line error that names the file. ``tests/exhaustive/fuzz`` tries more."""
+"""Parsing: any input gives a value or a one-line error that names the file."""
 
 from random import Random
 

@@ -372,7 +372,7 @@ class Request:
         self.server_exists: Final = destination is not None and _names_cell(destination)
         """Whether the server was started before: Nova then names its cell, or allows it to leave its cell."""
         self.kept: Final[dict[Any, Any]] = {}
-        """What was found out about the request already, by row of the vocabulary and by function (:func:`once`)."""
+        """What was found out about the request already, by row of the vocabulary and by function (``once``)."""
         self._spec = request_spec
         self._properties: Mapping[str, Any] = properties
         self._extra_specs: Mapping[str, object] = extra_specs

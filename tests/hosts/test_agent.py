@@ -1,6 +1,7 @@
 """The watch: when it probes, what it says while something is down, and how it ends."""
 
 import logging
+import os
 import signal
 import subprocess
 import sys
@@ -233,6 +234,20 @@ def test_run_until_signal_raises_the_agents_error_and_restores_the_signal_handle
     with pytest.raises(LookupError, match="a mistake of ours"):
         run_until_signal(Watch(FakeHost(), fail, 1.0))
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+def test_no_round_begins_after_a_signal_that_ends_the_agent() -> None:
+    begun: list[str] = []
+
+    def report(facts: HostFacts) -> str:
+        begun.append(facts.host)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert watch._stopping.wait(60)
+        return ""
+
+    watch = Watch(FakeHost(), report, 0.0)
+    run_until_signal(watch)
+    assert begun == ["libvirt 9"]
 
 
 SERVICE = """

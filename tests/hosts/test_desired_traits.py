@@ -11,14 +11,12 @@ from nova.virt import fake as nova_fake
 from nova.virt.vmwareapi import driver as nova_vmware
 
 from os_prefilter import Options
-from os_prefilter.common.errors import ConfigurationError
 from os_prefilter.common.uuids import is_hyphenated_uuid
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.hosts import capabilities
 from os_prefilter.hosts.capabilities import capability_traits
 from os_prefilter.hosts.desired_traits import (
     Mode,
-    check_traits,
     is_foreign,
     is_recognized,
     select_managed,
@@ -136,12 +134,6 @@ def test_provider_with_the_trait_of_another_owner_or_neutron_is_foreign(
 )
 def test_nested_provider_is_the_owners_only_if_all_its_resource_classes_are(classes: str, recognized: bool) -> None:
     assert is_recognized(classes.split(), OWNER) is recognized
-
-
-def test_invalid_trait_name_from_a_reporter_is_refused() -> None:
-    for name in ("", "custom_x", "CUSTOM_A/../B", "CUSTOM_" + "X" * 249, "CUSTOM_É"):
-        with pytest.raises(ConfigurationError, match="is not the name of a trait"):
-            check_traits(["CUSTOM_GOOD", name])
 
 
 def test_only_the_hyphenated_uuid_form_counts_as_a_provider_uuid() -> None:

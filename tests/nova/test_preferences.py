@@ -65,7 +65,9 @@ def _schedule(scheduler: Any, *request: dict[str, Any]) -> dict[str, float]:
     return _weights(scheduler, spec)
 
 
-def test_hosts_with_the_preferred_traits_of_a_flavor_come_first(start: Start, observed: Observed) -> None:
+def test_hosts_with_the_preferred_traits_of_a_flavor_come_first_and_others_weigh_the_same(
+    start: Start, observed: Observed
+) -> None:
     """From the first request on; a host that has one of two traits gets half of the weight."""
     scheduler = start("preferences", *_WEIGHERS)
     ask(observed)
@@ -73,6 +75,19 @@ def test_hosts_with_the_preferred_traits_of_a_flavor_come_first(start: Start, ob
     both = {f"preferred_trait:{_AVX}": "true", f"preferred_trait:{_SGX}": "true"}
     assert _schedule(scheduler, {}, both) == {"both": 1, "avx": 0.5, "plain": 0, "hpet": 0}
     assert list(_schedule(scheduler, {}, both))[:2] == ["both", "avx"]
+    # Nothing is preferred, and of what is preferred no host has any.
+    for extra_specs in ({}, {f"trait:{_AVX}": "required"}, {"preferred_trait:CUSTOM_OF_NONE": "true"}):
+        assert set(_schedule(scheduler, {}, extra_specs).values()) == {0}
+    # Placement did not list the new host.
+    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
+    our_entry()(user_context(), spec)
+    hosts = [_host("new"), _host("avx"), _host("plain")]
+    assert _weights(scheduler, spec, hosts) == {"avx": 1, "new": 0, "plain": 0}
+    # What was preferred goes with the request.
+    assert our_entry()._preferred
+    del spec
+    gc.collect()
+    assert len(our_entry()._preferred) == 0
 
 
 def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
@@ -91,15 +106,6 @@ def test_rules_and_preferred_properties_weigh_hosts_and_exclude_none(
     assert (spec.root_required, spec.root_forbidden) == (set(), set())
 
 
-def test_hosts_weigh_the_same_without_preferences_and_for_a_trait_that_none_has(
-    start: Start, observed: Observed
-) -> None:
-    scheduler = start("preferences", *_WEIGHERS)
-    ask(observed)
-    for extra_specs in ({}, {f"trait:{_AVX}": "required"}, {"preferred_trait:CUSTOM_OF_NONE": "true"}):
-        assert set(_schedule(scheduler, {}, extra_specs).values()) == {0}
-
-
 def test_hosts_weigh_the_same_while_placement_does_not_answer(start: Start, observed: Observed) -> None:
     """The request is scheduled all the same; once Placement answers, the next ones are weighed."""
     scheduler = start("preferences", "facts_interval = 0", *_WEIGHERS)
@@ -114,15 +120,6 @@ def test_hosts_weigh_the_same_while_placement_does_not_answer(start: Start, obse
         if any(found.values()):
             break
     assert found == {"avx": 1, "both": 1, "plain": 0, "hpet": 0}
-
-
-def test_host_that_placement_did_not_list_weighs_nothing(start: Start, observed: Observed) -> None:
-    scheduler = start("preferences", *_WEIGHERS)
-    ask(observed)
-    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
-    our_entry()(user_context(), spec)
-    hosts = [_host("new"), _host("avx"), _host("plain")]
-    assert _weights(scheduler, spec, hosts) == {"avx": 1, "new": 0, "plain": 0}
 
 
 @pytest.mark.parametrize("multiplier", ["2.5", "0.0", "-1"])
@@ -169,17 +166,6 @@ def test_nova_logs_no_warning_of_the_preference_and_builds_the_same_query(
     our_entry()(user_context(), wished)
     assert query(wished) == expected
     assert "preferred" not in caplog.text
-
-
-def test_preferences_of_a_request_are_dropped_with_its_request_spec(start: Start, observed: Observed) -> None:
-    start("preferences", *_WEIGHERS)
-    ask(observed)
-    spec = _spec({}, {f"trait:{_AVX}": "preferred"})
-    our_entry()(user_context(), spec)
-    assert len(our_entry()._preferred) == 1
-    del spec
-    gc.collect()
-    assert len(our_entry()._preferred) == 0
 
 
 @pytest.mark.parametrize(

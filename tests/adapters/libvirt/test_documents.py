@@ -48,52 +48,40 @@ HOSTILE: list[tuple[str, bytes, str]] = [
         b"<!DOCTYPE a [<!ENTITY a SYSTEM 'file:///etc/hostname'>]><capabilities>&a;</capabilities>",
         "a document type or entities",
     ),
-    ("undefined entity", b"<capabilities>&nbsp;</capabilities>", "not XML, or incomplete"),
     ("unknown encoding", b"<?xml version='1.0' encoding='nope'?><capabilities/>", "the XML cannot be read"),
     ("wrong root", b"<domain type='kvm'/>", "this is the output of 'virsh dumpxml'"),
     ("wrong namespace", b"<capabilities xmlns='urn:x'/>", "its root element is '{urn:x}capabilities'"),
-    ("domain capabilities", domain_capabilities(), "this is the output of 'virsh domcapabilities'"),
     ("no architecture", capabilities(""), "the element host/cpu/arch is missing"),
     ("unknown architecture", capabilities("pdp11"), "unknown architecture 'pdp11' in host/cpu/arch"),
     ("architecture with an escape", capabilities("&#x9b;31m"), "is not a name that libvirt gives"),
-    ("long architecture", capabilities("x" * 5_000), "is not a name that libvirt gives"),
     ("siblings", capabilities(siblings=("0", "two")), "'two' is not a list of processors"),
     ("address bits", capabilities(address_bits="-1"), "'-1' is not a number of address bits"),
 ]
 
 
-@pytest.mark.parametrize(("data", "says"), [each[1:] for each in HOSTILE], ids=[each[0] for each in HOSTILE])
-def test_invalid_capabilities_document_is_refused_with_a_one_line_reason(data: bytes, says: str) -> None:
+HOSTILE_DOMAINS: list[tuple[str, bytes, str]] = [
+    ("capabilities", capabilities(), "this is the output of 'virsh capabilities'"),
+    ("unknown architecture of a domain", domain_capabilities("pdp11"), "unknown architecture 'pdp11' in arch"),
+    ("no domain", domain_capabilities(domain=""), "the element domain is missing"),
+    ("line break", domain_capabilities(machine="pc&#10;q35"), "is not a name that libvirt gives"),
+    ("escape", domain_capabilities(buses="ide&#x9b;2J"), "is not a name that libvirt gives"),
+    ("word", domain_capabilities(sev="<maxESGuests>many</maxESGuests>"), "'many' is not a number of guests"),
+    ("digits", domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"), "is not a number of guests"),
+]
+
+
+@pytest.mark.parametrize("case", [*HOSTILE, *HOSTILE_DOMAINS], ids=lambda case: case[0])
+def test_invalid_document_is_refused_with_a_one_line_reason(case: tuple[str, bytes, str]) -> None:
     """Whatever it holds, the message is one line that begins with where it is from."""
+    _, data, says = case
+    read = capabilities_from if case in HOSTILE else domain_capabilities_from
     with pytest.raises(DocumentError) as raised:
-        capabilities_from("caps.xml", data)
+        read("some.xml", data)
     message = str(raised.value)
-    assert message.startswith("caps.xml: ")
+    assert message.startswith("some.xml: ")
     assert says in message
     assert message.isprintable()
     assert len(message) < 400
-
-
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (domain_capabilities()[:-20], "not XML, or incomplete"),
-        (capabilities(), "this is the output of 'virsh capabilities'"),
-        (domain_capabilities("pdp11"), "unknown architecture 'pdp11' in arch"),
-        (domain_capabilities(domain=""), "the element domain is missing"),
-        (domain_capabilities(machine="pc&#10;q35"), "is not a name that libvirt gives"),
-        (domain_capabilities(buses="ide&#x9b;2J"), "is not a name that libvirt gives"),
-        (domain_capabilities(sev="<maxESGuests>many</maxESGuests>"), "'many' is not a number of guests"),
-        (domain_capabilities(sev=f"<maxESGuests>{'9' * 5_000}</maxESGuests>"), "is not a number of guests"),
-    ],
-)
-def test_invalid_domain_capabilities_document_is_refused_with_a_one_line_reason(data: bytes, says: str) -> None:
-    with pytest.raises(DocumentError) as raised:
-        domain_capabilities_from("domain.xml", data)
-    message = str(raised.value)
-    assert message.startswith("domain.xml: ")
-    assert says in message
-    assert message.isprintable()
 
 
 def _same_as_nova(data: bytes) -> None:
@@ -154,7 +142,6 @@ class TestVersions:
             (X86_MACHINES, "", (7, 2, 0)),
             ({}, "pc-i440fx-6.2", (6, 2, 0)),
             ({"pc-q35-4.0.1": "", "pc-q35-4.0": "", "pc-i440fx-3.1": ""}, "", (4, 0, 1)),
-            ({"pc-i440fx-2.12": "", "pc-i440fx-2.9": ""}, "", (2, 12, 0)),
             ({"pc-q35-rhel9.2.0": "", "pc-i440fx-6.0": "", "pc-i440fx-jammy": ""}, "pc-i440fx-5.2", (6, 0, 0)),
         ],
     )
@@ -182,7 +169,6 @@ class TestVersions:
             [{"domain": "qemu"}],
             "caps.xml: libvirt offers no guests of [libvirt]",
         ),
-        ({"virt_type": "lxc"}, {"x86_64": "qemu kvm"}, [], "virt_type lxc here, only of: kvm, qemu"),
         ({}, {"x86_64": "lxc"}, [], "virt_type qemu here, only of: lxc"),
         ({"virt_type": "lxc"}, {"x86_64": "lxc"}, [{}], "0.xml: a lxc host has no domain capabilities of use"),
         ({}, {"x86_64": "kvm"}, [{"domain": "xen"}], "0.xml: these are domain capabilities of type 'xen'"),
@@ -227,9 +213,7 @@ class TestFacts:
             (("0", "1"), False),
             (("0,32", "1,33"), True),
             (("0-1", "0-1"), True),
-            (("0", "1", "2-2"), False),
-            (("0", "", "2,3"), True),
-            (("0-3,8-11",), True),
+            (("0", "", "2-2"), False),
         ],
     )
     def test_smt_is_on_if_any_core_has_more_than_one_sibling(self, siblings: tuple[str, ...], smt: bool) -> None:
@@ -279,19 +263,19 @@ class TestGuests:
         q35 = domain_capabilities(
             machine="pc-q35-7.2", buses="sata virtio", video="bochs", firmware="bios efi", secure="yes no", tpm=TPM
         )
-        for documents in ((pc, q35), (q35, pc)):
-            found = guests_of(*documents)["x86_64"]
-            assert found.buses == {"ide", "sata", "virtio"}
-            assert found.video_models == {"vga", "bochs"}
-            assert found.tpm_models == {"tpm-tis", "tpm-crb"}
-            assert found.tpm_versions == frozenset(("2.0",))
-            assert found.uefi
-            assert found.secure_boot
-            assert found.machines == {"pc-i440fx-7.2", "pc-q35-7.2"}
-
-    def test_guest_facts_are_empty_where_libvirt_supports_no_device(self) -> None:
-        found = guests_of(domain_capabilities(buses=None, video=None, firmware="", secure="no"))["x86_64"]
-        assert found == GuestFacts(
+        expected = GuestFacts(
+            default_machine="pc",
+            machines=frozenset(("pc-i440fx-7.2", "pc-q35-7.2")),
+            buses=frozenset(("ide", "sata", "virtio")),
+            video_models=frozenset(("vga", "bochs")),
+            tpm_models=frozenset(("tpm-tis", "tpm-crb")),
+            tpm_versions=frozenset(("2.0",)),
+            uefi=True,
+            secure_boot=True,
+        )
+        assert guests_of(pc, q35)["x86_64"] == guests_of(q35, pc)["x86_64"] == expected
+        none = guests_of(domain_capabilities(buses=None, video=None, firmware="", secure="no"))["x86_64"]
+        assert none == GuestFacts(
             default_machine="pc", machines=frozenset(("pc-i440fx-7.2",)), tpm_versions=frozenset()
         )
 
@@ -347,7 +331,6 @@ class TestGuests:
         ("sev", "more", "models"),
         [
             (None, "", set()),
-            ("<maxGuests>59</maxGuests>", "", {"amd-sev"}),
             ("<maxGuests>59</maxGuests><maxESGuests>0</maxESGuests>", "", {"amd-sev"}),
             ("<maxGuests>59</maxGuests><maxESGuests>450</maxESGuests>", "", {"amd-sev", "amd-sev-es"}),
             ("", _LAUNCH.format("yes", "<value>sev</value><value>sev-snp</value>"), {"amd-sev", "amd-sev-snp"}),
@@ -364,9 +347,8 @@ class TestGuests:
 
     def test_unsupported_loader_means_no_secure_boot(self) -> None:
         document = domain_capabilities(firmware="efi", secure="yes")
-        assert guests_of(document)["x86_64"].secure_boot
-        unsupported = document.replace(b"<loader supported='yes'>", b"<loader supported='no'>")
-        assert not guests_of(unsupported)["x86_64"].secure_boot
+        for data, has in ((document, True), (document.replace(b"<loader supported='yes'>", b"<loader>"), False)):
+            assert guests_of(data)["x86_64"].secure_boot is has
 
     def test_machine_types_are_complete_only_if_the_capabilities_list_them(self) -> None:
         document = domain_capabilities(machine="pc-i440fx-9.9")

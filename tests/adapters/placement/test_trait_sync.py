@@ -301,20 +301,19 @@ class TestConcurrentWriters:
             host(Observed(placement, once(matches, turn))).sync(GOAL)
             assert "OWNER_NOVA" not in traits_of(placement, "gpu")
 
-    def test_a_trait_that_was_deleted_after_it_was_seen_is_created_again(self, aware: EmbeddedPlacement) -> None:
-        hook = once(f"PUT {TRAITS}", lambda: aware.client.request("DELETE", f"/traits/{HPET}"))
-        changes = host(Observed(aware, hook)).sync(GOAL)
-        assert Change("", HPET, "create") in changes
-        assert HPET in traits_of(aware)
-
-    def test_trait_deleted_before_every_write_raises_unknown_traits(self, aware: EmbeddedPlacement) -> None:
-        def hook(method: str, url: str) -> Answer | None:
+    def test_trait_deleted_before_the_write_is_created_again_unless_it_is_deleted_each_time(
+        self, aware: EmbeddedPlacement
+    ) -> None:
+        def delete(method: str = "PUT", url: str = TRAITS) -> None:
             if (method, url) == ("PUT", TRAITS):
                 aware.client.request("DELETE", f"/traits/{HPET}")
-            return None
 
         with pytest.raises(UnknownTraits, match=HPET):
-            host(Observed(aware, hook)).sync(GOAL)
+            host(Observed(aware, delete)).sync(GOAL)
+        aware.know([HPET])
+        changes = host(Observed(aware, once(f"PUT {TRAITS}", delete))).sync(GOAL)
+        assert Change("", HPET, "create") in changes
+        assert HPET in traits_of(aware)
 
     def test_standard_trait_that_placement_lacks_is_named_without_a_retry(self, aware: EmbeddedPlacement) -> None:
         before = traits_of(aware)
@@ -372,7 +371,7 @@ class TestConcurrentWriters:
 class TestProviderAndTraitNames:
     def test_unknown_provider_name_raises_unknown_provider_and_writes_nothing(self, aware: EmbeddedPlacement) -> None:
         before = everything(aware)
-        for name in ("nosuch", "kvm-1&name=kvm-1", "kvm 1?#/%", provider_uuid("nosuch"), "a\nb\x1b["):
+        for name in ("kvm-1&name=kvm-1", "kvm 1?#/%", provider_uuid("nosuch"), "a\nb\x1b["):
             with pytest.raises(UnknownProvider, match="nova-compute creates it when it starts") as raised:
                 host(Observed(aware), name).sync(GOAL)
             assert str(raised.value).isprintable()
@@ -401,17 +400,12 @@ class TestProviderAndTraitNames:
 ROW = {"uuid": UUID, "name": HOST, "generation": 0, "parent_provider_uuid": None}
 WRONG: list[tuple[str, Answer]] = [
     ("in_tree", (200, {})),
-    ("in_tree", (200, {"resource_providers": None})),
     ("in_tree", (200, {"resource_providers": [{**ROW, "uuid": "../traits"}]})),
     ("in_tree", (200, {"resource_providers": [{**ROW, "generation": "x"}]})),
-    ("in_tree", (200, {"resource_providers": [{**ROW, "parent_provider_uuid": 7}]})),
     ("in_tree", (200, b"<html>Welcome</html>")),
-    ("in_tree", (200, b"[" * 100_000)),
-    ("in_tree", (500, b"")),
     ("in_tree", (404, b"<html>no Placement here</html>")),
     (TRAITS, (200, {})),
     (TRAITS, (200, {"traits": [], "resource_provider_generation": None})),
-    (TRAITS, (200, {"traits": {}, "resource_provider_generation": 0})),
     (TRAITS, (200, {"traits": "COMPUTE_NODE", "resource_provider_generation": 0})),
     (TRAITS, (200, {"traits": ["a b"], "resource_provider_generation": 0})),
     (TRAITS, (503, b"")),

@@ -67,6 +67,7 @@ def test_each_value_is_accepted_or_refused_with_the_expected_reason(
         (_threads(bios_interface="no-bios"), "its bios_interface is no-bios"),
         (_threads(bios={"LogicalProc": BiosSetting("On", allowed=("On", "Off"))}), "takes 'Off', 'On', not Enabled"),
         (_threads(bios={"LogicalProc": BiosSetting(changeable=False)}), "'LogicalProc' cannot be changed"),
+        (_threads(bios={"HyperThreading_\n": BiosSetting(changeable=False)}), r"'HyperThreading_\n' cannot be changed"),
     ],
 )
 @pytest.mark.parametrize("trait_on_node", [frozenset(), frozenset((HYPERTHREADING,))])

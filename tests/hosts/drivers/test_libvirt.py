@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from os_prefilter.hosts.capabilities import capability_traits, refusals
 from os_prefilter.hosts.driver_check import guest_settings, unsupported
 from os_prefilter.hosts.drivers.libvirt import VERSIONS, Needs, refusal
 from os_prefilter.hosts.drivers.libvirt_domain_xml import domain_elements
-from os_prefilter.hosts.drivers.libvirt_facts import GuestFacts, LibvirtFacts, Version
+from os_prefilter.hosts.drivers.libvirt_facts import LibvirtFacts, Version
 from os_prefilter.vocabulary import HPET, TRAITS_OF_EMULATION
 from tests.conftest import spec_of
 from tests.support.hosts import ARM, EVERY_ARCHITECTURE, KVM, LXC, NOTHING, POWER, RISCV, S390, X86
@@ -64,73 +65,40 @@ def test_hpet_trait_needs_an_x86_host_and_a_machine_type_with_hpet(facts: Libvir
 @pytest.mark.parametrize(
     ("properties", "refused"),
     [
-        ({"hw_time_hpet": "true"}, None),
-        ({"hw_time_hpet": "true", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
-        ({"hw_time_hpet": "true", "hw_machine_type": "pc-q35-7.2"}, None),
         ({"hw_time_hpet": "true", "hw_architecture": "i686"}, None),
         ({"hw_time_hpet": "true", "hw_architecture": "aarch64"}, "the host is x86_64"),
         ({"hw_time_hpet": "true", "hw_emulation_architecture": "aarch64"}, "only x86 has one"),
-        ({"hw_disk_bus": "ide"}, None),
         ({"hw_disk_bus": "ide", "hw_machine_type": "q35"}, "machine type q35 never has it"),
-        ({"hw_disk_bus": "virtio", "hw_machine_type": "q35"}, None),
         ({"hw_viommu_model": "intel"}, "of the family pc, which never has it"),
         ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, None),
         ({"hw_viommu_model": "smmuv3"}, "it is for guests of aarch64 and armv7l, not of x86_64"),
-        ({"hw_viommu_model": "smmuv3", "hw_emulation_architecture": "aarch64"}, None),
         ({"hw_machine_type": "virt"}, "no machine type virt for x86_64"),
-        ({"hw_machine_type": "virt", "hw_emulation_architecture": "aarch64"}, None),
         # The exact version: what no trait says, and the driver must refuse.
         ({"hw_machine_type": "pc-i440fx-7.2"}, None),
         ({"hw_machine_type": "pc-i440fx-99.0"}, "no machine type pc-i440fx-99.0"),
         ({"hw_machine_type": "my-board"}, "unknown value"),
         ({"hw_disk_bus": "sata", "hw_emulation_architecture": "s390x"}, "possible for s390x guests"),
         ({"hw_emulation_architecture": "sparc"}, "no QEMU for sparc"),
-        ({"hw_emulation_architecture": "i686"}, None),
-        ({"hw_emulation_architecture": "s390x", "hw_machine_type": "s390-ccw-virtio"}, None),
-        ({"img_hv_type": "qemu"}, None),
         ({"img_hv_type": "xen"}, "possible on kvm hosts: kvm, qemu"),
-        ({"os_secure_boot": "required", "hw_firmware_type": "uefi"}, "which never has it"),
         ({"os_secure_boot": "required", "hw_firmware_type": "uefi", "hw_machine_type": "q35"}, None),
         ({"hw_tpm_version": "2.0"}, "swtpm_enabled is off"),
-        # Without a PCI bus.
-        ({"hw_vif_model": "e1000", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
-        ({"hw_disk_bus": "virtio", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        # Without UEFI firmware, and so without all that needs it.
-        ({"hw_firmware_type": "uefi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        (
-            {"hw_firmware_type": "uefi", "hw_firmware_stateless": "true", "hw_machine_type": "microvm"},
-            "machine type microvm never has it",
-        ),
-        ({"hw_firmware_type": "bios", "hw_machine_type": "microvm"}, None),
         ({"hw_disk_bus": "fdc"}, "which never has it"),
         ({"hw_scsi_model": "buslogic"}, "QEMU has no such controller"),
         ({"hw_scsi_model": "ibmvscsi", "hw_disk_bus": "scsi"}, "it is for guests of ppc64 and ppc64le"),
-        ({"hw_scsi_model": "virtio-scsi", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        ({"hw_scsi_model": "paraVirtual", "hw_disk_bus": "scsi", "hw_machine_type": "q35"}, None),
         ({"hw_scsi_model": "nosuch"}, "unknown value"),
-        ({"hw_input_bus": "virtio"}, None),
-        ({"hw_input_bus": "usb", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
-        ({"hw_pointer_model": "usbtablet", "hw_machine_type": "microvm"}, "machine type microvm never has it"),
-        ({"hw_redirected_usb_ports": 4, "hw_machine_type": "q35"}, None),
         ({"hw_redirected_usb_ports": "0", "hw_machine_type": "isapc"}, None),
         ({"hw_redirected_usb_ports": "16"}, "unknown value"),
-        ({"hw_watchdog_action": "reset", "hw_machine_type": "isapc"}, "machine type isapc never has it"),
         ({"hw_watchdog_action": "disabled", "hw_machine_type": "isapc"}, None),
         # Devices that the guest does not get.
         ({"hw_floppy_bus": "fdc", "hw_machine_type": "microvm"}, None),
         ({"hw_rescue_bus": "ide", "hw_machine_type": "q35"}, None),
         ({"hw_cdrom_bus": "ide", "hw_machine_type": "q35"}, None),
-        ({"hw_vif_model": "virtio", "hw_machine_type": "s390-ccw-virtio", "hw_emulation_architecture": "s390x"}, None),
-        (
-            {"hw_vif_model": "e1000", "hw_machine_type": "s390-ccw-virtio", "hw_emulation_architecture": "s390x"},
-            "machine type s390-ccw-virtio never has it",
-        ),
     ],
 )
 def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
     properties: dict[str, object], refused: str | None
 ) -> None:
-    """In a cloud that offers to emulate every architecture."""
+    """In a cloud that offers to emulate every architecture; tests/guests has what really starts."""
     guests = {"x86_64": X86, "aarch64": ARM, "s390x": S390}
     facts = replace(KVM, guests=guests, emulated_architectures=EVERY_ARCHITECTURE)
     found = unsupported(spec_of(properties), facts)
@@ -146,8 +114,6 @@ def test_late_check_on_a_kvm_host_accepts_or_refuses_each_property(
     [
         ("x86_64", "", False),
         ("i686", "", False),
-        ("aarch64", "", True),
-        ("s390x", "", True),
         ("s390x", "aarch64", True),
         ("s390x", "s390x", False),
         # No driver of Nova reports a trait of it: the host's QEMU is the only guide.
@@ -202,19 +168,15 @@ def test_host_reports_traits_about_emulation_only_of_architectures_that_the_clou
 @pytest.mark.parametrize(
     ("properties", "refused"),
     [
-        ({}, ""),
         ({"hw_firmware_type": "bios"}, ""),
         ({"hw_firmware_type": "uefi"}, "secure='no'"),
         # With Secure Boot it starts.
         ({"hw_firmware_type": "uefi", "os_secure_boot": "required", "hw_machine_type": "q35"}, ""),
         ({"hw_viommu_model": "virtio", "hw_machine_type": "q35"}, "a vIOMMU of virtio"),
         ({"hw_viommu_model": "auto", "hw_machine_type": "q35"}, "a vIOMMU of virtio"),
-        ({"hw_viommu_model": "intel", "hw_machine_type": "q35"}, ""),
         ({"hw_machine_type": "isapc"}, "no PCI bus"),
-        ({"hw_machine_type": "microvm"}, "no PCI bus"),
         ({"hw_emulation_architecture": "s390x"}, "no USB controller"),
         ({"hw_emulation_architecture": "sparc"}, "PCI devices"),
-        ({"hw_emulation_architecture": "aarch64", "hw_machine_type": "virt"}, "secure='no'"),
         # Nova gives an emulated guest the default of the host's own architecture.
         ({"hw_emulation_architecture": "armv7l"}, "name one in hw_machine_type"),
         ({"hw_emulation_architecture": "armv7l", "hw_machine_type": "virt"}, ""),
@@ -313,24 +275,6 @@ def test_vif_models_and_buses_are_those_of_novas_late_check(facts: LibvirtFacts)
         assert blockinfo.is_disk_bus_valid_for_virt(facts.virt_type, bus) != bool(refusal(facts, "disk_bus", bus, ""))
 
 
-@pytest.mark.parametrize(
-    ("guests", "lacks"),
-    [
-        (ARM, {"ide"}),
-        (POWER, {"ide", "fdc"}),
-        (S390, {"ide", "sata"}),
-        (NOTHING, {"ide", "sata", "scsi", "virtio", "usb", "fdc"}),
-    ],
-)
-def test_bus_missing_in_domain_capabilities_is_refused_though_nova_accepts_it(
-    guests: GuestFacts, lacks: set[str]
-) -> None:
-    """Intended difference 1: Nova's list is the same on every architecture."""
-    facts = replace(KVM, architecture="aarch64", guests={"aarch64": guests})
-    nova = {bus for bus in nova_fields.DiskBus.ALL if blockinfo.is_disk_bus_valid_for_virt("kvm", bus)}
-    assert {bus for bus in nova if refusal(facts, "disk_bus", bus, "")} == lacks
-
-
 @pytest.mark.parametrize("bus", ["scsi", "virtio", None])
 def test_scsi_controller_is_the_one_that_nova_adds_whatever_disks_the_guest_has(bus: str | None) -> None:
     facts = replace(KVM, architecture="ppc64le", guests={"ppc64le": POWER})
@@ -361,11 +305,6 @@ def test_scsi_models_are_those_of_the_virt_type_and_the_architectures(facts: Lib
     assert {each for each in nova_fields.SCSIModel.ALL if not refusal(facts, "scsi_model", each, "")} == models
 
 
-class _Guest:
-    def __init__(self, machine: str | None) -> None:
-        self.os_mach_type = machine
-
-
 _PLATFORMS: Mapping[str, tuple[str, ...]] = {
     "x86_64": ("pc", "q35", "pc-i440fx-7.2", "pc-q35-7.2", "isapc", "microvm"),
     "aarch64": ("virt", "virt-7.2"),
@@ -380,29 +319,18 @@ def test_viommu_models_match_nova_except_on_the_wrong_architecture(architecture:
     guests = {"x86_64": X86, "aarch64": ARM, "ppc64le": POWER, "s390x": S390}
     facts = replace(KVM, architecture=architecture, guests={architecture: guests[architecture]})
     drv = driver.LibvirtDriver.__new__(driver.LibvirtDriver)
-    drv._host = _Host()
+    drv._host = SimpleNamespace(has_min_version=lambda *_args, **_options: True)
+    flavor = SimpleNamespace(extra_specs={})
     for machine, model in product(_PLATFORMS[architecture], nova_fields.VIOMMUModel.ALL):
+        image = ImageMeta(properties=ImageMetaProps(hw_architecture=architecture, hw_viommu_model=model))
         try:
-            drv._get_iommu_model(_Guest(machine), _image(architecture, model), _Flavor())
+            drv._get_iommu_model(SimpleNamespace(os_mach_type=machine), image, flavor)
             nova = True
         except (nova_exception.InvalidVIOMMUMachineType, nova_exception.InvalidVIOMMUArchitecture):
             nova = False
         ours = not unsupported(spec_of({"hw_viommu_model": model, "hw_machine_type": machine}), facts)
         wrong_architecture = (model, architecture) in {("intel", "aarch64"), ("smmuv3", "x86_64")}
         assert ours == (nova and not wrong_architecture), (machine, model)
-
-
-class _Host:
-    def has_min_version(self, *_args: object, **_options: object) -> bool:
-        return True
-
-
-class _Flavor:
-    extra_specs: Mapping[str, str] = {}
-
-
-def _image(architecture: str, model: str) -> object:
-    return ImageMeta(properties=ImageMetaProps(hw_architecture=architecture, hw_viommu_model=model))
 
 
 def test_minimum_versions_match_those_of_nova() -> None:

@@ -73,12 +73,7 @@ def test_unmet_requirement_has_the_right_state_and_a_suggested_fix(
 
 
 _FAST = ["--extra-spec", "trait:CUSTOM_FAST=required"]
-_FAST_GPU = ["--extra-spec", "resources1:VGPU=1", "--extra-spec", "trait1:CUSTOM_FAST=required"]
 _FULL: dict[str, Any] = {"resources": {name: {"total": size, "used": size} for name, size in _SIZE.items()}}
-
-
-def _gpu(used: int, *traits: str) -> dict[str, Any]:
-    return {f"gpu-{used}": {"resources": {"VGPU": {"total": 1, "used": used}}, "traits": list(traits)}}
 
 
 _LARGE = ["--extra-spec", "resources:VCPU=8"]
@@ -101,7 +96,6 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
         [["CUSTOM_FAST"], ["MEMORY_MB"], ["VCPU"]],
         {"MEMORY_MB": "MEMORY_MB and VCPU on a, b", "VCPU": "MEMORY_MB and VCPU on a, b"},
     ),
-    ({"a": _host(providers=_gpu(1))}, _FAST_GPU, [["CUSTOM_FAST"], ["VGPU"]], {"VGPU": "VGPU on a"}),
     (
         {"a": _host() | _used(32), "b": _host() | {"resources": {"VCPU": 4, "MEMORY_MB": 65536}}},
         _LARGE,
@@ -121,7 +115,7 @@ _CAUSES: list[tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]]]
 @pytest.mark.parametrize(
     "case",
     _CAUSES,
-    ids=["one full", "all full", "full GPU", "full and small", "half full and small"],
+    ids=["one full", "all full", "full and small", "half full and small"],
 )
 def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
     case: tuple[dict[str, Any], list[str], list[list[str]], dict[str, str]], capsys: Capture, tmp_path: Path
@@ -137,31 +131,6 @@ def test_all_causes_are_told_and_room_is_suggested_only_where_it_helps(
         assert each["help"].startswith(f"Free {text}; or add hosts" if text else "")
     assert main(["diagnose", "--hosts", str(tmp_path / "hosts.json"), *argv, "--filter", "noop"]) == 2
     assert ("; one could if it were empty" in capsys.readouterr().out) == bool(free)
-
-
-def test_capable_hosts_are_counted_by_what_else_excludes_them(capsys: Capture, tmp_path: Path) -> None:
-    hosts = {
-        "disabled": _host(_CARD, "COMPUTE_STATUS_DISABLED"),
-        "foreign": {"resources": _SIZE, "traits": ["COMPUTE_NODE", _CARD]},
-        "elsewhere": _host(_CARD, aggregates=["b"]),
-        "full": _host(_CARD, aggregates=["a"]) | {"resources": {**_SIZE, "VCPU": {"total": 8, "used": 8}}},
-        "old": _host(aggregates=["a"]),
-    }
-    spec = tmp_path / "spec.json"
-    document = {
-        "flavor": {"vcpus": 1, "memory_mb": 512},
-        "image": {"properties": {"hw_vif_model": "e1000e"}},
-        "requested_destination": {"aggregates": ["aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"]},
-    }
-    spec.write_text(json.dumps(document))
-    for name in ("disabled", "foreign", "full", "old"):
-        hosts[name]["aggregates"] = ["aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"]
-    config = tmp_path / "nova.conf"
-    config.write_text("[prefilter]\nenabled_filters = image_metadata,compute_status,owner\nowner_gate = always\n")
-    argv = ["--request-spec", str(spec), "--config-file", str(config)]
-    found = _diagnosed(capsys, tmp_path, hosts, *argv, code=2)
-    assert _of(found, _CARD)["others_kept_out_by"] == {"aggregate": 1, "disabled": 1, "owner": 1, "resources": 1}
-    assert sum(each["count"] for each in found["accounts"]) == found["hosts"] == 5
 
 
 def test_missing_group_policy_is_reported_with_the_value_to_set(capsys: Capture) -> None:

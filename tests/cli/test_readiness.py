@@ -57,11 +57,6 @@ def test_exit_code_is_2_only_with_check_and_a_closed_gate(names: str, argv: list
     assert main(["readiness", "--hosts", fleet, "--filter", names, *argv]) == code
 
 
-def test_filter_option_works_even_if_wait_for_answers_names_another_filter(fleet: str, tmp_path: Path) -> None:
-    conf = _conf(tmp_path, "enabled_filters = hpet", "wait_for_answers = hpet")
-    assert main(["readiness", "--config-file", conf, "--filter", "image_type", "--hosts", fleet]) == 0
-
-
 @pytest.mark.parametrize("command", ["candidates", "diagnose"])
 def test_candidates_and_diagnose_say_what_a_gated_filter_does_not_ask_for_yet(
     command: str, fleet: str, tmp_path: Path, capsys: Capture

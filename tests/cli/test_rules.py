@@ -95,26 +95,6 @@ def against(tmp_path: Path) -> list[str]:
     return ["rules", "check", rules, "--against", fleet, "--images", images, "--config-file", conf]
 
 
-def test_effects_of_rules_show_which_images_lose_which_hosts(against: list[str], capsys: Capture) -> None:
-    """Of each rule alone, beside the other filters."""
-    assert main([*against, "-f", "json"]) == 2
-    out, err = capsys.readouterr()
-    found = [
-        (each["Rule"], each["Request"], each["Verdict"], [tuple(image.values())[:3] for image in each["Images"]])
-        for each in json.loads(out)
-    ]
-    same = [("windows", 3, 3), ("sles", 3, 3), ("fast", 1, 1)]
-    assert found == [
-        ("keep-off", "", "becomes unschedulable", [("=cmd", 2, 0), ("fast", 1, 0)]),
-        ("keep-off", "", "loses hosts", [("sles", 3, 1)]),
-        ("gold", "flavor gold", "ok", same),
-        ("gold", "project p", "ok", same),
-        ("igb", "required trait COMPUTE_NET_VIF_MODEL_E1000E", "becomes unschedulable", [("fast", 1, 0)]),
-        ("none", "", "applies to no image", []),
-    ]
-    assert err == ""
-
-
 @pytest.mark.parametrize(
     "conditions",
     [

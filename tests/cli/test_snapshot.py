@@ -8,14 +8,10 @@ from pathlib import Path
 import pytest
 
 from os_prefilter.cli.main import main
-from os_prefilter.fleet.model import Fleet
 from os_prefilter.fleet.reader import example_fleet, load_fleet
 from os_prefilter.fleet.snapshot import snapshot
-from tests.support.fleets import TIME
-from tests.support.placements import provider
 
 Capture = pytest.CaptureFixture[str]
-FLEET = "hosts: {kvm-1: {resources: {VCPU: {total: 8, used: 2}, MEMORY_MB: 8192}, traits: [COMPUTE_NODE]}}"
 
 
 def test_snapshot_reads_back_as_the_same_fleet(capsys: Capture, tmp_path: Path) -> None:
@@ -129,17 +125,3 @@ def test_failed_write_leaves_no_file_behind(capsys: Capture, tmp_path: Path, mon
     assert main(["snapshot", "-o", str(tmp_path / "fleet.json")]) == 1
     assert "No space left on device" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_candidates_names_the_standard_traits_that_the_embedded_placement_lacks(
-    capsys: Capture, tmp_path: Path
-) -> None:
-    """It can be read, and a command that puts it into a Placement names all that this one lacks."""
-    future = provider("a", "VCPU MEMORY_MB", "HW_FUTURE_B HW_FUTURE_A")
-    (tmp_path / "fleet.json").write_text(snapshot(Fleet((future,), TIME)))
-    assert main(["candidates", "--property", "x=y", "--hosts", str(tmp_path / "fleet.json")]) == 1
-    assert capsys.readouterr().err.startswith(
-        "Placement does not know: HW_FUTURE_A, HW_FUTURE_B. A standard trait needs"
-    )
-    assert main(["offer", "--hosts", str(tmp_path / "fleet.json")]) == 2
-    assert main(["snapshot", "--hosts", str(tmp_path / "fleet.json")]) == 0

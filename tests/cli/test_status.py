@@ -284,20 +284,15 @@ _ENTRY_POINTS = [
 ]
 
 
-@pytest.mark.parametrize(("values", "code", "message"), _ENTRY_POINTS)
-def test_entry_point_check_says_which_lines_to_write(
-    values: tuple[str, ...], code: int, message: str, server: Served, check: Check
-) -> None:
-    lines = "".join(f"available_filters = {value}\n" for value in values)
-    text = f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters = hpet\n"
-    found, details = check(text)["Entry point"]
-    assert found == code
-    if code == FAILURE:
-        assert message in details
-        assert f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'." in details
-
-
-def test_missing_entry_point_is_a_warning_while_no_filter_is_enabled(server: Served, check: Check) -> None:
+def test_entry_point_check_says_which_lines_to_write(server: Served, check: Check) -> None:
+    for values, code, message in _ENTRY_POINTS:
+        lines = "".join(f"available_filters = {value}\n" for value in values)
+        text = f"{nova_conf(server.url)}[filter_scheduler]\n{lines}[prefilter]\nenabled_filters = hpet\n"
+        found, details = check(text)["Entry point"]
+        assert (found, message in (details or "")) == (code, True), values
+        advice = f"Write both lines: 'available_filters = {_NOVAS}' and 'available_filters = {_OURS}'."
+        assert (advice in (details or "")) == (code == FAILURE)
+    # While no filter is enabled.
     assert check(nova_conf(server.url))["Entry point"][0] == WARNING
 
 
@@ -401,7 +396,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     ("nova", "line", "is_closed"),
     [
         ("33.1.0", "facts_interval = 60", True),
-        ("33.1.0", "owner_gate = coverage", False),
         ("33.1.0", "owner_compute_version = 61", False),
         ("34.0.0", "owner_gate = compute_version", False),
         ("99.0.0", "owner_gate = compute_version", False),
@@ -471,11 +465,6 @@ def test_output_that_cannot_be_written_gives_no_traceback(tmp_path: Path) -> Non
     assert done.returncode == 255
     assert done.stderr.startswith("The standard output cannot be written: No space left on device.")
     assert len(done.stderr.splitlines()) == 1
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_program_without_its_packages_names_them(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

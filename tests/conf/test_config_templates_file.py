@@ -70,10 +70,7 @@ _MISTAKES = [
     ("{" + _GOOD + ", variants: [{bios: {A: x}, in-use: maybe}]}", "variants[0].in-use is 'maybe'; expected true or"),
     ("{" + _GOOD + ", variants: [{}]}", "templates[0].variants[0] has none of bios, steps; give at least one"),
     ("{" + _GOOD + ", variants: [{steps: []}]}", "variants[0] does nothing. Give bios, steps, or both"),
-    ("{" + _GOOD + ", variants: [{bios: {A: []}}]}", "variants[0].bios.A is empty; expected a value"),
-    ("{" + _GOOD + ", variants: [{bios: {}}]}", "variants[0].bios is empty; expected names with values"),
     ("{" + _GOOD + ", variants: [{bios: {A: x}, node: {cpu: x}}]}", "variants[0].node has the unknown key 'cpu'"),
-    ("{" + _GOOD + ", variants: [{steps: [{interface: bios}]}]}", "variants[0].steps[0] has no step"),
     (
         _steps(_STEP.replace("raid", "riad")),
         "steps[0].interface is 'riad'; expected one of Ironic's interfaces: bios, deploy, firmware, management, power",
@@ -94,15 +91,8 @@ _MISTAKES = [
         for args in ("{a: .nan}", "{a: [.inf]}", "{a: 010}", "{a: 1_000.5}")
     ),
     ("{" + _GOOD + ", variants: [{bios: {'**': x}}]}", "expected the name of a BIOS setting"),
-    *(
-        (_args(args), problem)
-        for args, problem in (
-            ("{a: 1.0e+999}", "steps[0].args.a is inf; expected what JSON can hold"),
-            ("{a: {1: 2}}", "a key must be text"),
-            ("{x: &a [*a]}", "an anchored value must not contain aliases"),
-            (f"{{a: &a [{'x, ' * 2000}], b: [{'*a, ' * 2000}]}}", "more than 1000000 values, with those that aliases"),
-        )
-    ),
+    (_args("{a: 1.0e+999}"), "steps[0].args.a is inf; expected what JSON can hold"),
+    (_args("{a: {1: 2}}"), "a key must be text"),
 ]
 
 

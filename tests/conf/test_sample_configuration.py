@@ -1,13 +1,11 @@
 """oslo.config's own commands serve an operator: the sample of all options, and the check of a file."""
 
-import json
 import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import yaml
 from oslo_config import cfg, generator, validator
 
 from os_prefilter.conf import GROUP, OPTIONS, options_from, register_opts
@@ -53,17 +51,6 @@ def test_uncommented_ini_sample_equals_the_defaults(sample: Sample, tmp_path: Pa
         option.name: option.default for option in OPTIONS
     }
     assert options_from(conf) == Options()
-
-
-@pytest.mark.parametrize(("form", "load"), [("yaml", yaml.safe_load), ("json", json.loads)])
-def test_yaml_and_json_samples_have_defaults_help_and_choices(sample: Sample, form: str, load: type) -> None:
-    found = {each["name"]: each for each in load(sample(form))["options"][GROUP]["opts"]}
-    assert found.keys() == _NAMES
-    for option in OPTIONS:
-        each = found[option.name]
-        assert (each["default"], each["help"]) == (option.default, option.help)
-        choices = getattr(option.type, "choices", None) or {}
-        assert dict(each["choices"]) == dict(choices)
 
 
 def test_oslo_config_validator_names_an_unknown_option_and_accepts_a_valid_file(

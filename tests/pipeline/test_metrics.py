@@ -21,7 +21,6 @@ from os_prefilter.pipeline.metrics import Measuring
 from os_prefilter.request.requirements import Requirements
 from os_prefilter.vocabulary import REPORTED
 from tests.conftest import conf_with, spec_of
-from tests.support.project import ROOT
 from tests.support.reporting_fleets import fleet_of
 
 _PREFIX = "os_prefilter_"
@@ -149,11 +148,11 @@ def test_missing_prometheus_client_stops_the_service_only_if_metrics_are_enabled
 
 _WORKER = """
 import sys
-from os_prefilter import Pipeline
-from tests.conftest import conf_with, spec_of
-pipeline = Pipeline.from_conf(conf_with(enabled_filters=["hpet"], metrics=True))
+from os_prefilter import Flavor, Image, Options, Pipeline, RequestSpec
+from os_prefilter.pipeline.metrics import Measuring
+pipeline = Pipeline(Pipeline.from_names("hpet").filters, Options(), measuring=Measuring())
 for _ in range(int(sys.argv[1])):
-    pipeline.apply(spec_of({"hw_time_hpet": "yes"}))
+    pipeline.apply(RequestSpec(Flavor(vcpus=1, memory_mb=512), Image({"hw_time_hpet": "yes"})))
 print("done", flush=True)
 sys.stdin.readline()
 """
@@ -163,9 +162,7 @@ def test_metrics_of_several_worker_processes_are_summed(tmp_path: Path) -> None:
     """In prometheus_client's own way: a folder that they share, whose reader sums all of them while they run."""
     env, pipe = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}, subprocess.PIPE
     command = [sys.executable, "-c", _WORKER]
-    workers = [
-        subprocess.Popen([*command, number], stdin=pipe, stdout=pipe, text=True, env=env, cwd=ROOT) for number in "34"
-    ]
+    workers = [subprocess.Popen([*command, number], stdin=pipe, stdout=pipe, text=True, env=env) for number in "34"]
     try:
         for worker in workers:
             assert worker.stdout

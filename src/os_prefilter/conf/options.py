@@ -95,7 +95,7 @@ def names_of(row: Row) -> frozenset[str]:
     return frozenset(filter(None, (row.name, row.image_property, row.extra_spec)))
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=1024)
 def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether ``name`` is one of ``patterns`` or matches one that has a ``*``."""
     return name in patterns or any("*" in pattern and fnmatchcase(name, pattern) for pattern in patterns)

@@ -110,7 +110,7 @@ def _forbid_incapable_defaults(
 
 
 # There are some hundred values, a few platforms and one set of options; many more with what tests try.
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=4096)
 def _meaning(row: Row, value: str, guest: Guest, options: Options) -> _Meaning:
     term = row.values[value]
     trait = _of_guest(row, value, guest, options) if row.per_architecture else term.trait

@@ -72,7 +72,7 @@ class Requirement(NamedTuple):
 
 
 # Requests of a cloud ask for few different things.
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _requirement(source: Source, trait: Trait, required: bool, scope: str) -> Requirement:  # noqa: FBT001
     return Requirement(trait, required, scope, str(source), properties=source.properties)
 

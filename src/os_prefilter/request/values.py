@@ -238,7 +238,7 @@ def _agreed_value(row: Row, raws: _Raws, place: str) -> Resolved:
 
 
 # Images and flavors have few different values.
-_known_agreed_value = lru_cache(maxsize=4096)(_agreed_value)
+_known_agreed_value = lru_cache(maxsize=1024)(_agreed_value)
 _LONGEST_KEPT = 64
 
 

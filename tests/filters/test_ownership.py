@@ -18,19 +18,16 @@ from tests.support.gpu_trees import (
     PCI_REQUEST,
     PROFILE,
     REQUESTS,
-    WIDE_REQUESTS,
     Asked,
     Outcome,
     Tree,
     fleet_of,
     outcomes,
     trees,
-    wide_trees,
 )
 
 _ALL_TREES = list(trees())
 _TREES = _ALL_TREES[:: one_in(6)]
-_WIDE_TREES = list(wide_trees())
 _SCOPES = ("root", "root_and_unsuffixed")
 
 
@@ -38,13 +35,6 @@ _SCOPES = ("root", "root_and_unsuffixed")
 def gpus() -> Iterator[PlacementClient]:
     """Return a client of a real Placement with all the trees."""
     with EmbeddedPlacement(fleet_of(_TREES)) as placement:
-        yield placement.client
-
-
-@pytest.fixture(scope="module")
-def wide() -> Iterator[PlacementClient]:
-    """Return a client of a real Placement with all the wide trees."""
-    with EmbeddedPlacement(fleet_of(_WIDE_TREES)) as placement:
         yield placement.client
 
 
@@ -81,7 +71,7 @@ class _Found:
         return [gpu]
 
 
-_FOUND = _Found([*_TREES, *_WIDE_TREES])
+_FOUND = _Found(_TREES)
 
 
 def _query(asked: Asked, scope: str | None) -> str:
@@ -111,19 +101,6 @@ def test_each_part_of_a_request_gets_the_right_owners_provider_and_no_host_is_lo
         assert set(answer) == {each.outcome for each in known if each.right or each.undetectable}
         assert set(answer.values()) <= {1}
     assert set(_answer(gpus, asked, _query(asked, None))) == {each.outcome for each in known}
-
-
-@pytest.mark.parametrize("asked", WIDE_REQUESTS[:: one_in(3)], ids=lambda each: each.name)
-def test_a_wide_tree_offers_each_right_choice_once_and_no_choice_that_it_did_not_offer_before(
-    asked: Asked, wide: PlacementClient
-) -> None:
-    """So a group of its own makes no candidate more than Nova's query has, and loses no host."""
-    known = [each for tree in _WIDE_TREES for each in outcomes(tree, asked)]
-    expected = {each.outcome for each in known if each.right or each.undetectable}
-    assert expected
-    for query in {_query(asked, scope) for scope in _SCOPES}:
-        assert _answer(wide, asked, query) == Counter(expected)
-    assert _answer(wide, asked, _query(asked, None)) == Counter(each.outcome for each in known)
 
 
 def test_enumeration_covers_the_documented_number_of_choices() -> None:

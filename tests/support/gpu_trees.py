@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
@@ -113,17 +113,6 @@ REQUESTS = (
     ),
     Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=1, profile=True),
 )
-WIDE_REQUESTS = (
-    Asked("unsuffixed", _UNSUFFIXED),
-    Asked("unsuffixed and own group", ("", "1"), policy=_NONE),
-    Asked("unsuffixed and two groups", ("", *_TWO), policy=_NONE),
-    Asked("three groups", (*_TWO, "3"), policy=_NONE),
-    Asked("three groups apart", (*_TWO, "3"), policy="isolate"),
-    Asked("unsuffixed and two PCI devices", _UNSUFFIXED, pci=2, policy=_NONE),
-    Asked("own group and two PCI devices apart", ("_gpu",), pci=2, policy="isolate"),
-    Asked("unsuffixed, PCI device and profile", _UNSUFFIXED, pci=1, profile=True, policy=_NONE),
-    Asked("unsuffixed and PCI device, isolated", _UNSUFFIXED, pci=1, policy="isolate", in_place=True),
-)
 Outcome = tuple[str, ...]
 """The names of the host, and of the provider that each VGPU of the flavor, PCI device and profile got, in order."""
 
@@ -184,13 +173,6 @@ def trees() -> Iterator[Tree]:
         yield _tree(f"foreign-{trait}-shared-{sharing}", (CYBORG, trait), ("root",), deep=False, sharing=sharing)
 
 
-def wide_trees() -> Iterator[Tree]:
-    """Yield Nova's hosts with 4 NUMA cells, and in each 2 GPUs and 2 PCI devices, of 8 owners as these are mixed."""
-    mixed = (("novas",) * 8, ("novas", "untagged") * 4, ("novas", "cyborgs", "novas", "untagged") * 2)
-    for kinds, units in product((*mixed, (*("untagged",) * 7, "novas"), ("untagged",) * 8), (1, 2)):
-        yield _wide_tree(f"wide-{'-'.join(kinds)}-{units}", kinds, units)
-
-
 def fleet_of(some: list[Tree]) -> Fleet:
     """Return all of them as one fleet."""
     return Fleet(tuple(chain.from_iterable(tree.fleet for tree in some)))
@@ -222,25 +204,6 @@ def _tree(name: str, host: tuple[str, str], kinds: tuple[str, ...], *, deep: boo
         sharers = [_device(f"{name}/shared", sharing, "VGPU", _SHARING, aggregates)]
     fleet = (root, *(device.provider for device in sharers))
     return Tree((Device(root, owner), *devices, *sharers), fleet)
-
-
-def _wide_tree(name: str, kinds: tuple[str, ...], units: int) -> Tree:
-    devices = [
-        _limited(_device(f"{name}/{resource_class}-{number}", kind, resource_class), units)
-        for resource_class in ("VGPU", PCI)
-        for number, kind in enumerate(kinds)
-    ]
-    cells = tuple(
-        _provider(f"{name}/numa-{cell}", "", "OWNER_NOVA", providers=tuple(each.provider for each in devices[cell::4]))
-        for cell in range(4)
-    )
-    root = _provider(name, _HOST, f"OWNER_NOVA {HOST_TRAIT} COMPUTE_NODE", providers=cells)
-    return Tree((Device(root, NOVA), *devices), (root,))
-
-
-def _limited(device: Device, units: int) -> Device:
-    resources = dict.fromkeys(device.provider.resources, Inventory(units))
-    return replace(device, provider=replace(device.provider, resources=resources))
 
 
 def _device(name: str, kind: str, resource_class: str, traits: str = "", aggregates: tuple[str, ...] = ()) -> Device:

@@ -195,6 +195,16 @@ def test_after_publishing_glance_has_exactly_the_offer_whatever_it_had_before(si
     assert seen == {"delete", "remove", "replace", "update", "dissociate", "associate", "add", "create"}
 
 
+def test_fleet_without_enabled_hosts_withdraws_nothing(site: Site) -> None:
+    """More likely it was not read as it should be."""
+    site.publish(BOTH, "--apply")
+    site.cloud.forget()
+    rows, said = site.publish(NONE, "--apply", code=2)
+    assert rows == []
+    assert said.endswith("Nothing was changed.\n")
+    assert site.cloud.glance.sent == []
+
+
 @pytest.mark.parametrize("is_protected", [True, False])
 def test_foreign_or_protected_namespace_is_refused_before_anything_is_written(
     site: Site, *, is_protected: bool
@@ -233,6 +243,30 @@ def test_user_without_the_rights_reads_that_glance_refuses(site: Site, user: str
     assert site.namespace(IMAGES) is None
 
 
+def test_another_run_meanwhile_is_a_conflict_and_the_next_run_goes_on_from_there(site: Site) -> None:
+    """Glance answers 409 where it has created what this one creates, and 404 where it has removed what this removes."""
+    site.cloud.glance.before = lambda method, path: (
+        site.create({**_MANUAL, "namespace": IMAGES, "tags": [{"name": MARK}]})
+        if (method, path) == ("POST", _PATH) and site.namespace(IMAGES) is None
+        else None
+    )
+    assert "wrote 0 of 2 changes" in (said := site.publish(BOTH, "--apply", code=1)[1])
+    assert "status 409" in said
+    rows, _ = site.publish(BOTH, "--apply")
+    assert {row["Change"] for row in rows if row["Namespace"] == IMAGES} == {"update", "replace", "add"}
+    gone: list[str] = []
+
+    def remove_before(method: str, path: str) -> None:
+        if method == "DELETE" and not gone:
+            gone.append(path)
+            site.cloud.send("DELETE", site.cloud.glance, path)
+
+    site.cloud.glance.before = remove_before
+    assert "status 404" in site.publish(ONE, "--apply", code=1)[1]
+    site.publish(ONE, "--apply")
+    assert site.publish(ONE)[0] == []
+
+
 @pytest.mark.parametrize("status", [503, 0])
 def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(site: Site, status: int) -> None:
     """The error says how many changes are written; the next plan has exactly the others. 0: without a response."""
@@ -253,6 +287,16 @@ def test_glance_that_fails_in_the_middle_is_reported_and_the_next_run_completes(
     rest, _ = site.publish(ONE, "--apply")
     assert rest == planned[2:]
     assert site.publish(ONE)[0] == []
+
+
+def test_response_that_is_not_glances_is_an_error_before_anything_is_written(site: Site) -> None:
+    wrong: list[object] = [b"<html>", {"properties": [1]}, {"properties": {"a": 1}}]
+    wrong.append({"resource_type_associations": ["b"]})
+    site.cloud.glance.before = lambda _method, path: (200, wrong[0]) if path.startswith(_PATH) else None
+    while wrong:
+        assert "the response is not that of the service" in site.publish(ONE, "--apply", code=1)[1]
+        wrong.pop(0)
+    assert site.cloud.written == []
 
 
 def test_page_shows_what_the_command_prints(site: Site) -> None:

@@ -1,5 +1,6 @@
 """Steps on nodes of a real Ironic: the BIOS setting is really changed, or it is said why not."""
 
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from os_prefilter.adapters.ironic.errors import (
+    IronicRefused,
     IronicTooOld,
     NodeNotReady,
     OutcomeUnknown,
@@ -39,9 +41,9 @@ def go_on(tmp_path: Path) -> Path:
     return tmp_path / "go on"
 
 
-def held(file: Path) -> list[Any]:
+def held(file: Path, value: str = "Disabled") -> list[Any]:
     """Return a step that changes the setting, and goes on until the file exists."""
-    return setting("LogicalProc", "Disabled", (HOLDS, str(file)))
+    return setting("LogicalProc", value, (HOLDS, str(file)))
 
 
 def touch_after_some_reads(file: Path) -> Callable[[str, str], None]:
@@ -94,6 +96,16 @@ def test_step_silently_skipped_by_ironic_raises_steps_failed(ironic: Ironic, fie
     assert ironic.show(node)["provision_state"] == "active"
 
 
+@BOTH
+def test_malformed_steps_are_refused_and_the_node_state_is_unchanged(ironic: Ironic, kind: str) -> None:
+    node = ironic.node(STARTS[kind])
+    malformed: list[dict[str, Any]] = [{"interface": "toaster"}, {"args": []}]
+    for wrong in malformed:
+        with pytest.raises(IronicRefused, match="PUT /v1/nodes/ID/states/provision with status 400"):
+            run(ironic, kind, node, [{**DISABLED[0], **wrong}])
+    assert ironic.show(node)["provision_state"] == STARTS[kind]
+
+
 _NOT_READY: list[tuple[str, Mapping[str, Any], Mapping[str, Any], str]] = [
     # The kind of steps, the node, what is asked beside them, the reason.
     ("deploy", {"state": "active"}, {}, "it is in the provision state 'active'.*begins in 'available'"),
@@ -140,6 +152,21 @@ def test_ironic_too_old_for_the_steps_is_refused(ironic: Ironic, proxy: Recorder
     assert proxy.written == []
 
 
+def test_steps_wait_for_a_briefly_locked_node(ironic: Ironic, proxy: Recorder) -> None:
+    node = ironic.node("active")
+    ironic.set_column(node, "reservation", "another-conductor")
+    reads: list[str] = []
+
+    def let_go(_method: str, path: str) -> None:
+        reads.append(path)
+        if len([each for each in reads if each.startswith(f"/v1/nodes/{node}")]) == 2:
+            ironic.set_column(node, "reservation", None)
+
+    proxy.before = let_go
+    run(proxy, "service", node)
+    assert ironic.machine(node)["LogicalProc"] == "Disabled"
+
+
 @BOTH
 def test_steps_under_way_are_waited_for_if_they_are_the_same_and_else_refused(
     ironic: Ironic, proxy: Recorder, go_on: Path, kind: str
@@ -159,6 +186,22 @@ def test_steps_under_way_are_waited_for_if_they_are_the_same_and_else_refused(
     assert ironic.machine(node)["LogicalProc"] == "Disabled"
 
 
+def test_setting_that_is_so_already_is_waited_for_until_the_service_has_ended(
+    ironic: Ironic, proxy: Recorder, go_on: Path
+) -> None:
+    """Ironic reads the settings after each step: they are as asked, and the node is not active yet."""
+    node = ironic.node("active")
+    with pytest.raises(OutcomeUnknown):
+        run(ironic, "service", node, DISABLED + setting(HOLDS, str(go_on)), timeout=0.1)
+    assert until(lambda: ironic.bios(node)["LogicalProc"] == "Disabled", lambda: "not read")
+    with pytest.raises(NodeNotReady, match="'servicing'.*'bios.apply_configuration.*not known to be there for"):
+        run(proxy, "service", node, [], settings={"LogicalProc": "Enabled"})
+    proxy.before = touch_after_some_reads(go_on)
+    run(proxy, "service", node, [], settings={"LogicalProc": "Disabled"})
+    assert proxy.written == []
+    assert ironic.show(node)["provision_state"] == "active"
+
+
 class TestEnd:
     """A return without an error: the node is active, out of maintenance, unlocked, and has the BIOS settings.
 
@@ -172,7 +215,9 @@ class TestEnd:
     def node(self, ironic: Ironic, *, begun: bool) -> str:
         return ironic.node("active", bios=[{**LOGICAL_PROC, "value": "Enabled" if begun else "Disabled"}])
 
-    def ends(self, proxy: Recorder, node: str, begun: bool, meanwhile: Callable[[], object], match: str) -> None:
+    def ends(
+        self, proxy: Recorder, node: str, begun: bool, meanwhile: Callable[[], object], match: str, **options: Any
+    ) -> None:
         waiting = [meanwhile]
 
         def done(method: str, path: str) -> None:
@@ -180,8 +225,9 @@ class TestEnd:
                 waiting.pop()()
 
         proxy.after = done
-        with pytest.raises(StepsFailed if begun else NodeNotReady, match=match):
-            run(proxy, "service", node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"})
+        options = {"error": StepsFailed if begun else NodeNotReady, **options}
+        with pytest.raises(options.pop("error"), match=match):
+            run(proxy, "service", node, DISABLED if begun else [], settings={"LogicalProc": "Disabled"}, **options)
 
     def test_setting_changed_after_the_reading_is_an_error(
         self, ironic: Ironic, proxy: Recorder, *, begun: bool
@@ -194,6 +240,20 @@ class TestEnd:
 
         self.ends(proxy, node, begun, change, "'LogicalProc' is 'Enabled', not 'Disabled'")
         assert ironic.machine(node)["LogicalProc"] == "Enabled"
+
+    def test_service_begun_by_another_after_the_reading_is_an_error(
+        self, ironic: Ironic, proxy: Recorder, go_on: Path, *, begun: bool
+    ) -> None:
+        node = self.node(ironic, begun=begun)
+        self.ends(
+            proxy,
+            node,
+            begun,
+            lambda: ironic.begin(node, "service", service_steps=service_of(held(go_on, "Enabled"))),
+            "'servicing'.*Run it again when the node is",
+        )
+        go_on.touch()
+        ironic.wait_for(node, "active")
 
     def test_node_active_after_an_abort_is_an_error(self, ironic: Ironic, proxy: Recorder, *, begun: bool) -> None:
         """Ironic reads no BIOS settings then: it goes on showing those of before."""
@@ -209,9 +269,35 @@ class TestEnd:
         self.ends(proxy, node, begun, fail, "its last error is 'By request.*aborted'")
         assert (ironic.bios(node)["LogicalProc"], ironic.machine(node)["LogicalProc"]) == ("Disabled", "Enabled")
 
+    def test_node_in_maintenance_or_locked_at_the_end_is_an_error(self, ironic: Ironic, proxy: Recorder) -> None:
+        node = ironic.node("active")
+        maintenance = r"without an error, but it is in maintenance \('smoke'\)"
+        self.ends(proxy, node, True, lambda: ironic.set_maintenance(node, "smoke"), maintenance)
+        ironic.set_maintenance(node)
+        lock = "'another-conductor' has kept it locked"
+        self.ends(
+            proxy,
+            node,
+            True,
+            lambda: ironic.set_column(node, "reservation", "another-conductor"),
+            lock,
+            error=OutcomeUnknown,
+            lock_timeout=0.5,
+        )
+
     def test_setting_that_needed_no_step_is_checked_as_well(self, ironic: Ironic) -> None:
         with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
             run(ironic, "service", ironic.node("active"), settings={"SystemModelName": "R770"})
+
+    def test_node_taken_out_of_the_service_ends_the_wait(self, ironic: Ironic, proxy: Recorder, go_on: Path) -> None:
+        node = ironic.node("active")
+        proxy.after = lambda method, _path: (
+            ironic.set_column(node, "provision_state", "deleting") if method == "PUT" else None
+        )
+        with pytest.raises(StepsFailed, match="it is in the provision state 'deleting'"):
+            run(proxy, "service", node, held(go_on))
+        go_on.touch()
+        ironic.wait_for(node, "active")
 
 
 def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Ironic, proxy: Recorder) -> None:
@@ -221,6 +307,25 @@ def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Iro
     proxy.before = lambda _method, path: (200, answer) if path.endswith(node) else None
     assert IronicNode(connect(proxy.url).baremetal, node).facts().bios_may_differ is False
     run(proxy, "service", node, [], settings={"LogicalProc": "Enabled"})
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "match"),
+    [
+        # Ironic itself decides, and says so with status 400, or 409.
+        ("provision_state", "service wait", "'service wait'.*Run it again when the node is active"),
+        ("reservation", "another-conductor", "is locked by host another-conductor.*Try again"),
+    ],
+)
+def test_request_refused_because_another_was_faster_names_the_state(
+    ironic: Ironic, proxy: Recorder, column: str, value: str, match: str
+) -> None:
+    """Between the look at the node and the request."""
+    node = ironic.node("active")
+    proxy.before = lambda method, _path: ironic.set_column(node, column, value) if method == "PUT" else None
+    there = IronicNode(connect(proxy.url, baremetal_status_code_retries=0).baremetal, node)
+    with pytest.raises(NodeNotReady, match=match):
+        there.service(DISABLED, timeout=TIMEOUT)
 
 
 @BOTH
@@ -239,4 +344,27 @@ def test_lost_connection_raises_outcome_unknown_and_a_retry_is_safe(
     except NodeNotReady as error:
         # The deployment has ended meanwhile.
         assert (done, kind, "'active'" in str(error)) == (True, "deploy", True)
+    assert ironic.machine(node)["LogicalProc"] == "Disabled"
+
+
+@pytest.mark.parametrize("failure", [LOST, (404, {})])
+def test_ironic_failing_midway_raises_outcome_unknown_and_a_retry_succeeds(
+    ironic: Ironic, proxy: Recorder, failure: Any
+) -> None:
+    node = ironic.node("active")
+    begun = threading.Event()
+
+    def down(method: str, _path: str) -> Any:
+        if begun.is_set():
+            return failure
+        if method == "PUT":
+            begun.set()
+        return None
+
+    proxy.before = down
+    with pytest.raises(OutcomeUnknown):
+        run(proxy, "service", node)
+    proxy.before = lambda _method, _path: None
+    ironic.wait_for(node, "active")
+    run(proxy, "service", node)
     assert ironic.machine(node)["LogicalProc"] == "Disabled"

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady
+from os_prefilter.adapters.ironic.errors import IronicRefused, IronicUnavailable, NodeNotReady, UnknownNode
 from os_prefilter.adapters.ironic.node import EXTRA, KEEP, MOST_TRAITS, IronicNode
+from os_prefilter.common.errors import ConfigurationError, IronicError
 from os_prefilter.hosts.desired_traits import Change
 from os_prefilter.vocabulary import REPORTED
 from tests.services.ironic.ironics import Ironic, connect
@@ -68,6 +69,16 @@ def test_report_never_removes_a_trait_set_by_an_operator(ironic: Ironic) -> None
     assert there.report({HYPERTHREADING: False}) == [Change(node, HYPERTHREADING, KEEP)]
 
 
+def test_trait_no_longer_reported_is_removed_and_an_undetermined_one_stays(ironic: Ironic) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(ironic.baremetal, node)
+    there.report({HYPERTHREADING: True, AVX2: True})
+    assert there.report({AVX2: True}, leave=[HYPERTHREADING]) == []
+    assert everything(ironic, node)[1] == {EXTRA: [HYPERTHREADING, AVX2]}
+    assert there.report({AVX2: True}) == [Change(node, HYPERTHREADING, "remove")]
+    assert everything(ironic, node)[1] == {EXTRA: [AVX2]}
+
+
 def test_a_dry_run_tells_what_a_run_does_and_writes_nothing(ironic: Ironic, proxy: Recorder) -> None:
     node = ironic.node("manageable")
     ironic.add_traits(node, AVX2)
@@ -103,6 +114,15 @@ def test_report_over_the_trait_limit_is_refused_before_anything_is_written(ironi
     there.report({HYPERTHREADING: True, ours: False})
     assert len(ironic.traits(node)) == MOST_TRAITS
     assert there.report({HYPERTHREADING: True, ours: False}) == []
+
+
+def test_invalid_trait_name_or_unknown_node_is_refused(ironic: Ironic) -> None:
+    there = IronicNode(ironic.baremetal, "no-such-node")
+    for name in ("CUSTOM_a", "../../x", "", "CUSTOM_" + "A" * 300):
+        with pytest.raises(ConfigurationError, match="is not the name of a trait"):
+            there.report({name: True})
+    with pytest.raises(UnknownNode):
+        there.report({HYPERTHREADING: True})
 
 
 # What is there first, what is reported, and what is there at the end.
@@ -148,6 +168,50 @@ def test_report_makes_the_four_writes_that_are_interrupted_and_then_none(ironic:
     assert len(proxy.written) == _REQUESTS
     assert there.report(wanted) == []
     assert len(proxy.written) == _REQUESTS
+
+
+def test_report_waits_for_a_released_lock_and_raises_for_a_lasting_one(ironic: Ironic, proxy: Recorder) -> None:
+    node = ironic.node("manageable")
+    ironic.set_column(node, "reservation", "another-conductor")
+    quick = {"baremetal_status_code_retry_delay": 0.01, "baremetal_status_code_retries": 2}
+    there = IronicNode(connect(proxy.url, **quick).baremetal, node)
+    with pytest.raises(NodeNotReady, match=f"Node {node} is locked by host another-conductor"):
+        there.report({HYPERTHREADING: True})
+    assert len(proxy.written) == 3
+    assert everything(ironic, node) == (set(), {})
+
+    def let_go(_method: str, _path: str) -> None:
+        if len(proxy.written) == 5:
+            ironic.set_column(node, "reservation", None)
+
+    proxy.before = let_go
+    there.report({HYPERTHREADING: True})
+    assert everything(ironic, node) == ({HYPERTHREADING}, {EXTRA: [HYPERTHREADING]})
+
+
+def test_report_raises_while_the_node_changes_its_provision_state(ironic: Ironic) -> None:
+    """Ironic then refuses each write to the node."""
+    node = ironic.node("manageable")
+    ironic.set_column(node, "provision_state", "deploying")
+    ironic.set_column(node, "target_provision_state", "active")
+    there = IronicNode(connect(ironic.url, baremetal_status_code_retries=0).baremetal, node)
+    with pytest.raises(IronicError, match="state transition is in progress"):
+        there.report({HYPERTHREADING: True})
+    assert everything(ironic, node) == (set(), {})
+
+
+def test_trait_removed_concurrently_counts_as_removed(ironic: Ironic, proxy: Recorder) -> None:
+    node = ironic.node("manageable")
+    there = IronicNode(connect(proxy.url).baremetal, node)
+    there.report({HYPERTHREADING: True})
+
+    def remove_first(method: str, _path: str) -> None:
+        if method == "DELETE":
+            ironic.remove_traits(node, HYPERTHREADING)
+
+    proxy.before = remove_first
+    there.report({HYPERTHREADING: False})
+    assert everything(ironic, node) == (set(), {})
 
 
 def test_marker_trait_is_added_last_and_removed_first(ironic: Ironic, proxy: Recorder) -> None:

@@ -19,13 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PLACES = (
-    "request",
-    "filters",
-    "pipeline",
-    "hosts",
-    "adapters/placement",
-)
+PLACES = ("request", "filters", "pipeline", "hosts", "adapters/placement")
 """Folders of the package with what decides about requests and hosts, and with what writes to Placement."""
 
 NEAREST = ("property", "against_nova", "nova", "operators", "vocabulary", "rules", "fleet")
@@ -224,7 +218,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--again", type=Path, help="the output of an earlier run, in place of a new sample")
     parser.add_argument("--parts", type=int, default=0, help="run only so many of the nearest folders; 0: all")
-    parser.add_argument("--share", default="1/1", help="2/3: the second third, for several runs at once")
     given = parser.parse_args(arguments)
     if given.again:
         names = ("path", "line", "changed", "nth")
@@ -232,10 +225,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         mutants = [(Mutant(**{name: each[name] for name in names}), each.get("by", "")) for each in read]
     else:
         mutants = [(mutant, "") for mutant in sample(given.count, given.seed)]
-    share, of = map(int, given.share.split("/"))
     root = given.folder / "copy"
     shutil.copytree(ROOT, root, ignore=shutil.ignore_patterns(".git", ".*", "__pycache__"), dirs_exist_ok=True)
-    for mutant, killer in mutants[share - 1 :: of]:
+    for mutant, killer in mutants:
         print(json.dumps(outcome(mutant, root, given.parts, killer)), flush=True)  # noqa: T201 - a command
 
 

@@ -397,20 +397,6 @@ def test_hostile_text_reaches_neither_terminal_nor_spreadsheet_nor_page_as_code(
     assert html.count(text) == (text == "</title>") or not re.search(r"[<>\x1b]", text)
 
 
-def test_page_has_the_servers_the_hosts_that_die_and_the_projects(
-    capsys: Capture, tmp_path: Path, hosts: list[str]
-) -> None:
-    page = tmp_path / "page.html"
-    path = written(tmp_path, server("big", "a", 4096, hw_architecture="x86_64"), server("ok", "b"), "{}")
-    for _ in range(2):
-        assert main(["audit", "--servers", path, *hosts, "--without", "c", "--html", str(page), "-q"]) == 2
-    assert "Left out: 1" in capsys.readouterr().err
-    html = page.read_text()
-    for text in ("big (id-big)", "no destination", "MEMORY_MB=4096 (flavor ram)", "If a host dies", "shop", "Drained:"):
-        assert text in html
-    assert page.stat().st_mode & 0o777 == 0o600
-
-
 def test_request_that_the_filters_reject_is_a_verdict(capsys: Capture, tmp_path: Path, hosts: list[str]) -> None:
     config = tmp_path / "prefilter.conf"
     config.write_text("[prefilter]\nunknown_values = reject\n")

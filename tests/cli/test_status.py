@@ -10,17 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import nova.conf
 import os_traits
 import pytest
-from nova import exception
 from nova.conf import scheduler
-from nova.scheduler import manager
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from placement import microversion
 
-import os_prefilter_command
 from os_prefilter.adapters import processes
 from os_prefilter.adapters.embedded import EmbeddedPlacement
 from os_prefilter.adapters.nova_conf import available_filters
@@ -29,7 +25,6 @@ from os_prefilter.cli.status import main
 from os_prefilter.filters.report_scope import EVERY_TRAIT
 from os_prefilter.fleet.reader import load_fleet
 from tests.services.cloud.others import others
-from tests.support.nova_start import starting
 from tests.support.pages import blocks, files_of
 from tests.support.placements import HOST, Served, lone_host, nova_conf, put_traits, served
 from tests.support.processes import started
@@ -296,16 +291,6 @@ def test_entry_point_check_says_which_lines_to_write(server: Served, check: Chec
     assert check(nova_conf(server.url))["Entry point"][0] == WARNING
 
 
-def test_nova_scheduler_does_not_start_without_its_own_host_filters(tmp_path: Path) -> None:
-    """What the check says of such a configuration is true."""
-    path = tmp_path / "ours-alone.conf"
-    path.write_text("[filter_scheduler]\navailable_filters = os_prefilter.nova.activate\n")
-    with starting(tmp_path):
-        nova.conf.CONF([], project="nova", default_config_files=[str(path)])
-        with pytest.raises(exception.SchedulerHostFilterNotFound):
-            manager.SchedulerManager()
-
-
 def test_default_of_available_filters_is_novas() -> None:
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
@@ -320,14 +305,6 @@ def test_config_dir_adds_lines_as_nova_reads_them(server: Served, check: Check, 
     found = check(nova_conf(server.url), "--config-dir", str(folder))
     assert found["Entry point"][0] == SUCCESS
     assert found["Configuration"] == (SUCCESS, "Request filters enabled: hpet.")
-
-
-def test_config_dir_that_is_a_file_is_refused_with_its_path(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "nova.conf").touch()
-    assert main(["--config-dir", str(tmp_path / "nova.conf"), "upgrade", "check"]) == FAILURE
-    out, err = capsys.readouterr()
-    assert (out, err.count("\n")) == ("", 1)
-    assert f"{tmp_path}/nova.conf: this is not a directory." in err
 
 
 def test_default_files_are_those_of_nova_scheduler(
@@ -452,27 +429,6 @@ def test_scheduler_that_is_older_than_the_configuration_must_be_restarted(
     assert str(other) not in re.findall(r"\d+", details)
     assert f"{drop_in} changed at " in details
     assert details.endswith("Restart it.")
-
-
-def test_output_that_cannot_be_written_gives_no_traceback(tmp_path: Path) -> None:
-    """On a full disk with exit code 255 and the reason."""
-    path = tmp_path / "nova.conf"
-    path.write_text(LINES)
-    program = Path(sys.executable).with_name("os-prefilter-status")
-    command = [str(program), "--config-file", str(path), "upgrade", "check"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 255
-    assert done.stderr.startswith("The standard output cannot be written: No space left on device.")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_program_without_its_packages_names_them(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.delitem(sys.modules, "os_prefilter.cli.status")
-    monkeypatch.setitem(sys.modules, "oslo_upgradecheck", None)
-    assert os_prefilter_command.status() == 255
-    says = "oslo_upgradecheck, which is not installed: pip install '.[agent]' in the repository"
-    assert says in capsys.readouterr().err
 
 
 def test_page_shows_what_the_command_prints(

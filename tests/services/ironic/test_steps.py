@@ -289,16 +289,6 @@ class TestEnd:
         with pytest.raises(StepsFailed, match="'SystemModelName' is 'R660', not 'R770'"):
             run(ironic, "service", ironic.node("active"), settings={"SystemModelName": "R770"})
 
-    def test_node_taken_out_of_the_service_ends_the_wait(self, ironic: Ironic, proxy: Recorder, go_on: Path) -> None:
-        node = ironic.node("active")
-        proxy.after = lambda method, _path: (
-            ironic.set_column(node, "provision_state", "deleting") if method == "PUT" else None
-        )
-        with pytest.raises(StepsFailed, match="it is in the provision state 'deleting'"):
-            run(proxy, "service", node, held(go_on))
-        go_on.touch()
-        ironic.wait_for(node, "active")
-
 
 def test_fields_that_the_user_may_not_see_are_no_errors_and_no_locks(ironic: Ironic, proxy: Recorder) -> None:
     node = ironic.node("active")
